@@ -6,7 +6,6 @@ use crate::runner::{self, RunError, Setting};
 use crate::scene::{Loaded, PLATFORM, Scene};
 use crate::sweep::row;
 use crate::table::Table;
-use crate::why;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -227,10 +226,10 @@ impl Load {
         };
         let outcome = go(&run)?;
         let limit = match self.budgets.iter().any(|budget| budget.figure.starts_with("limit")) {
-            true => Some(why::mib_per_s(&go(&runner::Run { setting: Setting::Limit, ..run })?.counters)),
+            true => Some(go(&runner::Run { setting: Setting::Limit, ..run })?.counters),
             false => None,
         };
-        let rows = row::measured(&outcome, limit);
+        let rows = row::measured(&outcome, limit.as_ref());
         let of = |direction: Option<&str>, name: &str| {
             let is_it = |row: &&row::Row| {
                 direction.is_none_or(|wanted| {

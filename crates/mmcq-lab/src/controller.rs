@@ -207,7 +207,9 @@ impl Controller {
 
     /// What went over the bus so far.
     pub fn stats(&self) -> BusStats {
-        model!(self, m => m.borrow().stats().clone())
+        let mut stats = model!(self, m => m.borrow().stats().clone());
+        stats.fetching_ns = model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| card.fetching_ns()));
+        stats
     }
 
     /// The same, and counts from zero again.

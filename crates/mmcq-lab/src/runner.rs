@@ -16,6 +16,7 @@ use mmcq_sim::sdhci::BusStats;
 pub(crate) mod chances;
 mod limit;
 mod load;
+mod pace;
 pub mod place;
 mod rules;
 pub(crate) mod served;
@@ -25,6 +26,7 @@ pub mod waiting;
 pub use chances::Chances;
 use load::Load;
 pub use load::is_partition;
+pub use pace::{Pace, allowed_mib_per_s};
 use place::{Serve, Visit};
 pub use served::{Keeping, Served};
 pub use steady::Steady;
@@ -138,6 +140,17 @@ impl Setting {
         matches!(self, None | HsqTag | HsqFifo | Close | Patch)
     }
 
+    /// Whether what the setting does makes writes durable on a card that is flushed so. Linux's
+    /// settings send the flush of an eMMC, but that of the reader, whose cards are SD; and where no
+    /// cache is on, there is nothing to send.
+    pub(crate) fn may_flush(self, flush: FlushBy) -> bool {
+        match flush {
+            FlushBy::Status => true,
+            FlushBy::EmmcCache { .. } => !matches!(self, Setting::Close | Setting::Patch),
+            FlushBy::SdCache { .. } => !self.is_linux(),
+        }
+    }
+
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
@@ -201,7 +214,8 @@ pub enum RunError {
         /// Why jobs do not go there, and where they do.
         why: String,
     },
-    /// The settings that stand for Linux send no flush to a card with a cache.
+    /// The settings of the reader send no flush to a card with a cache, and none of Linux's sends one
+    /// to an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
@@ -212,7 +226,7 @@ pub enum RunError {
         /// The setting.
         setting: &'static str,
     },
-    /// The settings that stand for Linux discard nothing, and flush no cache.
+    /// The settings that stand for Linux discard nothing; some flush no cache.
     #[error(
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
@@ -330,6 +344,8 @@ pub struct Counters {
     pub stack: Served,
     /// The rate without beginning and end.
     pub steady: Steady,
+    /// Bytes over time.
+    pub pace: Pace,
 }
 
 impl Counters {
@@ -411,13 +427,15 @@ struct Jobs<'p> {
 }
 
 impl Jobs<'_> {
-    /// The settings that stand for Linux discard nothing, and flush no cache.
+    /// The settings that stand for Linux discard nothing. Those with a block driver for SDHCI flush the
+    /// cache of an eMMC, and no other.
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
         // Without a cache Linux's block layer ends a flush at once.
+        let flushes_well = run.setting.may_flush(flush);
         let has = |w: &FioWorker, op| w.script.as_ref().is_some_and(|script| script.has(op));
         let barriers = [(Op::Flush, "flush"), (Op::WriteDurable, "fua")];
         let mut refused = vec![(Op::Discard, "discard")];
-        refused.extend(barriers.into_iter().filter(|_| flush != FlushBy::Status));
+        refused.extend(barriers.into_iter().filter(|_| !flushes_well));
         refused.retain(|(op, _)| run.workers.iter().any(|w| has(w, *op)));
         if !refused.is_empty() {
             let without = refused.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(",");
@@ -425,7 +443,7 @@ impl Jobs<'_> {
         }
         let flushes =
             |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync || w.job.sync;
-        let worker = run.workers.iter().find(flushes).filter(|_| flush != FlushBy::Status)?;
+        let worker = run.workers.iter().find(flushes).filter(|_| !flushes_well)?;
         Some(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() })
     }
 }
@@ -470,7 +488,8 @@ where
         board.stack.with(|engine| engine.enable_extended_ops());
     }
     let ended = place::machine(run, board, &mut load, waiting, run.workers.len() as u32)?;
-    let place::Ended { counters, end_ns, seeded } = ended;
+    let place::Ended { mut counters, end_ns, seeded } = ended;
+    counters.pace = std::mem::take(&mut load.pace);
     let seeded = seeded || run.workers.iter().any(|worker| Seeds::are_of_run(&worker.job));
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();

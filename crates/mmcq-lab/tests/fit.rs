@@ -321,3 +321,28 @@ fn a_fitted_board_is_one_and_says_of_what() {
     let output = folder.mmcq(["params", "--platform", "board.toml", "cost.irq_us"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Figures of an ordinary eMMC in HS200: 345 us for 4 KiB at random, 160 MB/s in sequence.
+fn hs200(card: &str, other: &str) -> Fit {
+    let bench = bench("hsq-sprd", Some(card), &["card.emmc.fastest=\"hs200\""], 400);
+    let mut fitted = loads(&[("randread", "4k", 1), ("read", "128k", 1)]);
+    let measured = [4096.0 / 345e-6 / f64::from(1 << 20), 160e6 / f64::from(1 << 20)];
+    for (load, mib_s) in fitted.iter_mut().zip(measured) {
+        load.figures[0].measured = mib_s;
+    }
+    let wanted = ["read_first_us", other].map(|key| format!("card.flash.read.{key}"));
+    let free = free::free("hsq-sprd", Some(card), &bench.changes, &wanted).unwrap();
+    Task { bench, free, fitted, held: Vec::new(), noise: 0.01 }.fit(&mut |_| ()).unwrap()
+}
+
+#[test]
+fn a_card_that_reads_ahead_meets_both_figures_and_one_that_cannot_says_so() {
+    let ahead = hs200("emmc-cache", "prefetch_us");
+    assert!(ahead.fitted.iter().all(|held| held.error().abs() < 0.03), "{}", ahead.text());
+    assert!(ahead.fitted.iter().all(|held| held.cannot.is_none()), "{}", ahead.text());
+    let plain = hs200("hbg4a2", "read_next_4k_us");
+    let said = plain.text();
+    assert!(plain.fitted[1].error() < -0.1, "{said}");
+    assert!(said.contains("the model cannot: this card reads nothing ahead"), "{said}");
+    assert!(!said.contains("does not go with the others"), "{said}");
+}

@@ -63,11 +63,12 @@ fn the_first_job_runs_in_every_setting_that_the_board_has() {
         assert!(report.lines().next().is_some_and(|line| format!("{line}\n").ends_with(&first)), "{report}");
         assert!(report.contains("err= 0"), "{setting}");
     }
-    // With a cache a flush is a command, which they do not send.
-    assert!(
-        refused("run jobs/quickstart.fio --setting none --card emmc-hs200").contains("--set job.fsync=0")
-    );
-    well("run jobs/quickstart.fio --setting none --card emmc-hs200 --set job.fsync=0");
+    // With a cache a flush is a command, CMD6, which they send too.
+    for setting in ["none", "hsq-tag", "hsq-fifo", "mmcq"] {
+        let why = format!("why jobs/quickstart.fio --setting {setting} --card emmc-hs200");
+        assert!(well(&why).0.contains("CMD6 SWITCH"), "{setting}");
+        assert!(!well(&format!("{why} --set job.fsync=0")).0.contains("CMD6 SWITCH"), "{setting}");
+    }
     // What a board's host cannot do is said, with what can.
     assert!(refused("run jobs/quickstart.fio --setting patch").contains("cannot continue the data"));
 }

@@ -128,7 +128,7 @@ fn a_page_says_all_loads_nothing_and_is_data() {
     assert_eq!(inside, run);
     let phases = run["mmcq"]["phases_ns"].as_object().unwrap();
     let sum: u64 = phases.values().map(|ns| ns.as_u64().unwrap()).sum();
-    assert_eq!((phases.len(), sum), (7, run["mmcq"]["counters"]["elapsed_ns"].as_u64().unwrap()));
+    assert_eq!((phases.len(), sum), (8, run["mmcq"]["counters"]["elapsed_ns"].as_u64().unwrap()));
 }
 
 #[test]

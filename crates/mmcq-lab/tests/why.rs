@@ -151,6 +151,33 @@ fn other_losses_are_named_for_what_they_are() {
 }
 
 #[test]
+fn flash_that_is_read_in_a_queue_is_the_cards_and_not_the_cpus() {
+    let platform = Platform::load("intel-jsl").unwrap();
+    let text =
+        "[t]\nfilename=/dev/mmcblk0\ndirect=1\nrw=randread\nbs=4k\nsize=64m\nioengine=libaio\niodepth=32\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let of = |setting| {
+        let (platform, card) = (&platform, Some("emmc-queue"));
+        Why::new(&Run { workers: &workers, platform, card, setting, seed: 1 }).unwrap()
+    };
+    // Software that asks which task is ready is at work itself; an engine and the limit are not.
+    for (setting, least_percent, cpu_percent) in
+        [(Setting::Cqe, 50.0, 2.0), (Setting::Tasks, 20.0, 45.0), (Setting::Limit, 50.0, 0.5)]
+    {
+        let why = of(setting);
+        let phases = Phases::of(&why.counters);
+        let share = |ns: u64| 100.0 * ns as f64 / why.counters.elapsed_ns as f64;
+        let at = format!("{}: {phases:?}", setting.name());
+        assert!(share(phases.fetching_ns) > least_percent, "{at}");
+        assert!(share(phases.cpu_ns) < cpu_percent, "{at}");
+        assert!(why::text(&why).contains("card, fetching"), "{at}");
+    }
+    // Without the queue no command waits there.
+    assert_eq!(Phases::of(&of(Setting::Mmcq).counters).fetching_ns, 0);
+}
+
+#[test]
 fn lost_merging_is_a_loss() {
     // The platform's own scheduler is not asked: what cannot be merged goes out alone.
     let changes = ["stack.merging=off".to_owned()];
@@ -269,4 +296,41 @@ fn bad_input_is_one_line() {
         assert_eq!((code, out.as_str()), (2, ""), "{line}");
         assert!(error.contains(part), "{line}: {error}");
     }
+}
+
+/// A run whose ends are a part of it, against a limit whose ends lie elsewhere.
+#[test]
+fn no_setting_passes_the_limit_however_short_the_run_is() {
+    let boards = [
+        ("mshc-pci", &[Setting::None, Setting::HsqTag, Setting::Mmcq][..]),
+        ("fifo-allwinner", &[Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq]),
+        ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn]),
+        ("stm32h7-sdmmc", &[Setting::Mmcq, Setting::MmcqOwn]),
+        ("stream-rtsx", &[Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqEarly]),
+    ];
+    for (board, settings) in boards {
+        for rw in ["write bs=64k iodepth=4", "write bs=512k iodepth=1", "randwrite bs=64k iodepth=4"] {
+            for ms in [10, 100] {
+                let options = format!("rw={rw} ioengine=libaio runtime={ms}ms time_based");
+                for &setting in settings {
+                    let why = why(board, setting, &options);
+                    let share = why.share_percent();
+                    let at = format!("{board}, {}, {options}", setting.name());
+                    assert!(share > 20.0 && share <= 100.0, "{share}: {at}");
+                    let rate = value(&why, "rate", "this run") / value(&why, "rate", "physical limit");
+                    assert!((100.0 * rate - share).abs() < 1e-6, "{rate}: {at}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_others_always_pass_is_named() {
+    let load = "rw=randread bs=4k size=64M iodepth=4 ioengine=libaio runtime=1s time_based";
+    let said = |setting| why::text(&why("hsq-sprd", setting, load));
+    let tag = said(Setting::HsqTag);
+    assert!(tag.contains("starved: 1 of "), "{tag}");
+    let fifo = said(Setting::HsqFifo);
+    assert!(!fifo.contains("starved: "), "{fifo}");
 }

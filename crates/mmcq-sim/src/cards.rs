@@ -11,6 +11,7 @@ pub const CARDS: &[(&str, &str)] = cards!(
     "bt-type-a",
     "emmc-4g-old",
     "emmc-51-full",
+    "emmc-cache",
     "emmc-hs200",
     "emmc-mt6761",
     "emmc-packed",

@@ -28,6 +28,8 @@ pub struct BusStats {
     /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary,
     /// block gap, DMA not started).
     pub held_ns: u64,
+    /// The card's queue held tasks, and none was ready or under way. Commands meanwhile count as well.
+    pub fetching_ns: u64,
     /// Descriptors fetched.
     pub descriptors: u64,
 }
@@ -47,6 +49,7 @@ impl Default for BusStats {
             access_ns: 0,
             busy_ns: 0,
             held_ns: 0,
+            fetching_ns: 0,
             descriptors: 0,
         }
     }
@@ -80,6 +83,7 @@ impl BusStats {
         self.access_ns += other.access_ns;
         self.busy_ns += other.busy_ns;
         self.held_ns += other.held_ns;
+        self.fetching_ns += other.fetching_ns;
         self.descriptors += other.descriptors;
     }
 

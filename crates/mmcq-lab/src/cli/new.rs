@@ -116,7 +116,7 @@ fn board_text(like: &str) -> Result<String, Error> {
 }
 
 /// What the tables of a card are for.
-const TABLES: [(&str, &str); 12] = [
+const TABLES: [(&str, &str); 13] = [
     ("identity", "What the card calls itself: its CID."),
     ("sd", "What it can do: its CSD, SCR and SD status."),
     ("emmc", "What it can do: its EXT_CSD."),
@@ -131,6 +131,11 @@ const TABLES: [(&str, &str); 12] = [
         "flash.write",
         "A write: busy after its first 4 KiB, and for each 4 KiB more, while buffers take it. What is in\n\
          # them drains at drain_mib_s, and a full buffer makes a write wait.",
+    ),
+    (
+        "flash.cache",
+        "What the cache hides: program_us more where a write waits for the flash, and flush_us for a flush\n\
+         # beside what is still to drain. The cache is as large as its register says.",
     ),
     ("flash.erase", "An erase or a trim: its first group, and each group more."),
     ("queue", "Its command queue."),

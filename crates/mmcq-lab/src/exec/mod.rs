@@ -170,7 +170,7 @@ impl Visit for Start<'_> {
         };
         let waiting = Waiting::new(board.time.now());
         let mut load = Programs::new(shared.clone(), params.sectors, board.time.now(), waiting.clone());
-        load.no_flush = N == 1 && cached;
+        load.no_flush = !run.setting.may_flush(params.flush);
         if program.lying || program.cut_at_ns.is_some() || program.cut_after_flush.is_some() {
             let plan = Plan::seeded(run.seed);
             let plan = if program.lying { plan.from(Point::Cache, 1, Strike::Lost) } else { plan };

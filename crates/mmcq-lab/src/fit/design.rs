@@ -32,6 +32,8 @@ const JOBS: [(&str, u64, u32); 20] = [
     ("write", 1024, 1),
     ("write", 128, 8),
 ];
+/// Beside them where a flush has a price.
+const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
 /// More jobs than these are not asked for.
 const JOBS_MOST: usize = 12;
 /// Jobs are added until every value is known so well, as a factor.
@@ -59,7 +61,8 @@ pub struct Open<'a> {
 }
 
 /// A job, with the figure that it would give.
-fn load((rw, kib, depth): (&str, u64, u32)) -> Result<Load, String> {
+fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
+    let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());
     let mut job = Job::new(&name((rw, kib, depth)), at.clone());
     let (bs, depth) = (format!("{kib}k"), depth.to_string());
@@ -71,6 +74,7 @@ fn load((rw, kib, depth): (&str, u64, u32)) -> Result<Load, String> {
         ("size", FILE_SIZE),
         ("direct", "1"),
         ("ioengine", "libaio"),
+        ("fsync", fsync),
     ];
     for (option, value) in given {
         options::apply(&mut job, option, Some(value), &at).map_err(|error| error.to_string())?;
@@ -91,8 +95,19 @@ fn load((rw, kib, depth): (&str, u64, u32)) -> Result<Load, String> {
 
 const FILE_SIZE: &str = "256M";
 
+/// The order of a job, and after how many writes it flushes.
+fn parted(rw: &'static str) -> (&'static str, &'static str) {
+    rw.strip_suffix("+fsync").map_or((rw, "0"), |rw| (rw, "1"))
+}
+
+/// Those that are chosen from, for these values.
+fn candidates(free: &[Free]) -> Vec<(&'static str, u64, u32)> {
+    let durable = free.iter().any(|free| free.key.ends_with("flash.cache.flush_us"));
+    JOBS.into_iter().chain(DURABLE.into_iter().filter(|_| durable)).collect()
+}
+
 fn name((rw, kib, depth): (&str, u64, u32)) -> String {
-    format!("{rw}-{}-depth{depth}", size(kib * 1024))
+    format!("{}-{}-depth{depth}", rw.replace('+', "-"), size(kib * 1024))
 }
 
 /// What each of the jobs that can be chosen says: a row of the Jacobian each.
@@ -104,7 +119,7 @@ fn rows(
     at: &[f64],
     told: &mut dyn FnMut(usize),
 ) -> Result<DMatrix<f64>, String> {
-    let loads = JOBS.into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let loads = candidates(free).into_iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let mut points = vec![changes.to_vec()];
     let mut steps = Vec::new();
     for (place, value) in smooth.iter().enumerate() {
@@ -117,7 +132,7 @@ fn rows(
     }
     told(points.len() * loads.len());
     let all = bench.figures(&loads, &points)?;
-    Ok(DMatrix::from_fn(JOBS.len(), smooth.len(), |job, value| {
+    Ok(DMatrix::from_fn(loads.len(), smooth.len(), |job, value| {
         (all[value + 1][job].ln() - all[0][job].ln()) / steps[value]
     }))
 }
@@ -143,12 +158,12 @@ pub fn more(
     for value in values {
         let half = |information: &DMatrix<f64>| 2.0 * solve::variances(information).0[*value].sqrt();
         let before = half(&pulled);
-        let best = (0..JOBS.len())
+        let best = (0..rows.nrows())
             .map(|job| (half(&with(&pulled, &rows, job, open.noise)), job))
             .min_by(|a, b| a.0.total_cmp(&b.0));
         // A job that halves what is not known is worth its time.
         jobs.push(best.filter(|(after, _)| *after < before / 2.0).map(|(after, job)| {
-            let (rw, kib, depth) = JOBS[job];
+            let (rw, kib, depth) = candidates(open.free)[job];
             let whole = if after <= DETERMINED.ln() { "" } else { ", with other jobs" };
             format!("{rw} {}, depth {depth}{whole}", size(kib * 1024))
         }));
@@ -180,7 +195,7 @@ pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize
             let after = halves(&with(&information, &rows, job, noise));
             before.iter().zip(after).map(|(before, after)| (before / after.max(1e-12)).ln()).sum::<f64>()
         };
-        let left = (0..JOBS.len()).filter(|job| !chosen.iter().any(|(other, _)| other == job));
+        let left = (0..rows.nrows()).filter(|job| !chosen.iter().any(|(other, _)| other == job));
         let Some((gained, job)) = left.map(|job| (gain(job), job)).max_by(|a, b| a.0.total_cmp(&b.0)) else {
             break;
         };
@@ -214,12 +229,14 @@ pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize
         "\n[global]\nfilename=mmcq-fit.bin\nsize={FILE_SIZE}\ndirect=1\nioengine=libaio\ntime_based\nruntime=20\n"
     );
     for (job, better) in &chosen {
-        let (rw, kib, depth) = JOBS[*job];
+        let (kind, kib, depth) = candidates(free)[*job];
+        let (rw, fsync) = parted(kind);
+        let fsync = if fsync == "0" { "" } else { "fsync=1\n" };
         let names: Vec<&str> = better.iter().map(|value| free[smooth[*value]].key.as_str()).collect();
         let what = if names.is_empty() { "a second figure".to_owned() } else { names.join(", ") };
         text += &format!(
-            "\n# For {what}\n[{}]\nstonewall\nrw={rw}\nbs={}\niodepth={depth}\n",
-            name(JOBS[*job]),
+            "\n# For {what}\n[{}]\nstonewall\nrw={rw}\nbs={}\niodepth={depth}\n{fsync}",
+            name((kind, kib, depth)),
             size(kib * 1024)
         );
     }

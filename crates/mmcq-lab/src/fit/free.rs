@@ -6,17 +6,21 @@ use toml::Value;
 
 /// Without `--free`: those of these that the card's file has. Sizes are not among them, and not
 /// garbage collection, which few jobs are long enough for.
-const USUAL: [&str; 10] = [
+const USUAL: [&str; 14] = [
     "flash.read.read_first_us",
     "flash.read.read_next_4k_us",
     "flash.read.read_second_page_us",
     "flash.read.read_gap_ns",
+    "flash.read.prefetch_us",
+    "flash.read.prefetch_mib_s",
     "flash.write.write_first_us",
     "flash.write.write_next_4k_us",
     "flash.write.drain_mib_s",
     "flash.write.close_us",
     "flash.write.reopen_us",
     "flash.write.scatter_us",
+    "flash.cache.program_us",
+    "flash.cache.flush_us",
 ];
 /// What has no range is looked for within this factor.
 const FACTOR: f64 = 16.0;

@@ -18,6 +18,7 @@ pub use measured::{Figure, Load};
 pub use model::Bench;
 pub use report::{Fit, Held, Value};
 
+use measured::What;
 use solve::{Problem, Solution};
 
 /// A fit whose residuals are larger than so many times the noise is tried from other places, too.
@@ -62,6 +63,18 @@ impl Space<'_> {
     fn changes(&self, at: &[f64]) -> Vec<String> {
         self.free.iter().zip(self.values(at)).map(|(free, value)| free.change(value)).collect()
     }
+}
+
+/// What a figure is told that only a card which reads ahead can have.
+const NO_READ_AHEAD: Option<&str> =
+    Some("the model cannot: this card reads nothing ahead (prefetch_kib, prefetch_us, prefetch_mib_s)");
+/// So much slower than measured, as a share, no noise is.
+const TOO_SLOW: f64 = 0.05;
+
+/// A rate of reads one after the other that the model does not reach.
+fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
+    let in_sequence = load.jobs.iter().all(|job| job.rw.read && !job.rw.write && !job.rw.random);
+    in_sequence && held.what == What::Rate && held.error() < -TOO_SLOW
 }
 
 impl Task {
@@ -195,13 +208,15 @@ impl Task {
             true => Vec::new(),
             false => self.bench.figures(&self.held, &point)?.remove(0),
         };
+        let reads_ahead = self.bench.card_reads_ahead()?;
         let cells = |loads: &[Load], model: &[f64], weights: Option<&[f64]>| -> Vec<Held> {
-            let figures = loads.iter().flat_map(|load| &load.figures);
-            figures
-                .zip(model)
-                .enumerate()
-                .map(|(at, (figure, model))| Held::new(figure, *model, weights.map_or(1.0, |w| w[at])))
-                .collect()
+            let figures = loads.iter().flat_map(|load| load.figures.iter().map(move |figure| (load, figure)));
+            let held = figures.zip(model).enumerate().map(|(at, ((load, figure), model))| {
+                let held = Held::new(figure, *model, weights.map_or(1.0, |w| w[at]));
+                let cannot = NO_READ_AHEAD.filter(|_| !reads_ahead && is_too_slow_in_sequence(load, &held));
+                Held { cannot, ..held }
+            });
+            held.collect()
         };
         let model: Vec<f64> = solution.model.iter().map(|figure| figure.exp()).collect();
         Ok(Fit {

@@ -5,6 +5,7 @@ use crate::fio::job::{Job, Size};
 use crate::fio::options;
 use crate::fio::stats::Stats;
 use crate::fio::{self, Place};
+use crate::params::{self, Param};
 use crate::platform::{JOB, Platform};
 use crate::runner::{self, Outcome, Run, Setting};
 use mmcq_sim::parallel;
@@ -40,6 +41,17 @@ impl Bench {
     /// Changes of the board and the card, without those of the jobs.
     pub fn of_board(&self) -> Vec<String> {
         self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
+    }
+
+    /// The card's file says how it reads ahead, or how it goes by page.
+    ///
+    /// # Errors
+    /// One line: board or card cannot be loaded.
+    pub fn card_reads_ahead(&self) -> Result<bool, String> {
+        let all = params::all(&self.platform, self.card.as_deref(), &self.of_board());
+        let keys = ["flash.read.prefetch_kib", "flash.read.page_kib"];
+        let is_one = |param: &Param| param.value.is_some() && keys.iter().any(|key| param.key.ends_with(key));
+        all.map(|all| all.iter().any(is_one)).map_err(|error| error.to_string())
     }
 
     /// The figures of all loads, one after the other, at each of these points: what is changed

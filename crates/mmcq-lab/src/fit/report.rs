@@ -114,6 +114,8 @@ pub struct Held {
     pub model: f64,
     /// How much it counted, 0 to 1.
     pub weight: f64,
+    /// Why the model cannot be as fast as was measured, if it cannot.
+    pub cannot: Option<&'static str>,
 }
 
 impl Held {
@@ -125,6 +127,15 @@ impl Held {
             measured: figure.measured,
             model,
             weight,
+            cannot: None,
+        }
+    }
+
+    fn note(&self) -> &'static str {
+        match self.cannot {
+            Some(why) => why,
+            None if self.weight < ODD => "does not go with the others",
+            None => "",
         }
     }
 
@@ -231,16 +242,16 @@ impl Fit {
             );
             for held in figures {
                 let line = format!(
-                    "{:<wide$}  {:<9} {:<6} {:>10} {:>10} {:>+6.1} %{}",
+                    "{:<wide$}  {:<9} {:<6} {:>10} {:>10} {:>+6.1} %  {}",
                     held.name,
                     held.what.to_string(),
                     held.what.unit(),
                     number(held.measured),
                     number(held.model),
                     100.0 * held.error(),
-                    if held.weight < ODD { "  does not go with the others" } else { "" }
+                    held.note()
                 );
-                let _ = writeln!(out, "{line}");
+                let _ = writeln!(out, "{}", line.trim_end());
             }
         }
         let _ = writeln!(out, "\n{}", self.verdict());
@@ -275,6 +286,7 @@ impl Fit {
                 "model": held.model,
                 "error": held.error(),
                 "weight": held.weight,
+                "model_cannot": held.cannot,
             })
         };
         json!({

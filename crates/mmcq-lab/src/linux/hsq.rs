@@ -5,7 +5,7 @@
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
-use super::{Ended, Port};
+use super::{Ended, Port, ready};
 use crate::platform::Defer;
 use crate::system::{Front, Io, Step, System};
 use mmcq::host::Direction;
@@ -19,6 +19,9 @@ const DEPTH: u32 = 2;
 const SLOTS: u32 = 64;
 /// When a refused request is tried again although nothing has completed.
 const RESOURCE_DELAY_NS: u64 = 3_000_000;
+/// First pause between two questions whether a flush is over; doubles up to [`LAST_PAUSE_NS`].
+const FIRST_PAUSE_NS: u64 = 32_000;
+const LAST_PAUSE_NS: u64 = 32_768_000;
 
 /// Which queued request is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,16 @@ enum Worker {
     Running,
 }
 
+/// A flush, which the worker itself waits for.
+struct Flushing {
+    ios: Vec<Io>,
+    /// The card was told.
+    told: bool,
+    ok: bool,
+    status: u32,
+    pause_ns: u64,
+}
+
 /// The front end.
 pub struct Hsq<P> {
     /// The way to the controller.
@@ -62,6 +75,11 @@ pub struct Hsq<P> {
     /// Taken out of the scheduler but refused: first when the worker runs again, and beyond
     /// merging.
     refused: VecDeque<Request>,
+    /// Flushes that wait until nothing is in flight, and those of the one that runs.
+    flushes: Vec<Io>,
+    flushing: Option<Flushing>,
+    /// The card has a cache, so that the block layer passes flushes on.
+    has_cache: bool,
     taken: Option<(Request, u32)>,
     in_flight: u32,
     slots: Vec<Option<Request>>,
@@ -97,6 +115,9 @@ impl<P: Port> Hsq<P> {
             retrying: false,
             restart: false,
             refused: VecDeque::new(),
+            flushes: Vec::new(),
+            flushing: None,
+            has_cache: false,
             taken: None,
             in_flight: 0,
             slots: (0..SLOTS).map(|_| None).collect(),
@@ -110,6 +131,12 @@ impl<P: Port> Hsq<P> {
             retries: Stream::new(seed, "retry"),
             refusals: 0,
         }
+    }
+
+    /// The card has a cache that is on.
+    #[must_use]
+    pub fn with_cache(self, has_cache: bool) -> Self {
+        Hsq { has_cache, ..self }
     }
 
     /// What the block layer counted of its requests.
@@ -183,6 +210,68 @@ impl<P: Port> Hsq<P> {
         self.pump(sys);
     }
 
+    /// The controller has finished something.
+    fn heard(&mut self, sys: &mut System, ended: Ended) {
+        match (ended, &mut self.flushing) {
+            (Ended::Transfer { ok }, _) => self.ended(sys, ok),
+            (Ended::Flush { ok }, Some(flushing)) => {
+                (flushing.told, flushing.ok) = (true, ok);
+                sys.wake(self.worker.0, Step::Finished);
+            }
+            (Ended::Status(status), Some(flushing)) => {
+                flushing.status = status;
+                sys.wake(self.worker.0, Step::Polled);
+            }
+            (Ended::Flush { .. } | Ended::Status(_), None) => {}
+        }
+    }
+
+    /// A flush passes the scheduler, and waits until nothing is in flight. The queue is not used for
+    /// it: the worker asks for the status first, since the last write may have been told early.
+    fn begin_flush(&mut self, sys: &mut System) {
+        if self.in_flight > 0 {
+            // Each completion runs the worker again.
+            self.worker.1 = Worker::Idle;
+            return;
+        }
+        let ios = std::mem::take(&mut self.flushes);
+        sys.taken(&ios);
+        let (status, pause_ns) = (0, FIRST_PAUSE_NS);
+        self.flushing = Some(Flushing { ios, told: false, ok: true, status, pause_ns });
+        self.ask_status(sys);
+    }
+
+    fn ask_status(&mut self, sys: &mut System) {
+        sys.lock();
+        self.port.status(sys);
+        sys.unlock();
+    }
+
+    /// The worker runs again: the flush was told, a pause is over, or the status has come.
+    fn go_on_with_flush(&mut self, sys: &mut System) {
+        let Some(mut flushing) = self.flushing.take() else { return };
+        let status = std::mem::take(&mut flushing.status);
+        if status == 0 {
+            self.flushing = Some(flushing);
+            return self.ask_status(sys);
+        }
+        if !ready(status) {
+            let pause_ns = flushing.pause_ns + self.retries.below(flushing.pause_ns);
+            flushing.pause_ns = (flushing.pause_ns * 2).min(LAST_PAUSE_NS);
+            self.flushing = Some(flushing);
+            return sys.pause(self.worker.0, pause_ns, Step::Finished);
+        }
+        if flushing.told {
+            flushing.ios.iter().for_each(|io| sys.complete(*io, flushing.ok));
+            return sys.go_on(self.worker.0, 0, Step::Take);
+        }
+        flushing.pause_ns = FIRST_PAUSE_NS;
+        self.flushing = Some(flushing);
+        sys.lock();
+        self.port.flush(sys);
+        sys.unlock();
+    }
+
     /// The request goes back before all others, and its tag is burnt.
     fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
         self.refusals += 1;
@@ -204,9 +293,12 @@ impl<P: Port> Hsq<P> {
 
 impl<P: Port> Front for Hsq<P> {
     fn submit(&mut self, sys: &mut System, io: Io) {
-        // As in `Worker`: a card with a cache does not come here.
-        if io.blocks == 0 {
+        if io.blocks == 0 && !self.has_cache {
             return sys.complete(io, true);
+        }
+        if io.blocks == 0 {
+            self.flushes.push(io);
+            return self.kick(sys, io.core);
         }
         if self.elevator.insert(io, sys.time.now()) {
             self.kick(sys, io.core);
@@ -214,8 +306,8 @@ impl<P: Port> Front for Hsq<P> {
     }
 
     fn irq(&mut self, sys: &mut System) {
-        if let Some(Ended::Transfer { ok }) = self.port.irq(sys) {
-            self.ended(sys, ok);
+        if let Some(ended) = self.port.irq(sys) {
+            self.heard(sys, ended);
         }
     }
 
@@ -223,6 +315,9 @@ impl<P: Port> Front for Hsq<P> {
         match step {
             Step::Take => {
                 self.kicked = false;
+                if !self.flushes.is_empty() {
+                    return self.begin_flush(sys);
+                }
                 let request = match self.refused.pop_front() {
                     Some(request) => {
                         self.restart = true;
@@ -269,6 +364,7 @@ impl<P: Port> Front for Hsq<P> {
                 }
                 sys.go_on(self.worker.0, 0, Step::Take);
             }
+            Step::Finished | Step::Polled => self.go_on_with_flush(sys),
             Step::IrqThread => {
                 sys.lock();
                 self.finalize(sys, core);
@@ -302,8 +398,8 @@ impl<P: Port> Front for Hsq<P> {
     }
 
     fn timer(&mut self, sys: &mut System, number: u64) {
-        if let Some(Ended::Transfer { ok }) = self.port.timer(sys, number) {
-            self.ended(sys, ok);
+        if let Some(ended) = self.port.timer(sys, number) {
+            self.heard(sys, ended);
         }
         if number == self.timer && !self.refused.is_empty() {
             self.kick(sys, sys.irq_core);

@@ -27,6 +27,11 @@ pub enum Ended {
     },
     /// A status poll, with the card's R1.
     Status(u32),
+    /// The command of a flush, well or not. The card may be busy with it.
+    Flush {
+        /// Well.
+        ok: bool,
+    },
 }
 
 /// The way to the controller, one thing at a time. Costs of starting and of acknowledging are
@@ -37,6 +42,11 @@ pub trait Port {
 
     /// Asks the card for its status (CMD13).
     fn status(&mut self, sys: &mut System);
+
+    /// Starts a flush of the card's cache (CMD6). A port without one never has to.
+    fn flush(&mut self, sys: &mut System) {
+        let _ = sys;
+    }
 
     /// Takes an interrupt.
     fn irq(&mut self, sys: &mut System) -> Option<Ended>;

@@ -8,9 +8,10 @@ use crate::buffers::Pieces;
 use crate::platform::Profile;
 use crate::system::System;
 use mmcq::board::NoLock;
-use mmcq::engine::{CardParams, Completion, DmaBuf};
+use mmcq::engine::{CardParams, Completion, DmaBuf, FlushBy};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
-use mmcq::spec::command::{self, Command};
+use mmcq::spec::command::{self, Command, emmc};
+use mmcq::spec::ext_csd::index::FLUSH_CACHE;
 use mmcq::task::Stack;
 
 /// A command without data gets this long.
@@ -24,6 +25,8 @@ pub struct EnginePort<H: Host> {
     memory: Memory,
     /// The request under way, if it is not a status poll.
     under_way: Option<Request>,
+    /// What is under way is a flush.
+    flushing: bool,
     /// Linux's driver looks at DAT0 before a transfer, and refuses it from the interrupt while that is
     /// low (SDHCI's). Others give it to the controller, which waits.
     looks: bool,
@@ -108,7 +111,15 @@ impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
     pub fn new(stack: Stack<(NoLock, H, Profile), 1>, target: CardParams, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
-        EnginePort { raw: Raw::new(stack), target, memory, under_way: None, looks: true, errors: 0 }
+        EnginePort {
+            raw: Raw::new(stack),
+            target,
+            memory,
+            under_way: None,
+            flushing: false,
+            looks: true,
+            errors: 0,
+        }
     }
 
     /// Does Linux's driver look at DAT0 before a transfer? It does, if nothing is said.
@@ -125,6 +136,11 @@ impl<H: Host> EnginePort<H> {
     }
 
     fn ended(&mut self, sys: &mut System, completion: Completion) -> Ended {
+        if std::mem::take(&mut self.flushing) {
+            let ok = well(&completion);
+            self.errors += u64::from(!ok);
+            return Ended::Flush { ok };
+        }
         let Some(request) = self.under_way.take() else { return Ended::Status(status(&completion)) };
         let ok = well(&completion);
         self.errors += u64::from(!ok);
@@ -156,6 +172,13 @@ impl<H: Host> Port for EnginePort<H> {
         if self.raw.start(sys, phase, COMMAND_TIMEOUT_NS, DmaBuf::EMPTY).is_err() {
             self.errors += 1;
         }
+    }
+
+    fn flush(&mut self, sys: &mut System) {
+        let FlushBy::EmmcCache { timeout_ns } = self.target.flush else { return };
+        let command = emmc::switch(emmc::SwitchMode::WriteByte, FLUSH_CACHE, 1, 0);
+        self.flushing = self.raw.start(sys, alone(command), timeout_ns, DmaBuf::EMPTY).is_ok();
+        self.errors += u64::from(!self.flushing);
     }
 
     fn irq(&mut self, sys: &mut System) -> Option<Ended> {

@@ -24,8 +24,15 @@ enum State {
     WaitStatus,
 }
 
+/// What goes to the card.
+enum Work {
+    Transfer(Request),
+    /// A flush of the card's cache, for all who asked for one by then.
+    Flush(Vec<Io>),
+}
+
 struct Active {
-    request: Request,
+    work: Work,
     over: bool,
     ok: bool,
     pause_ns: u64,
@@ -38,7 +45,11 @@ pub struct Worker<P> {
     elevator: Elevator,
     thread: Thread,
     state: State,
-    prepared: Option<Request>,
+    prepared: Option<Work>,
+    /// Flushes that have not begun.
+    flushes: Vec<Io>,
+    /// The card has a cache, so that the block layer passes flushes on.
+    has_cache: bool,
     active: Option<Active>,
     finished: Option<Active>,
     status: u32,
@@ -61,11 +72,19 @@ impl<P: Port> Worker<P> {
             thread,
             state: State::Idle,
             prepared: None,
+            flushes: Vec::new(),
+            has_cache: false,
             active: None,
             finished: None,
             status: 0,
             pauses: Stream::new(seed, "status pause"),
         }
+    }
+
+    /// The card has a cache that is on.
+    #[must_use]
+    pub fn with_cache(self, has_cache: bool) -> Self {
+        Worker { has_cache, ..self }
     }
 
     /// What the block layer counted of its requests.
@@ -95,8 +114,11 @@ impl<P: Port> Worker<P> {
 
     /// The request before (if any) is over: ask for the status after a write, else go on.
     fn over(&mut self, sys: &mut System) {
-        let write = self.active.as_ref().is_some_and(|a| a.request.direction == Direction::Write);
-        if write {
+        let programs = self.active.as_ref().is_some_and(|active| match &active.work {
+            Work::Transfer(request) => request.direction == Direction::Write,
+            Work::Flush(_) => true,
+        });
+        if programs {
             sys.lock();
             self.port.status(sys);
             sys.unlock();
@@ -108,11 +130,14 @@ impl<P: Port> Worker<P> {
 
     fn start(&mut self, sys: &mut System) {
         self.finished = self.active.take();
-        if let Some(request) = self.prepared.take() {
+        if let Some(work) = self.prepared.take() {
             sys.lock();
-            self.port.transfer(sys, &request);
+            match &work {
+                Work::Transfer(request) => self.port.transfer(sys, request),
+                Work::Flush(_) => self.port.flush(sys),
+            }
             sys.unlock();
-            self.active = Some(Active { request, over: false, ok: true, pause_ns: FIRST_PAUSE_NS });
+            self.active = Some(Active { work, over: false, ok: true, pause_ns: FIRST_PAUSE_NS });
         }
         if self.finished.is_some() {
             sys.go_on(self.thread, sys.costs.softirq_ns, Step::Complete);
@@ -125,7 +150,7 @@ impl<P: Port> Worker<P> {
     fn ended(&mut self, sys: &mut System, ended: Ended) {
         sys.time.charge(sys.costs.done_ns);
         match (ended, &mut self.active) {
-            (Ended::Transfer { ok }, Some(active)) => {
+            (Ended::Transfer { ok } | Ended::Flush { ok }, Some(active)) => {
                 active.over = true;
                 active.ok = ok;
                 match self.state {
@@ -143,7 +168,7 @@ impl<P: Port> Worker<P> {
                 self.state = State::Running;
                 sys.wake(self.thread, Step::Polled);
             }
-            (Ended::Transfer { .. }, None) => {}
+            (Ended::Transfer { .. } | Ended::Flush { .. }, None) => {}
         }
     }
 }
@@ -152,8 +177,12 @@ impl<P: Port> Front for Worker<P> {
     fn submit(&mut self, sys: &mut System, io: Io) {
         // A card without a cache: what is complete is on the medium, and the block layer passes no
         // flush on.
-        if io.blocks == 0 {
+        if io.blocks == 0 && !self.has_cache {
             return sys.complete(io, true);
+        }
+        if io.blocks == 0 {
+            self.flushes.push(io);
+            return self.kick(sys, io.core);
         }
         if io.blocks > self.max_blocks {
             self.pieces.insert(io.buffer, (io, io.blocks.div_ceil(self.max_blocks), true));
@@ -184,9 +213,19 @@ impl<P: Port> Front for Worker<P> {
     fn act(&mut self, sys: &mut System, step: Step, _core: u8) {
         match step {
             Step::Take => {
-                if let Some(request) = self.elevator.dispatch(sys.time.now()) {
+                let flushes = |active: &Active| !active.over && matches!(active.work, Work::Flush(_));
+                if self.active.as_ref().is_some_and(flushes) {
+                    // The thread that flushes waits for it, and prepares nothing meanwhile.
+                    self.state = State::WaitTransfer;
+                } else if !self.flushes.is_empty() {
+                    // A flush passes the scheduler. It covers what was complete when it came.
+                    let ios = std::mem::take(&mut self.flushes);
+                    sys.taken(&ios);
+                    self.prepared = Some(Work::Flush(ios));
+                    sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);
+                } else if let Some(request) = self.elevator.dispatch(sys.time.now()) {
                     sys.taken(&request.ios);
-                    self.prepared = Some(request);
+                    self.prepared = Some(Work::Transfer(request));
                     sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);
                 } else if self.active.as_ref().is_some_and(|a| a.over) {
                     self.over(sys);
@@ -211,10 +250,15 @@ impl<P: Port> Front for Worker<P> {
             }
             Step::Complete => {
                 if let Some(done) = self.finished.take() {
-                    for io in &done.request.ios {
-                        self.complete(sys, *io, done.ok);
+                    match done.work {
+                        Work::Transfer(request) => {
+                            for io in &request.ios {
+                                self.complete(sys, *io, done.ok);
+                            }
+                            self.elevator.completed(request, sys.time.now());
+                        }
+                        Work::Flush(ios) => ios.iter().for_each(|io| sys.complete(*io, done.ok)),
                     }
-                    self.elevator.completed(done.request, sys.time.now());
                 }
                 sys.go_on(self.thread, 0, Step::Take);
             }

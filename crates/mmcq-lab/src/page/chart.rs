@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);
 /// Seen on light and on dark: at least 3 to 1.
-pub const COLOURS: [RGBColor; 7] = [
+pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x3b, 0x7d, 0xd8),
     RGBColor(0xd9, 0x73, 0x0d),
     RGBColor(0x2e, 0x9e, 0x5b),
@@ -17,6 +17,7 @@ pub const COLOURS: [RGBColor; 7] = [
     RGBColor(0x8e, 0x63, 0xce),
     RGBColor(0x0f, 0x98, 0xa0),
     RGBColor(0x7b, 0x87, 0x94),
+    RGBColor(0xc2, 0x5a, 0x9e),
 ];
 /// Narrow, so that its letters can be read on a telephone.
 const WIDTH: u32 = 480;

@@ -8,7 +8,7 @@ use crate::fio::job::{Dir, Job};
 use crate::fio::report::{Origin, Report, json};
 use crate::fio::stats::{DirStats, Stats};
 use crate::params::Param;
-use crate::runner::Setting;
+use crate::runner::{Counters, Setting, allowed_mib_per_s};
 use crate::trace::time;
 use crate::why::{Phases, mib_per_s};
 use maud::{Markup, html};
@@ -22,6 +22,7 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("wire, data", "blocks of data move on the bus"),
     ("card, access", "the bus waits while the card fetches data"),
     ("card, busy", "the bus waits while the card programs data"),
+    ("card, fetching", "the card's queue fetches data, and nothing in it is ready"),
     ("controller held", "the controller has no room, or no data"),
     ("CPU", "software: the bus is quiet although a request waits"),
     ("waiting", "the program that reads and writes has no request under way"),
@@ -80,7 +81,7 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     });
     let mut figures = vec![
         ("this run".to_owned(), format!("{:.2} MiB/s", mib_per_s(c))),
-        ("bus and card allow".to_owned(), format!("{:.2} MiB/s", mib_per_s(&why.limit))),
+        ("bus and card allow".to_owned(), format!("{:.2} MiB/s", why.limit_mib_per_s())),
         ("share of that".to_owned(), format!("{:.1} %", why.share_percent())),
     ];
     figures.extend(p99);
@@ -96,9 +97,24 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
         section.verdict aria-label="Verdict" {
             p { (why.conclusion()) "." }
             dl.figures { @for (name, value) in figures { div { dt { (name) } dd { (value) } } } }
+            @for line in starved(all) { p { b { (line) } } }
             @if c.failed > 0 { p { b { (c.failed) " requests failed." } } }
         }
     }
+}
+
+/// Directions with a request that starved: the longest took 20 times as long as 99 % did.
+fn starved(all: &Stats) -> Vec<String> {
+    let mut lines = Vec::new();
+    for dir in Dir::ALL {
+        let clat = &all.dirs[dir.index()].clat;
+        let p99 = clat.histogram.percentiles(&[99.0]).first().copied().unwrap_or(u64::MAX);
+        if clat.ns.max > p99.saturating_mul(20) {
+            let (which, longest) = (DIRECTIONS[dir.index()], time(clat.ns.max));
+            lines.push(format!("Of the {which} one or more starved: the longest took {longest}."));
+        }
+    }
+    lines
 }
 
 /// A setting in words.
@@ -131,7 +147,7 @@ fn name(one: &Measured) -> String {
 }
 
 fn rates(compared: &Compared) -> Result<Markup, String> {
-    let limit = mib_per_s(&compared.why.limit);
+    let limit = compared.why.limit_mib_per_s();
     let colour = |one: &Measured| match one.setting {
         setting if setting == compared.setting => COLOURS[0],
         _ => COLOURS[6],
@@ -142,7 +158,8 @@ fn rates(compared: &Compared) -> Result<Markup, String> {
         .collect();
     let axes = Axes { title: "Rate in each setting against the limit", x: "MiB/s", y: "" };
     let svg = chart::bars(&axes, &bars, Some(limit))?;
-    let rows: Vec<Vec<String>> = compared.settings.iter().map(|one| rate_row(one, limit)).collect();
+    let rows: Vec<Vec<String>> =
+        compared.settings.iter().map(|one| rate_row(one, &compared.why.limit)).collect();
     let heads = ["setting", "MiB/s", "of limit", "transfers", "interrupts", "switches", "what it is"];
     Ok(html! {
         h2 { "How fast, and how fast it could be" }
@@ -166,11 +183,11 @@ fn rates(compared: &Compared) -> Result<Markup, String> {
     })
 }
 
-fn rate_row(one: &Measured, limit: f64) -> Vec<String> {
+fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     let c = &one.counters;
     let each = |count: u64| format!("{:.2}", count as f64 / c.ios.max(1) as f64);
     let rate = mib_per_s(c);
-    let share = 100.0 * rate / limit.max(f64::MIN_POSITIVE);
+    let share = 100.0 * (rate / allowed_mib_per_s(limit, c).max(f64::MIN_POSITIVE));
     vec![
         name(one),
         format!("{rate:.2}"),

@@ -230,10 +230,12 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// The faster one, or else the first. The seed has a say where it has one in either.
+/// The faster one, or else the first; for a shorter run the other may be it. The seed has a say
+/// where it has one in either.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
-    let best = if rate(&other) > rate(&first) { other } else { first };
+    let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
+    best.counters.pace.join(also.counters.pace);
     Outcome { seeded, ..best }
 }
 
@@ -259,9 +261,9 @@ fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outco
         }
     }
     let mut all = all.ok_or_else(|| RunError::Memory("no job".to_owned()))?;
-    let Counters { bytes, elapsed_ns, steady, .. } = &mut all.counters;
+    let Counters { bytes, elapsed_ns, steady, pace, .. } = &mut all.counters;
     *elapsed_ns = (*bytes as f64 / bytes_per_ns.max(f64::MIN_POSITIVE)) as u64;
-    *steady = Default::default();
+    (*steady, *pace) = Default::default();
     Ok(all)
 }
 

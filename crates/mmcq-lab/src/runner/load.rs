@@ -1,7 +1,7 @@
 //! fio's workers as the machine's jobs.
 
 use super::place::Carried;
-use super::{Run, RunError, Setting, Steady, Waiting};
+use super::{Pace, Run, RunError, Setting, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 enum UnderWay {
     Io(FioIo, u64),
     Sync(FioSync, u64),
-    /// The flush that follows a write of `sync=`.
+    /// The flush that follows a durable write.
     Durable(FioIo, u64),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Load<'a> {
     /// Boot area of each file of each worker; 0: the user area.
     areas: Vec<Vec<u8>>,
     under_way: Vec<Vec<(Key, UnderWay)>>,
-    /// Writes of `sync=` whose flush has not begun.
+    /// Durable writes whose flush has not begun.
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
@@ -55,6 +55,8 @@ pub(super) struct Load<'a> {
     depth: usize,
     pub(super) ios: u64,
     pub(super) failed: u64,
+    /// Linux's block layer makes a write and a flush of a durable write.
+    flushes_durable: bool,
     planned: u64,
     moved: u64,
     told: u64,
@@ -62,6 +64,7 @@ pub(super) struct Load<'a> {
     origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,
+    pub(super) pace: Pace,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
@@ -190,14 +193,25 @@ impl<'a> Load<'a> {
             depth,
             ios: 0,
             failed: 0,
+            flushes_durable: run.setting.is_linux(),
             planned,
             moved: 0,
             told: 0,
             origin_ns: None,
             waiting,
             steady: Steady::new(planned),
+            pace: Pace::default(),
             progress,
         })
+    }
+
+    /// A flush follows a write of this job.
+    fn is_flushed_after(&self, job: usize, how: How) -> bool {
+        match how {
+            How::Plain => self.workers[job].job.sync,
+            How::Durable => self.flushes_durable,
+            How::Discard | How::Boot(_) => false,
+        }
     }
 
     /// A file of a job is a boot area.
@@ -337,6 +351,7 @@ impl Workload for Load<'_> {
                         direction,
                         how: match self.areas[j].get(fio.file) {
                             Some(&area) if area > 0 => How::Boot(area),
+                            _ if self.flushes_durable && fio.how == How::Durable => How::Plain,
                             _ => fio.how,
                         },
                         sync: direction == Direction::Read || self.workers[j].job.direct,
@@ -385,7 +400,7 @@ impl Workload for Load<'_> {
         self.failed += u64::from(!ok);
         match self.under_way[j].remove(at).1 {
             UnderWay::Io(fio, start_ns)
-                if ok && fio.dir == Dir::Write && fio.how == How::Plain && self.workers[j].job.sync =>
+                if ok && fio.dir == Dir::Write && self.is_flushed_after(j, fio.how) =>
             {
                 self.owed[j].push((fio, start_ns));
             }
@@ -395,6 +410,8 @@ impl Workload for Load<'_> {
                 self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
                 self.moved += if fio.how == How::Discard { 0 } else { fio.bytes };
                 self.steady.moved(self.moved, now_ns);
+                let origin_ns = self.origin_ns.unwrap_or(now_ns);
+                self.pace.moved(self.moved, now_ns.saturating_sub(origin_ns));
             }
             UnderWay::Sync(sync, start_ns) => {
                 let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };

@@ -3,7 +3,7 @@
 use super::chances;
 use super::served::{Keeping, Served};
 use super::waiting::Waiting;
-use super::{Counters, Run, RunError, SLOTS, Setting, Steady};
+use super::{Counters, Pace, Run, RunError, SLOTS, Setting, Steady};
 use crate::board::Board;
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::hsq::{Hsq, Order, Settings};
@@ -13,7 +13,7 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
-use mmcq::engine::{Acknowledge, DmaBuf, StaysOpen};
+use mmcq::engine::{Acknowledge, DmaBuf, FlushBy, StaysOpen};
 use mmcq_sim::card::Medium;
 
 /// Linux's largest request, in blocks.
@@ -139,18 +139,19 @@ impl Serve<1> for Board<1> {
         let keeping = if continues { Keeping::Closes } else { Keeping::Cannot };
         let served = |disk| Served { keeping, disk: Some(disk), ..Served::default() };
         let looks = run.platform.controller.linux_looks();
+        let has_cache = matches!(self.card.params.flush, FlushBy::EmmcCache { .. });
         let port = EnginePort::new(self.stack, self.card.params, bytes).looking(looks);
         let order = match run.setting {
             Setting::HsqTag => Order::Tag,
             Setting::HsqFifo => Order::Fifo,
             _ => {
-                let mut front = Worker::new(port, elevator, sys, run.seed);
+                let mut front = Worker::new(port, elevator, sys, run.seed).with_cache(has_cache);
                 let end_ns = sys.run(&mut front, &mut controller, load)?;
                 return Ok((end_ns, served(front.disk())));
             }
         };
         let settings = Settings { order, defer: self.defer };
-        let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
+        let mut front = Hsq::new(port, settings, elevator, sys, run.seed).with_cache(has_cache);
         let end_ns = sys.run(&mut front, &mut controller, load)?;
         Ok((end_ns, served(front.disk())))
     }
@@ -263,6 +264,7 @@ where
         emmc,
         stack,
         steady,
+        pace: Pace::default(),
     };
     // At the limit nothing takes time that is drawn. Linux draws tags, pauses and more.
     let seeded = run.setting != Setting::Limit || sys.cpu.is_seeded();

@@ -4,9 +4,8 @@ use super::grid::{Axis, Grid};
 use super::places::{Place, Places};
 use super::row::{self, Row};
 use crate::fio::JobFile;
-use crate::runner::{self, Setting};
+use crate::runner::{self, Counters, Setting};
 use crate::scene::{Scene, whole};
-use crate::why;
 use mmcq_sim::parallel;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -26,10 +25,10 @@ pub struct Sweep {
 }
 
 /// The physical limit of a job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Limit {
     /// Where it can be run.
-    mib_per_s: Option<f64>,
+    counters: Option<Counters>,
     /// Of the run.
     seed: u64,
     /// Another seed may have another.
@@ -166,7 +165,7 @@ impl Sweep {
         let run = scene.run_of(place.loaded.as_ref().map_err(String::clone)?);
         let outcome = runner::run(&run, None, &mut |_, _| ()).map_err(|error| error.to_string())?;
         let key = place.configuration.as_ref().map_err(String::clone)?.unpriced;
-        Ok(row::measured(&outcome, self.limit(key, &run).mib_per_s))
+        Ok(row::measured(&outcome, self.limit(key, &run).counters.as_ref()))
     }
 
     /// The limit of a run, whose board and jobs have this key.
@@ -177,14 +176,14 @@ impl Sweep {
         let found = || {
             let outcome = runner::run(&runner::Run { setting: Setting::Limit, ..*run }, None, &mut |_, _| ());
             let seeded = outcome.as_ref().map_or(true, |outcome| outcome.seeded);
-            let mib_per_s = outcome.ok().map(|outcome| why::mib_per_s(&outcome.counters));
-            Limit { mib_per_s, seed: run.seed, seeded }
+            let counters = outcome.ok().map(|outcome| outcome.counters);
+            Limit { counters, seed: run.seed, seeded }
         };
-        let first = *place(key).get_or_init(found);
+        let first = place(key).get_or_init(found).clone();
         if !first.seeded || first.seed == run.seed {
             return first;
         }
-        *place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found)
+        place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
     /// Runs these points on so many threads. `take` is given their rows in the order of the grid;

@@ -1,7 +1,7 @@
 //! What a row says of a point, and how it is written.
 
 use crate::fio::stats::DirStats;
-use crate::runner::Outcome;
+use crate::runner::{Counters, Outcome, allowed_mib_per_s};
 use crate::why::{self, Phases};
 use serde_json::{Map, Value};
 
@@ -85,8 +85,10 @@ pub fn value(text: &str) -> Value {
     }
 }
 
+/// A request starves that takes so many times as long as 99 % do.
+const STARVES: u64 = 20;
 /// Of one direction: its own figures. Times from submission to completion.
-const OF_DIRECTION: [&str; 10] = [
+const OF_DIRECTION: [&str; 11] = [
     "direction",
     "ios",
     "mib_s",
@@ -97,6 +99,7 @@ const OF_DIRECTION: [&str; 10] = [
     "lat_p99_us",
     "lat_p99.9_us",
     "lat_max_us",
+    "starves",
 ];
 /// Of the whole run, the same in each of its rows; phases follow.
 const OF_RUN: [&str; 9] = [
@@ -127,12 +130,13 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
-/// What was measured at a point, a row for each direction that moved. `limit_mib_s` is the physical
-/// limit of the same job.
-pub fn measured(outcome: &Outcome, limit_mib_s: Option<f64>) -> Vec<Row> {
+/// What was measured at a point, a row for each direction that moved. `limit` is the same job at its
+/// physical limit.
+pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
     let per_io = |n: u64| n as f64 / c.ios.max(1) as f64;
     let rate = why::mib_per_s(c);
+    let limit_mib_s = limit.map(|limit| allowed_mib_per_s(limit, c));
     let failed = c.failed + outcome.verify_errors.len() as u64;
     let mut of_run: Vec<Value> = vec![
         rate.into(),
@@ -176,6 +180,7 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
         us(percentiles.get(2)),
         us(percentiles.get(3)),
         (latency.ns.max as f64 / 1e3).into(),
+        u64::from(percentiles.get(2).is_some_and(|p99| latency.ns.max > p99.saturating_mul(STARVES))).into(),
     ]
 }
 

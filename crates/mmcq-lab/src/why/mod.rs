@@ -2,7 +2,8 @@
 //!
 //! Every nanosecond from the first submission to the last completion is in one phase:
 //! - wire: commands with their responses, data with their gaps and CRC status;
-//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0);
+//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0), fetching
+//!   (its queue holds tasks, and none of them is ready);
 //! - held: the controller has no room, or no data;
 //! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake
 //!   up;
@@ -25,7 +26,7 @@ use crate::fio::job::IoEngine;
 use crate::platform::Platform;
 use crate::recorded::export::{self, Completed};
 use crate::recorded::passed::{self, Rules};
-use crate::runner::{Counters, Run, RunError, Setting, run};
+use crate::runner::{Counters, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
 /// Where the time of a run went, in nanoseconds; the fields add up to the whole.
@@ -41,7 +42,9 @@ pub struct Phases {
     pub busy_ns: u64,
     /// The controller has no room or no data.
     pub held_ns: u64,
-    /// A request is with the stack, and the bus is quiet.
+    /// The card's queue holds tasks, and none is ready.
+    pub fetching_ns: u64,
+    /// A request is with the stack, and bus and card are quiet.
     pub cpu_ns: u64,
     /// No job has work for the bus.
     pub waiting_ns: u64,
@@ -49,7 +52,7 @@ pub struct Phases {
 
 impl Phases {
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 
     /// Of a run.
     pub fn of(c: &Counters) -> Self {
@@ -69,6 +72,8 @@ impl Phases {
             access_ns: take(bus.access_ns),
             held_ns: take(bus.held_ns),
             busy_ns: take(bus.busy_ns),
+            // Beside the wires, which fetch nothing.
+            fetching_ns: take(bus.fetching_ns),
             cpu_ns: left_ns,
         }
     }
@@ -80,6 +85,7 @@ impl Phases {
             ("wire, data", self.data_ns),
             ("card, access", self.access_ns),
             ("card, busy", self.busy_ns),
+            ("card, fetching", self.fetching_ns),
             ("controller held", self.held_ns),
             ("CPU", self.cpu_ns),
             ("waiting", self.waiting_ns),
@@ -109,6 +115,8 @@ pub struct Requests {
     pub spans: [(&'static str, f64, u64); 3],
     /// The slowest, in one line.
     pub slowest: String,
+    /// Those that starved, in one line, if any did.
+    pub starved: Option<String>,
 }
 
 impl Requests {
@@ -124,8 +132,30 @@ impl Requests {
             span("in the driver's queue", |one| one.went_ns - one.driver_ns),
             span("at the card", |one| one.done_ns - one.went_ns),
         ];
-        Some(Requests { spans, slowest })
+        Some(Requests { spans, slowest, starved: starved(completed) })
     }
+}
+
+/// A request that takes so many times as long as 99 % do has starved.
+const STARVES: u64 = 20;
+/// Of fewer requests the slowest is one of the 99 %, or next to it.
+const ENOUGH: usize = 100;
+
+/// The requests that others have always passed, in one line.
+fn starved(completed: &[Completed]) -> Option<String> {
+    let mut took: Vec<u64> = completed.iter().map(|one| one.done_ns - one.came_ns).collect();
+    took.sort_unstable();
+    let p99_ns = *took.get(took.len() * 99 / 100)?;
+    let longest_ns = *took.last()?;
+    let count = took.iter().filter(|ns| **ns > STARVES.saturating_mul(p99_ns)).count();
+    (took.len() >= ENOUGH && count > 0).then(|| {
+        let (longest, p99) = (longest_ns as f64 / 1e6, p99_ns as f64 / 1e6);
+        format!(
+            "starved: {count} of {} requests, up to {longest:.1} ms where 99 % take {p99:.3} ms; \
+             percentiles do not show it",
+            took.len()
+        )
+    })
 }
 
 /// MiB a second.
@@ -157,9 +187,14 @@ impl Why {
         Ok(why)
     }
 
+    /// The physical limit of a run of this length ([`allowed_mib_per_s`]).
+    pub fn limit_mib_per_s(&self) -> f64 {
+        allowed_mib_per_s(&self.limit, &self.counters)
+    }
+
     /// Share of the physical limit, in percent.
     pub fn share_percent(&self) -> f64 {
-        100.0 * mib_per_s(&self.counters) / mib_per_s(&self.limit).max(f64::MIN_POSITIVE)
+        100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
     }
 
     /// What costs most, in one line.

@@ -76,7 +76,7 @@ pub fn facts(why: &Why) -> Vec<Fact> {
     let c = &why.counters;
     let mut all = Facts { c, facts: Vec::new() };
     all.add("rate", "this run", mib_per_s(c), "MiB/s", &[(why.share_percent(), "% of the limit")]);
-    all.add("rate", "physical limit", mib_per_s(&why.limit), "MiB/s", &[]);
+    all.add("rate", "physical limit", why.limit_mib_per_s(), "MiB/s", &[]);
     queue(&mut all);
     for (name, mean_ns, longest_ns) in why.requests.iter().flat_map(|requests| requests.spans) {
         let longest = (longest_ns as f64 / 1e3, "us at most");
@@ -277,7 +277,8 @@ fn remarks(why: &Why) -> Vec<String> {
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
     let slowest = why.requests.as_ref().map(|requests| format!("slowest: {}", requests.slowest));
     let said = lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain(unmerged(why));
-    said.chain(slowest).chain([why.conclusion()]).collect()
+    let starved = why.requests.iter().filter_map(|requests| requests.starved.clone());
+    said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
 }
 
 /// The facts and the remarks, one JSON object a line.

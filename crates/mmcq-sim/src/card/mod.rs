@@ -164,6 +164,11 @@ pub trait Card {
     /// The host changed something about the bus (power, clock, width, voltage ...).
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64);
 
+    /// How long its queue held tasks of which none was ready, or under way: it was fetching data.
+    fn fetching_ns(&self) -> u64 {
+        0
+    }
+
     /// A command token ended at `now_ns` with a good CRC7.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 

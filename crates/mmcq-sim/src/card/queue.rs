@@ -143,6 +143,8 @@ pub(crate) struct Tasks {
     victim: Option<u64>,
     /// Errors of a write, and when they are known.
     late: Option<(u64, u32)>,
+    /// How long there were tasks of which the host could execute none.
+    fetching_ns: u64,
 }
 
 impl Tasks {
@@ -159,13 +161,14 @@ impl Tasks {
             seq: 0,
             victim: None,
             late: None,
+            fetching_ns: 0,
         }
     }
 
     /// Everything is forgotten.
     pub(crate) fn clear(&mut self) {
-        let (now_ns, seq, in_order) = (self.now_ns, self.seq, self.in_order);
-        *self = Tasks { now_ns, seq, in_order, ..Tasks::new(self.config) };
+        let &mut Tasks { now_ns, seq, in_order, fetching_ns, .. } = self;
+        *self = Tasks { now_ns, seq, in_order, fetching_ns, ..Tasks::new(self.config) };
     }
 
     /// The queue is switched on: whether tasks are executed in the order in which they are told.
@@ -289,10 +292,34 @@ impl Tasks {
         self.late.take_if(|late| late.0 <= now_ns).map_or(0, |late| late.1)
     }
 
+    /// How long there were tasks of which the host could execute none, up to the last time that it
+    /// turned to the queue.
+    pub(crate) fn fetching_ns(&self) -> u64 {
+        self.fetching_ns
+    }
+
+    /// There are tasks, and none that the host can execute or executes.
+    fn only_fetches(&self) -> bool {
+        let may_be_ready = |(place, queued): (usize, &Queued)| match queued.stage {
+            Stage::Ready => true,
+            Stage::Loaded => place == 0 || self.order() != Order::InOrder,
+            Stage::Waiting | Stage::Loading(_) => false,
+        };
+        self.running.is_none() && !self.queued.is_empty() && !self.queued.iter().enumerate().any(may_be_ready)
+    }
+
+    /// Time passes, and nothing happens in it.
+    fn pass(&mut self, to_ns: u64) {
+        if self.only_fetches() {
+            self.fetching_ns += to_ns.saturating_sub(self.now_ns);
+        }
+        self.now_ns = self.now_ns.max(to_ns);
+    }
+
     /// Lets everything happen up to `now_ns`.
     fn reach(&mut self, load_ns: u64, now_ns: u64) {
         if now_ns < self.next_ns {
-            self.now_ns = self.now_ns.max(now_ns);
+            self.pass(now_ns);
             return;
         }
         loop {
@@ -302,14 +329,14 @@ impl Tasks {
             if at_ns > now_ns || at_ns == u64::MAX {
                 break;
             }
-            self.now_ns = self.now_ns.max(at_ns);
+            self.pass(at_ns);
             for queued in &mut self.queued {
                 if queued.stage == Stage::Loading(at_ns) {
                     queued.stage = Stage::Loaded;
                 }
             }
         }
-        self.now_ns = self.now_ns.max(now_ns);
+        self.pass(now_ns);
         // A buffer that is free, or a turn, comes with a call that changes the queue.
         self.raise();
     }

@@ -23,6 +23,8 @@ pub(crate) struct Read {
     single: bool,
     /// With reads by page.
     reading: Reading,
+    /// It goes on with a run of reads, which the card has read ahead of.
+    goes_on: bool,
 }
 
 /// What a read gives.
@@ -35,20 +37,23 @@ pub(crate) enum Sent {
 
 impl Read {
     /// CMD18; `left`: as many blocks as CMD23 said.
-    pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &Flash, now_ns: u64) -> Self {
-        let ready_ns = flash.first_page_ns(now_ns);
-        Self { at, block, left, ready_ns, unit: None, single: false, reading: Reading::default() }
+    pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &mut Flash, now_ns: u64) -> Self {
+        let ahead_ns = flash.goes_on_ns(at, now_ns);
+        let ready_ns = ahead_ns.unwrap_or_else(|| flash.first_page_ns(now_ns));
+        let (reading, goes_on) = (Reading::default(), ahead_ns.is_some());
+        Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
     /// CMD17.
-    pub(crate) fn single(at: u64, block: u16, flash: &Flash, now_ns: u64) -> Self {
+    pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
     /// CMD46: the first page is in the card's buffer.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
-        Self { at, block, left: Some(left), ready_ns: now_ns, unit, single: false, reading }
+        let (single, goes_on) = (false, false);
+        Self { at, block, left: Some(left), ready_ns: now_ns, unit, single, reading, goes_on }
     }
 
     /// A multi-block read.
@@ -106,6 +111,7 @@ impl Read {
             (Some(pages), _) => self.reading.start_ns(pages, self.at, self.block, self.ready_ns, bus, now_ns),
             (None, None) => now_ns.max(self.ready_ns),
             (None, Some(open)) if open == unit => now_ns,
+            (None, Some(_)) if self.goes_on => flash.fetched_ns(self.at, now_ns),
             (None, Some(_)) => now_ns.saturating_add(flash.timing().read_next_4k_ns),
         };
         self.unit = Some(unit);
@@ -122,6 +128,9 @@ impl Read {
 
     /// The read ends here: after its last block, by CMD12, or because the card is deselected.
     pub(crate) fn stop(&self, medium: &Medium, flash: &mut Flash, now_ns: u64) {
+        if self.unit.is_some() {
+            flash.read_to(self.at, self.goes_on, now_ns);
+        }
         let beyond =
             flash.timing().pages.and_then(|pages| pages.ahead).is_some_and(|ahead| ahead.when_counted);
         let limit = match self.left {
@@ -256,6 +265,8 @@ impl Write {
         };
         let busy_ns = busy_ns.saturating_add(flash.scatter_ns(self.at.saturating_sub(bytes), bytes));
         let busy_ns = if self.past_cache { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
+        let past = self.past_cache || !flash.journal.volatile || matches!(flash.partition, 1 | 2);
+        let busy_ns = flash.settled_ns(now_ns, busy_ns, past);
         if flash.journal.follows() {
             let past_cache = self.past_cache || matches!(flash.partition, 1 | 2);
             let cached = flash.journal.volatile && !past_cache;

@@ -281,6 +281,10 @@ impl Card for EmmcCard {
         *byte = *byte & !BOOT_CHOICE | config & BOOT_CHOICE;
     }
 
+    fn fetching_ns(&self) -> u64 {
+        self.queue.as_ref().map_or(0, |tasks| tasks.fetching_ns())
+    }
+
     fn set_faults(&mut self, faults: Faults) {
         self.flash.faults = faults;
         self.flash.journal.follow = true;

@@ -375,8 +375,8 @@ impl EmmcCard {
                 let late_ns = if self.reads.is_multiple_of(32) { late_ns.max(long_ns) } else { late_ns };
                 let from_ns = now_ns.saturating_add(late_ns);
                 self.transfer = Transfer::Read(match index {
-                    17 => Read::single(at, 512, &self.flash, from_ns),
-                    _ => Read::new(at, 512, left, &self.flash, from_ns),
+                    17 => Read::single(at, 512, &mut self.flash, from_ns),
+                    _ => Read::new(at, 512, left, &mut self.flash, from_ns),
                 });
                 reply
             }

@@ -10,16 +10,22 @@
 //! gathers may cost [`Scatter::busy_ns`] more: the card closes the stripe that it had open.
 //!
 //! A card may tell more about itself; what its profile does not ask for does not exist:
+//! - [`Prefetch`]: a read that goes on where the last one ended is served from what was fetched.
 //! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
+//! - [`Cache`]: a write past the cache waits for the flash, and a flush has a price.
 //! - [`Close`]: a write command ends only when all of it is in the flash; what was sent and is not
 //!   there yet may be lost with the power.
 
+mod cache;
 mod close;
 mod pages;
+mod prefetch;
 
+pub use cache::Cache;
 pub use close::{Close, Gc, Reopen};
 pub(crate) use pages::Reading;
 pub use pages::{Ahead, Pages};
+pub use prefetch::Prefetch;
 
 use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
@@ -38,6 +44,8 @@ pub struct Timing {
     /// Before the first block of each further 4 KiB of the same command; not with
     /// [`Timing::pages`].
     pub read_next_4k_ns: u64,
+    /// The card reads ahead; not with [`Timing::pages`].
+    pub prefetch: Option<Prefetch>,
     /// Reads go by page.
     pub pages: Option<Pages>,
     /// Busy at the end of a write command; this, the next and [`Timing::buffer_bytes`] not with
@@ -57,6 +65,9 @@ pub struct Timing {
     /// A longer transfer than this moves into the cache in pieces of this size, with busy between
     /// blocks; 0: never.
     pub buffer_bytes: u64,
+    /// What the flash takes where the cache does not hide it. `None`: a write costs the same with the
+    /// cache off, and a flush takes what the cache needs to drain.
+    pub cache: Option<Cache>,
     /// A write command ends when all of it is in the flash.
     pub close: Option<Close>,
     /// Busy of an erase command.
@@ -90,6 +101,10 @@ pub struct Flash {
     level: u64,
     /// Time for which `level` holds.
     level_ns: u64,
+    /// Something was written into the cache since the last flush.
+    dirty: bool,
+    /// Reads that go on, one where the other ended.
+    run: Option<prefetch::Run>,
     /// A page that is not wanted any more is being fetched until then.
     fetching_until_ns: u64,
     /// The page that was programmed last.
@@ -118,6 +133,8 @@ impl Flash {
             timing,
             level: 0,
             level_ns: 0,
+            dirty: false,
+            run: None,
             fetching_until_ns: 0,
             page: None,
             written_to: None,
@@ -149,6 +166,7 @@ impl Flash {
     /// Bytes taken from `at` on at the end of (part of) a write at `now_ns`; returns when busy ends.
     /// `last`: the command's data end here.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
+        self.run = None;
         let programmed = self.programmed_bytes(at, bytes);
         let room_ns = self.make_room(now_ns, programmed);
         let first_ns = if last { self.timing.write_first_ns } else { 0 };
@@ -185,6 +203,7 @@ impl Flash {
     /// When an erase of so many groups ends.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
         // What was there before may not come back.
+        self.run = None;
         self.unprogrammed.clear();
         now_ns
             .saturating_add(self.timing.erase_first_ns)
@@ -197,6 +216,8 @@ impl Flash {
         let bytes = self.cached_bytes(now_ns);
         self.unprogrammed.undo(medium, bytes);
         self.level = 0;
+        self.dirty = false;
+        self.run = None;
         self.fetching_until_ns = 0;
         self.written_to = None;
         self.runs.forget_place();
@@ -218,7 +239,7 @@ impl Flash {
     /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits
     /// if it is not.
     pub(crate) fn flush(&mut self, now_ns: u64, least_ns: u64) -> (u64, u32) {
-        let done_ns = self.drained_ns(now_ns).max(least_ns);
+        let done_ns = self.flushed_ns(now_ns, least_ns);
         match self.faults.strike(Point::Cache) {
             Some(Strike::Fail) => {
                 self.journal.fail_flush(now_ns);
@@ -269,10 +290,11 @@ impl Flash {
 mod tests {
     use super::*;
 
-    fn timing() -> Timing {
+    pub(super) fn timing() -> Timing {
         Timing {
             read_first_ns: 100_500,
             read_next_4k_ns: 38_100,
+            prefetch: None,
             pages: None,
             write_first_ns: 24_200,
             write_next_4k_ns: 10_000,
@@ -281,6 +303,7 @@ mod tests {
             program_bytes: 0,
             scatter: None,
             buffer_bytes: 0,
+            cache: None,
             close: None,
             erase_first_ns: 0,
             erase_next_group_ns: 0,

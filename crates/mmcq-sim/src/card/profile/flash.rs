@@ -1,10 +1,10 @@
-//! The tables `[flash.read]`, `[flash.write]` and `[flash.erase]`.
+//! The tables `[flash.read]`, `[flash.write]`, `[flash.cache]` and `[flash.erase]`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-use super::super::flash::{Ahead, Close, Gc, Pages, Reopen, Scatter, Timing};
+use super::super::flash::{Ahead, Cache, Close, Gc, Pages, Prefetch, Reopen, Scatter, Timing};
 use super::ProfileError;
 use super::parse::Place;
 
@@ -18,6 +18,7 @@ const LEAST_AHEAD_PAGES: u64 = 4;
 pub(super) struct FlashKeys {
     pub(super) read: Spanned<ReadKeys>,
     pub(super) write: Spanned<WriteKeys>,
+    pub(super) cache: Option<Spanned<CacheKeys>>,
     pub(super) erase: EraseKeys,
 }
 
@@ -29,6 +30,9 @@ pub(super) struct ReadKeys {
     _range: Ranges,
     read_first_us: Spanned<f64>,
     read_next_4k_us: Option<Spanned<f64>>,
+    prefetch_kib: Option<Spanned<u64>>,
+    prefetch_us: Option<Spanned<f64>>,
+    prefetch_mib_s: Option<Spanned<f64>>,
     page_kib: Option<Spanned<u64>>,
     read_second_page_us: Option<Spanned<f64>>,
     read_gap_ns: Option<Spanned<f64>>,
@@ -45,7 +49,7 @@ pub(super) struct WriteKeys {
     _range: Ranges,
     write_first_us: Option<Spanned<f64>>,
     write_next_4k_us: Option<Spanned<f64>>,
-    cache_kib: Option<u32>,
+    cache_kib: Option<Spanned<u32>>,
     drain_mib_s: Option<Spanned<f64>>,
     buffer_kib: Option<Spanned<u32>>,
     program_kib: Option<Spanned<u32>>,
@@ -58,6 +62,16 @@ pub(super) struct WriteKeys {
     gc_every_mib: Option<Spanned<f64>>,
     gc_ms: Option<Spanned<f64>>,
     pub(super) volatile_open_write: Option<Spanned<bool>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CacheKeys {
+    pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
+    program_us: Spanned<f64>,
+    flush_us: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
@@ -105,14 +119,17 @@ impl Place<'_> {
     }
 }
 
-pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, ProfileError> {
+/// What the tables say. `register_kib`: the size that the card's own register gives its cache, if it
+/// has one.
+pub(super) fn timing(
+    place: &Place<'_>,
+    keys: &FlashKeys,
+    register_kib: Option<u32>,
+) -> Result<Timing, ProfileError> {
     let (read, write) = (keys.read.get_ref(), keys.write.get_ref());
-    let drain_bytes_per_s = match &write.drain_mib_s {
-        None => 0,
-        Some(rate) if (0.001..=1e6).contains(rate.get_ref()) => (rate.get_ref() * MIB as f64).round() as u64,
-        Some(rate) => return Err(place.value("drain_mib_s", rate, "a rate from 0.001 to 1000000 MiB/s")),
-    };
-    let cache_bytes = u64::from(write.cache_kib.unwrap_or(0)) * KIB;
+    let drain = write.drain_mib_s.as_ref();
+    let drain_bytes_per_s = drain.map_or(Ok(0), |rate| bytes_per_s(place, "drain_mib_s", rate))?;
+    let cache_bytes = cache_bytes(place, keys, register_kib)?;
     let pages = pages(place, read)?;
     let read_next_4k_ns = match pages {
         Some(_) => 0,
@@ -133,6 +150,7 @@ pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, Prof
     Ok(Timing {
         read_first_ns: place.us("read_first_us", &read.read_first_us)?,
         read_next_4k_ns,
+        prefetch: prefetch(place, read)?,
         pages,
         write_first_ns,
         write_next_4k_ns,
@@ -140,11 +158,78 @@ pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, Prof
         drain_bytes_per_s,
         program_bytes: program(place, write, cache_bytes > 0 && drain_bytes_per_s > 0)?,
         scatter: scatter(place, write)?,
-        buffer_bytes: write.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB),
+        buffer_bytes: buffer_bytes(write),
+        cache: cache(place, keys, cache_bytes > 0 && drain_bytes_per_s > 0)?,
         close,
         erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
         erase_next_group_ns: place.us("erase_next_group_us", &keys.erase.erase_next_group_us)?,
     })
+}
+
+/// The size of the cache: of a card with `[flash.cache]` that of its register, where it has one.
+fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
+    let given = keys.write.get_ref().cache_kib.as_ref();
+    match (&keys.cache, register_kib, given) {
+        (Some(_), Some(_), Some(size)) => {
+            let expected = "not beside `[flash.cache]`: `cache_size_kib` of `[emmc]` is the size";
+            Err(place.value("cache_kib", size, expected))
+        }
+        // Without a cache of its own, what drains is its buffer.
+        (Some(_), Some(0), None) => Ok(buffer_bytes(keys.write.get_ref())),
+        (Some(_), Some(kib), None) => Ok(u64::from(kib) * KIB),
+        _ => Ok(given.map_or(0, |size| u64::from(*size.get_ref()) * KIB)),
+    }
+}
+
+fn buffer_bytes(keys: &WriteKeys) -> u64 {
+    keys.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB)
+}
+
+/// What the cache hides, if the card says it.
+fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cache>, ProfileError> {
+    let Some(table) = &keys.cache else { return Ok(None) };
+    let cache = table.get_ref();
+    if !drains {
+        let expected = "a cache with a size, and `drain_mib_s` in `[flash.write]`";
+        return Err(place.value("program_us", &cache.program_us, expected));
+    }
+    let close_us = keys.write.get_ref().close_us.as_ref();
+    place.only("close_us", close_us, "not beside `[flash.cache]`")?;
+    Ok(Some(Cache {
+        program_ns: place.us("program_us", &cache.program_us)?,
+        flush_ns: place.us("flush_us", &cache.flush_us)?,
+    }))
+}
+
+fn bytes_per_s(place: &Place<'_>, key: &str, rate: &Spanned<f64>) -> Result<u64, ProfileError> {
+    match *rate.get_ref() {
+        mib if (0.001..=1e6).contains(&mib) => Ok((mib * MIB as f64).round() as u64),
+        _ => Err(place.value(key, rate, "a rate from 0.001 to 1000000 MiB/s")),
+    }
+}
+
+/// What the card fetches before it is asked, if it does.
+fn prefetch(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Prefetch>, ProfileError> {
+    let Some(size) = &keys.prefetch_kib else {
+        let expected = "only beside `prefetch_kib`";
+        place.only("prefetch_us", keys.prefetch_us.as_ref(), expected)?;
+        place.only("prefetch_mib_s", keys.prefetch_mib_s.as_ref(), expected)?;
+        return Ok(None);
+    };
+    if keys.page_kib.is_some() {
+        return Err(place.value("prefetch_kib", size, "not beside `page_kib`"));
+    }
+    let (Some(hit), Some(rate)) = (&keys.prefetch_us, &keys.prefetch_mib_s) else {
+        return Err(place.value("prefetch_kib", size, "`prefetch_us` and `prefetch_mib_s` beside it"));
+    };
+    match *size.get_ref() {
+        kib if (4..=MIB).contains(&kib) => Ok(Some(Prefetch {
+            bytes: kib * KIB,
+            hit_ns: place.us("prefetch_us", hit)?,
+            bytes_per_s: bytes_per_s(place, "prefetch_mib_s", rate)?,
+        })),
+        _ => Err(place.value("prefetch_kib", size, "at least 4, up to 1 GiB")),
+    }
 }
 
 /// Reads by page, if there is a page.

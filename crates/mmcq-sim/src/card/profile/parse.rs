@@ -161,7 +161,7 @@ struct EmmcTimeKeys {
     switch_us: Spanned<f64>,
     partition_switch_us: Spanned<f64>,
     sleep_awake_us: Spanned<f64>,
-    generic_cmd6_time_ms: Spanned<f64>,
+    generic_cmd6_time_ms: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -272,13 +272,17 @@ fn with_unit_hint(message: &str) -> String {
 pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileError> {
     let place = Place { text, name };
     let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
-    let flash = flash::timing(&place, &file.flash)?;
+    let register_kib = file.emmc.as_ref().map(|emmc| emmc.cache_size_kib);
+    let flash = flash::timing(&place, &file.flash, register_kib)?;
     let mut sources = vec![
         ("identity".to_owned(), file.identity.source.clone()),
         ("flash.read".to_owned(), file.flash.read.get_ref().source.clone()),
         ("flash.write".to_owned(), file.flash.write.get_ref().source.clone()),
         ("flash.erase".to_owned(), file.flash.erase.source.clone()),
     ];
+    if let Some(cache) = &file.flash.cache {
+        sources.push(("flash.cache".to_owned(), cache.get_ref().source.clone()));
+    }
     if !file.quirk.source.is_empty() {
         sources.push(("quirk".to_owned(), file.quirk.source.clone()));
     } else if file.quirk != Quirks::default() {
@@ -517,13 +521,25 @@ fn emmc(
         switch_ns: place.us("switch_us", &keys.time.switch_us)?,
         partition_switch_ns: place.us("partition_switch_us", &keys.time.partition_switch_us)?,
         sleep_awake_ns: place.us("sleep_awake_us", &keys.time.sleep_awake_us)?,
-        generic_cmd6_time_ms: place.ms("generic_cmd6_time_ms", &keys.time.generic_cmd6_time_ms)? / 1_000_000,
+        generic_cmd6_time_ms: generic_cmd6_time_ms(place, &keys.time)?,
         power_classes,
         flash,
         queue: None,
         packed: None,
         quirks: Quirks::default(),
     })
+}
+
+/// What the register promises of a switch: the time that a switch takes, if nothing longer is said.
+fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
+    let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
+    let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };
+    match place.ms("generic_cmd6_time_ms", promised)? / 1_000_000 {
+        least if least < takes_ms => {
+            Err(place.value("generic_cmd6_time_ms", promised, "no less than `switch_us`"))
+        }
+        promised_ms => Ok(promised_ms),
+    }
 }
 
 fn mib(place: &Place<'_>, key: &str, value: &Spanned<u64>) -> Result<u64, ProfileError> {

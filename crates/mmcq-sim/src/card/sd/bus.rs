@@ -252,6 +252,10 @@ impl Card for SdCard {
         vec![("the CSD's last flags", self.csd_flags), ("a password", self.lock.is_set().into())]
     }
 
+    fn fetching_ns(&self) -> u64 {
+        self.queue.as_ref().map_or(0, |tasks| tasks.fetching_ns())
+    }
+
     fn set_faults(&mut self, faults: Faults) {
         self.flash.faults = faults;
         self.flash.journal.follow = true;

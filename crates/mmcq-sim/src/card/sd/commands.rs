@@ -353,8 +353,8 @@ impl SdCard {
                 reply.flow = Flow::Read { block_size: block };
                 self.interface.data_end_ns = None;
                 self.transfer = Transfer::Read(match index {
-                    17 => Read::single(at, block, &self.flash, from_ns),
-                    _ => Read::new(at, block, left, &self.flash, from_ns),
+                    17 => Read::single(at, block, &mut self.flash, from_ns),
+                    _ => Read::new(at, block, left, &mut self.flash, from_ns),
                 });
                 reply
             }

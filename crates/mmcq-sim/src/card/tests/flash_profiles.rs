@@ -7,6 +7,11 @@ fn text() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+fn cached() -> String {
+    let path = format!("{}/cards/emmc-cache.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// Replaces a line, which begins with this, by another text.
 fn with(text: &str, begin: &str, line: &str) -> String {
     let key = format!("{begin} = ");
@@ -124,6 +129,46 @@ fn keys_that_need_or_exclude_others() {
         (
             "`volatile_open_write = true`: expected false, or an SD card".to_owned(),
             "volatile_open_write = true".to_owned()
+        )
+    );
+}
+
+#[test]
+fn a_cache_with_a_price_has_the_size_of_its_register() {
+    let text = cached();
+    let bytes = |text: &str| CardProfile::from_toml(text, "good.toml").unwrap().flash().cache_bytes;
+    assert_eq!(bytes(&text), 1 << 20);
+    assert_eq!(bytes(&with(&text, "cache_size_kib", "cache_size_kib = 64")), 64 << 10);
+    // Without one, the buffer drains.
+    assert_eq!(bytes(&with(&text, "cache_size_kib", "cache_size_kib = 0")), 512 << 10);
+    for (gone, added, key, expected) in [
+        (
+            "program_kib",
+            "cache_kib = 64",
+            "cache_kib = 64",
+            "not beside `[flash.cache]`: `cache_size_kib` of `[emmc]` is the size",
+        ),
+        ("drain_mib_s", "", "program_us = 200", "a cache with a size, and `drain_mib_s` in `[flash.write]`"),
+        ("flush_us", "flush_us = -1", "flush_us = -1", "a time from 0 to one hour"),
+    ] {
+        // A page that is programmed needs a cache as well, and would be the first to say so.
+        let plain = if gone == "program_kib" { text.clone() } else { with(&text, "program_kib", "") };
+        let bad = with(&plain, gone, added);
+        assert_eq!(refused(&bad), (format!("`{key}`: expected {expected}"), key.to_owned()), "{gone}");
+    }
+    let bad = with(&text, "flush_us", "");
+    assert_eq!(refused(&bad), ("missing field `flush_us`".to_owned(), "[flash.cache]".to_owned()));
+}
+
+#[test]
+fn the_time_of_a_switch_and_its_register_are_one_value() {
+    let text = cached();
+    let bad = with(&text, "switch_us", "switch_us = 90000\ngeneric_cmd6_time_ms = 50");
+    assert_eq!(
+        refused(&bad),
+        (
+            "`generic_cmd6_time_ms = 50`: expected no less than `switch_us`".to_owned(),
+            "generic_cmd6_time_ms = 50".to_owned()
         )
     );
 }

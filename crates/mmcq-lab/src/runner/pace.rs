@@ -1,0 +1,133 @@
+//! How many bytes a run had moved at which time: what a limit allows a run of any length.
+//!
+//! Two runs of the same job have their ends at different places. A limit fills the card's cache
+//! with its first batch and drains half of it while its last one ends; a run of another setting
+//! does so in smaller steps. Rates over whole runs therefore compare ends, and a short run may seem
+//! to pass its limit. So a run is compared with the time at which its limit had moved as much.
+//!
+//! A setting may tell a write before the card has programmed it, and its last write then ends
+//! earlier than any that waits. What a run has done is possible: the limit is never below it.
+
+use super::Counters;
+
+/// Points that are kept. With twice as many, each second one goes.
+const POINTS: usize = 1024;
+
+/// Bytes over time; of a limit, in each of the ways in which the card was driven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    curves: Vec<Curve>,
+}
+
+/// Bytes over time, in a bounded number of points however long the run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Curve {
+    /// Bytes, and nanoseconds from the start.
+    points: Vec<(u64, u64)>,
+    /// A point is kept when so many bytes more have been moved.
+    step: u64,
+    last: (u64, u64),
+}
+
+impl Pace {
+    /// So many bytes have been moved after so long.
+    pub(super) fn moved(&mut self, bytes: u64, after_ns: u64) {
+        if self.curves.is_empty() {
+            self.curves.push(Curve::default());
+        }
+        if let Some(curve) = self.curves.last_mut() {
+            curve.moved(bytes, after_ns);
+        }
+    }
+
+    /// The same job has been run in another way too.
+    pub(super) fn join(&mut self, other: Pace) {
+        self.curves.extend(other.curves);
+    }
+
+    /// When so many bytes had been moved in the way that was the fastest up to there; `None`: each
+    /// ended before.
+    fn after_ns(&self, bytes: u64) -> Option<f64> {
+        self.curves.iter().filter_map(|curve| curve.after_ns(bytes)).min_by(f64::total_cmp)
+    }
+}
+
+impl Curve {
+    fn moved(&mut self, bytes: u64, after_ns: u64) {
+        self.last = (bytes, after_ns);
+        if bytes < self.points.last().map_or(0, |point| point.0).saturating_add(self.step) {
+            return;
+        }
+        self.points.push(self.last);
+        if self.points.len() >= 2 * POINTS {
+            let mut kept = false;
+            self.points.retain(|_| {
+                kept = !kept;
+                kept
+            });
+            self.step = bytes / POINTS as u64;
+        }
+    }
+
+    fn after_ns(&self, bytes: u64) -> Option<f64> {
+        let next = self.points.partition_point(|point| point.0 < bytes);
+        let to = *self.points.get(next).or(Some(&self.last)).filter(|point| point.0 >= bytes)?;
+        let from = next.checked_sub(1).and_then(|at| self.points.get(at)).copied().unwrap_or_default();
+        let share = (bytes - from.0) as f64 / (to.0 - from.0).max(1) as f64;
+        Some(from.1 as f64 + share * to.1.saturating_sub(from.1) as f64)
+    }
+}
+
+/// MiB a second that a limit allows a run: for as many bytes as the run moved, counted from the
+/// start to the end of both. It is at least the rate of the run itself.
+pub fn allowed_mib_per_s(limit: &Counters, run: &Counters) -> f64 {
+    let rate = |bytes: u64, ns: f64| bytes as f64 / f64::from(1 << 20) / (ns.max(1.0) / 1e9);
+    let whole = || rate(limit.bytes, limit.elapsed_ns as f64);
+    let allowed = match limit.pace.after_ns(run.bytes) {
+        Some(ns) if run.bytes > 0 => rate(run.bytes, ns),
+        // It would have gone on as it went.
+        _ => whole().max(limit.steady.mib_per_s().unwrap_or(0.0)),
+    };
+    allowed.max(rate(run.bytes, run.elapsed_ns as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(points: &[(u64, u64)]) -> Counters {
+        let mut pace = Pace::default();
+        points.iter().for_each(|&(bytes, ns)| pace.moved(bytes, ns));
+        let &(bytes, elapsed_ns) = points.last().unwrap();
+        Counters { bytes, elapsed_ns, pace, ..Counters::default() }
+    }
+
+    const MIB: u64 = 1 << 20;
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_run_is_compared_with_the_time_in_which_its_limit_moved_as_much() {
+        // 1 MiB at once, then 1 MiB a second, and a last second that moves nothing.
+        let limit = run(&[(MIB, S / 10), (2 * MIB, S), (3 * MIB, 2 * S), (3 * MIB, 3 * S)]);
+        let allowed = |bytes, ns| allowed_mib_per_s(&limit, &run(&[(bytes, ns)]));
+        assert_eq!(allowed(MIB, S), 10.0);
+        assert_eq!(allowed(MIB / 2, S), 10.0);
+        assert_eq!(allowed(3 * MIB, 4 * S), 1.5);
+        // Beyond its end: as the whole of it.
+        assert_eq!(allowed(9 * MIB, 9 * S), 1.0);
+        // What was done is possible.
+        assert_eq!(allowed(3 * MIB, S), 3.0);
+    }
+
+    #[test]
+    fn a_long_run_keeps_few_points_and_each_time() {
+        let points: Vec<(u64, u64)> = (1..=100_000).map(|n| (n * 4096, n * 1_000)).collect();
+        let long = run(&points);
+        assert!(long.pace.curves[0].points.len() < 2 * POINTS, "{}", long.pace.curves[0].points.len());
+        for n in [1, 77, 4_096, 50_001, 100_000u64] {
+            let found = long.pace.after_ns(n * 4096).unwrap();
+            assert!((found - (n * 1_000) as f64).abs() < 1.0, "{n}: {found}");
+        }
+        assert!(long.pace.after_ns(100_001 * 4096).is_none());
+    }
+}

@@ -1,0 +1,104 @@
+//! What the flash takes where the cache does not hide it.
+//!
+//! With the cache on, a write is over when its data are in the cache, and the cache drains beside the
+//! bus. With the cache off, and for a reliable or forced write, it is over when the flash has
+//! programmed it: after all that was taken before, and [`Cache::program_ns`] more. A flush takes
+//! what the cache still has to drain, and [`Cache::flush_ns`] for the tables that say where it all
+//! went. With nothing written since the last one it costs what any switch does.
+
+use super::Flash;
+
+/// The prices of what the cache hides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// More busy of a write command past the cache, once its data have drained.
+    pub program_ns: u64,
+    /// More busy of a flush, once the cache has drained.
+    pub flush_ns: u64,
+}
+
+impl Flash {
+    /// A write command would be busy until `busy_ns`: until when it is. `past`: it does not count as
+    /// cached.
+    pub(crate) fn settled_ns(&mut self, now_ns: u64, busy_ns: u64, past: bool) -> u64 {
+        match (self.timing.cache, past) {
+            (Some(cache), true) => {
+                let drained_ns = self.drained_ns(now_ns).saturating_add(cache.program_ns);
+                busy_ns.max(drained_ns)
+            }
+            (Some(_), false) => {
+                self.dirty = true;
+                busy_ns
+            }
+            (None, _) => busy_ns,
+        }
+    }
+
+    /// When a flush that begins now is over.
+    pub(super) fn flushed_ns(&mut self, now_ns: u64, least_ns: u64) -> u64 {
+        let drained_ns = self.drained_ns(now_ns);
+        let flush_ns = match self.timing.cache {
+            Some(cache) if std::mem::take(&mut self.dirty) => cache.flush_ns,
+            _ => 0,
+        };
+        drained_ns.saturating_add(flush_ns).max(least_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Timing;
+    use super::*;
+
+    const CACHE: Cache = Cache { program_ns: 150_000, flush_ns: 500_000 };
+
+    fn flash(cache: Option<Cache>) -> Flash {
+        Flash::new(Timing {
+            write_first_ns: 20_000,
+            write_next_4k_ns: 0,
+            cache_bytes: 1 << 20,
+            // 4 KiB in 40.96 us.
+            drain_bytes_per_s: 100_000_000,
+            cache,
+            ..super::super::tests::timing()
+        })
+    }
+
+    fn write(flash: &mut Flash, now_ns: u64, past: bool) -> u64 {
+        let busy_ns = flash.write(now_ns, 0, 4096, 1, true);
+        flash.settled_ns(now_ns, busy_ns, past)
+    }
+
+    #[test]
+    fn a_write_past_the_cache_waits_for_the_flash() {
+        let mut flash = flash(Some(CACHE));
+        assert_eq!(write(&mut flash, 0, false), 20_000);
+        // Both drain, and the second is programmed.
+        assert_eq!(write(&mut flash, 0, true), 2 * 40_960 + 150_000);
+        assert_eq!(write(&mut flash, 9_000_000, true), 9_000_000 + 40_960 + 150_000);
+    }
+
+    #[test]
+    fn a_flush_grows_with_what_the_cache_holds_and_costs_nothing_when_that_is_nothing() {
+        let mut flash = flash(Some(CACHE));
+        assert_eq!(flash.flush(0, 400), (400, 0));
+        for count in [1, 4, 16] {
+            (0..count).for_each(|_| _ = write(&mut flash, 0, false));
+            assert_eq!(flash.flush(0, 400).0, count * 40_960 + 500_000);
+            // All is in the flash by then.
+            flash = self::flash(Some(CACHE));
+        }
+        write(&mut flash, 0, false);
+        assert_eq!(flash.flush(1_000_000, 1_000_400).0, 1_500_000);
+        assert_eq!(flash.flush(2_000_000, 2_000_400).0, 2_000_400);
+        write(&mut flash, 3_000_000, true);
+        assert_eq!(flash.flush(4_000_000, 4_000_400).0, 4_000_400);
+    }
+
+    #[test]
+    fn without_prices_a_write_is_over_when_it_is_taken() {
+        let mut flash = flash(None);
+        assert_eq!(write(&mut flash, 0, true), 20_000);
+        assert_eq!(flash.flush(0, 400).0, 40_960);
+    }
+}
