@@ -262,12 +262,14 @@ impl Case {
             wanted -= 1.0;
         }
         cuts.sort_by_key(|cut| cut.at);
+        let mut luck = Self::luck(random, other, wishes.faults);
+        Self::fail_flushes(&mut luck, &mut Stream::new(seed, "flushes"), wishes.faults);
         Case {
             seed,
             setup,
             operations,
             cuts,
-            luck: Self::luck(random, other, wishes.faults),
+            luck,
             one_life: false,
             dry: false,
             visit: Self::visit(other, &setup, events, wishes.faults),
@@ -326,6 +328,17 @@ impl Case {
             chances.push((Point::Response, Strike::BrownOut, 0.05 * faults * other.exponential()));
         }
         Luck::Chances(random.bits(), chances)
+    }
+
+    /// In some runs with faults the card fails flushes, and nothing else goes wrong: whether an answer
+    /// that is lost as well has told of such a failure is not judged.
+    fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
+        if let Luck::Chances(_, chances) = luck
+            && random.chance(0.1)
+        {
+            let share = (20.0 * faults * random.exponential()).min(1.0);
+            *chances = vec![(Point::Cache, Strike::Fail, share)];
+        }
     }
 
     /// Now and then a person takes a card out that can be.

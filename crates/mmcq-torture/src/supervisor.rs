@@ -16,6 +16,7 @@ use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::Platform;
 use mmcq_sim::card::{Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
+use mmcq_sim::faults::{Point, Strike};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -165,8 +166,15 @@ impl Run<'_> {
             same if same == before => {}
             _ if self.case.setup.leaves_open() => self.bench.checker.supply_lost_open(),
             (_, cached) if cached == before.1 => self.bench.checker.note_reset(),
+            _ if self.flush_failed() => self.bench.checker.cache_gave_up(),
             _ => self.bench.checker.supply_lost(),
         }
+    }
+
+    /// Has the card failed a flush just now?
+    fn flush_failed(&self) -> bool {
+        let mut news = self.faults.struck().into_iter().skip(self.strikes);
+        news.any(|shot| (shot.point, shot.strike) == (Point::Cache, Strike::Fail))
     }
 
     /// What the card had not yet put on its medium is lost.

@@ -144,6 +144,47 @@ fn an_error_in_the_answer_to_a_flush_is_told() {
     }
 }
 
+/// ... and may be of another durable write, whose own flush would end well with nothing left to be
+/// flushed.
+#[test]
+fn an_error_of_a_flush_fails_each_durable_write_whose_data_the_cache_had() {
+    let mut most = 0;
+    for busy in [BusyDetect::Interrupt, BusyDetect::Response, BusyDetect::Level, BusyDetect::Status] {
+        most = most.max(fail_flush(busy, 1)).max(fail_flush(busy, 2));
+    }
+    assert!(most > 1, "several were in the cache: {most}");
+}
+
+/// Fails the nth flush of three durable writes that come together. Returns how many were in the cache,
+/// and failed.
+fn fail_flush(busy: BusyDetect, nth: usize) -> usize {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.busy = busy;
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let writes = [0u32, 16, 32].map(|lba| (lba, e.submit(write(lba.into(), 8, 1).durable(), 0).unwrap()));
+    let mut now = 0;
+    while indices(&world).iter().filter(|&&index| index == 6).count() < nth {
+        now += 1_000;
+        let _ = (e.on_irq(now), e.poll(now));
+    }
+    let sent: Vec<_> =
+        world.borrow().log.iter().filter(|seen| seen.index == 25).map(|seen| seen.arg).collect();
+    let done = writes.map(|(_, id)| e.take(id).is_some());
+    world.borrow_mut().next_status = R1::ERROR;
+    run(&mut e, now);
+    let mut failed = 0;
+    for ((lba, id), _) in writes.into_iter().zip(done).filter(|(_, done)| !done) {
+        let done = e.take(id).unwrap();
+        let told = matches!(done.result, Err(Error::Program(_))) && done.done_bytes == 0;
+        assert_eq!(told, sent.contains(&lba), "{busy:?}, {nth}, {lba}: {:?}", done.result);
+        failed += usize::from(told);
+    }
+    let id = e.submit(write(0, 8, 2).durable(), 1 << 40).unwrap();
+    run(&mut e, 1 << 40);
+    assert_eq!(ended(&mut e, id), Ok(4096), "told once");
+    failed
+}
+
 /// ... and is not forgotten if the status after it is lost, and the flush made again.
 #[test]
 fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {

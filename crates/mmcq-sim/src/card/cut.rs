@@ -244,16 +244,13 @@ impl Journal {
         self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
-    /// A flush fails: the cache gives up what it could not write, which is half of it. No flush
-    /// after this one brings that to the flash.
-    pub(crate) fn fail_flush(&mut self, now_ns: u64) {
-        for entry in self.entries.iter_mut() {
-            let waits = entry.what.stage == Stage::Cached && entry.safe_ns > now_ns;
-            if waits && mixed(entry.what.seq ^ 0xf1) & 1 == 0 {
-                (entry.lost, entry.safe_ns) = (true, u64::MAX);
-                self.all_safe_ns = u64::MAX;
-            }
-        }
+    /// A flush fails: the cache gives up what it could not write, which is half of it, and the other
+    /// half is in the flash. Reads bring what was there before.
+    pub(crate) fn fail_flush(&mut self, media: &mut dyn Media, now_ns: u64) {
+        self.decide(media, now_ns, &mut |what| match what.stage {
+            Stage::Cached if mixed(what.seq ^ 0xf1) & 1 == 0 => Kept::Old,
+            _ => Kept::New,
+        });
     }
 
     /// These sectors were erased: what was there before does not come back.

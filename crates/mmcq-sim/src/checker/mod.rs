@@ -25,7 +25,8 @@
 //!   done is done.
 //! - **P8** A cache that was lost is reported by the next flush or durable write, once, and none is
 //!   that was not. A flush that reports nothing answers for all that was complete before it, also
-//!   across a loss.
+//!   across a loss. What a card gave up in a flush that it failed is lost in the same way; an error
+//!   of that flush or of the next reports it.
 //! - **P9** What was written for one card is never found on another.
 //! - **P10** A discarded sector is as before or erased; a zeroed one reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
@@ -112,6 +113,8 @@ pub struct Checker {
     excuse: bool,
     /// Writes under way, and those that no client waits for: they may be in the cache at any time.
     writing: u32,
+    /// The card has given up what its cache held, in a flush that it failed: an error tells that.
+    gave_up: bool,
     /// The last completion of a write that no flush has covered.
     unflushed: Option<u32>,
     /// Requests up to this number may fail; those after it have no cause to.
@@ -141,6 +144,7 @@ impl Checker {
             told_before: 0,
             excuse: false,
             writing: 0,
+            gave_up: false,
             unflushed: None,
             excused: 0,
             trouble: 0,
@@ -167,7 +171,7 @@ impl Checker {
 
     fn nothing_lost(&mut self) {
         (self.untold, self.told_before, self.excuse) = (false, 0, false);
-        (self.writing, self.unflushed) = (0, None);
+        (self.writing, self.unflushed, self.gave_up) = (0, None, false);
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
@@ -402,11 +406,12 @@ impl Checker {
                 Err(Violation::new(Fault::Untrue, text))
             }
             Answer::CacheLost => {
-                (self.untold, self.excuse) = (false, false);
-                self.told_before = request.completions;
-                let dirty = std::mem::take(&mut self.dirty);
-                dirty.iter().for_each(|&lba| self.sector(lba).told());
-                self.dirty = dirty;
+                self.excuse = false;
+                self.note_told(request);
+                Ok(())
+            }
+            Answer::Failed(_) if self.gave_up => {
+                self.note_told(request);
                 Ok(())
             }
             Answer::Done if self.untold && request.losses == self.losses => {
@@ -416,6 +421,15 @@ impl Checker {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A client knows that what was complete before this request may be lost.
+    fn note_told(&mut self, request: &Request) {
+        (self.untold, self.gave_up) = (false, false);
+        self.told_before = request.completions;
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.iter().for_each(|&lba| self.sector(lba).told());
+        self.dirty = dirty;
     }
 
     fn flushed(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
@@ -471,6 +485,13 @@ impl Checker {
         }
         self.dirty = dirty;
         self.note_reset();
+    }
+
+    /// The card failed a flush, and lost what it could not write of its cache: the error of that
+    /// flush, or of the next, tells it.
+    pub fn cache_gave_up(&mut self) {
+        self.supply_lost();
+        self.gave_up = self.untold;
     }
 
     /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,

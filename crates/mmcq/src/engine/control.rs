@@ -238,8 +238,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
-        if P::RECOVERS && told && self.durability.holds() && self.may_lose() {
-            self.durability.owe(status);
+        if P::RECOVERS && told && self.may_lose() {
+            if self.durability.holds() {
+                self.durability.owe(status);
+            }
+            self.slots.fail_begun(not_written(status));
         }
     }
 

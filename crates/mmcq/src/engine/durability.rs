@@ -4,6 +4,7 @@
 //! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)).
 //! What is here has no slot any more: the next flush is its owner.
 
+use super::outcome::not_written;
 use super::phases::Stage;
 use super::slot::Rules;
 use super::timers::later;
@@ -230,5 +231,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn owe_late(&mut self, status: u32) {
         self.record.late_error_unowned();
         self.durability.owe(status);
+        if P::RECOVERS && self.may_lose() {
+            self.slots.fail_begun(not_written(status));
+        }
     }
 }

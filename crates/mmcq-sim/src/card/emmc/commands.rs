@@ -316,7 +316,7 @@ impl EmmcCard {
                 NEVER_NS
             }
             Some(Effect::Flush | Effect::CacheOff) => {
-                let (done_ns, errors) = self.flash.flush(now_ns, usual_ns);
+                let (done_ns, errors) = self.flash.flush(&mut self.stores, now_ns, usual_ns);
                 self.status.raise(errors);
                 done_ns
             }

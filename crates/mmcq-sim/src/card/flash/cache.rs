@@ -47,6 +47,7 @@ impl Flash {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::medium::{Fill, Medium};
     use super::super::Timing;
     use super::*;
 
@@ -69,6 +70,11 @@ mod tests {
         flash.settled_ns(now_ns, busy_ns, past)
     }
 
+    fn flush(flash: &mut Flash, now_ns: u64, least_ns: u64) -> (u64, u32) {
+        let mut medium = Medium::sparse(1 << 20, Fill::Pattern(0)).unwrap();
+        flash.flush(&mut medium, now_ns, least_ns)
+    }
+
     #[test]
     fn a_write_past_the_cache_waits_for_the_flash() {
         let mut flash = flash(Some(CACHE));
@@ -81,24 +87,24 @@ mod tests {
     #[test]
     fn a_flush_grows_with_what_the_cache_holds_and_costs_nothing_when_that_is_nothing() {
         let mut flash = flash(Some(CACHE));
-        assert_eq!(flash.flush(0, 400), (400, 0));
+        assert_eq!(flush(&mut flash, 0, 400), (400, 0));
         for count in [1, 4, 16] {
             (0..count).for_each(|_| _ = write(&mut flash, 0, false));
-            assert_eq!(flash.flush(0, 400).0, count * 40_960 + 500_000);
+            assert_eq!(flush(&mut flash, 0, 400).0, count * 40_960 + 500_000);
             // All is in the flash by then.
             flash = self::flash(Some(CACHE));
         }
         write(&mut flash, 0, false);
-        assert_eq!(flash.flush(1_000_000, 1_000_400).0, 1_500_000);
-        assert_eq!(flash.flush(2_000_000, 2_000_400).0, 2_000_400);
+        assert_eq!(flush(&mut flash, 1_000_000, 1_000_400).0, 1_500_000);
+        assert_eq!(flush(&mut flash, 2_000_000, 2_000_400).0, 2_000_400);
         write(&mut flash, 3_000_000, true);
-        assert_eq!(flash.flush(4_000_000, 4_000_400).0, 4_000_400);
+        assert_eq!(flush(&mut flash, 4_000_000, 4_000_400).0, 4_000_400);
     }
 
     #[test]
     fn without_prices_a_write_is_over_when_it_is_taken() {
         let mut flash = flash(None);
         assert_eq!(write(&mut flash, 0, true), 20_000);
-        assert_eq!(flash.flush(0, 400).0, 40_960);
+        assert_eq!(flush(&mut flash, 0, 400).0, 40_960);
     }
 }

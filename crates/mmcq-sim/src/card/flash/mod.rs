@@ -238,11 +238,11 @@ impl Flash {
 
     /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits
     /// if it is not.
-    pub(crate) fn flush(&mut self, now_ns: u64, least_ns: u64) -> (u64, u32) {
+    pub(crate) fn flush(&mut self, media: &mut dyn Media, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.flushed_ns(now_ns, least_ns);
         match self.faults.strike(Point::Cache) {
             Some(Strike::Fail) => {
-                self.journal.fail_flush(now_ns);
+                self.journal.fail_flush(media, now_ns);
                 (done_ns, super::status::ERROR)
             }
             // It says so, and it is not true.

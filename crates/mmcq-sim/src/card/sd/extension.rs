@@ -196,12 +196,14 @@ impl SdCard {
         match (function, address) {
             (POWER, POWER_SETTING) if on && self.config.power_off_notification => {
                 let never = quirks.power_off_never_ready;
-                let (done_ns, _) = self.flash.flush(now_ns, usual_ns.saturating_add(POWER_OFF_NS));
+                let (done_ns, _) =
+                    self.flash.flush(&mut self.medium, now_ns, usual_ns.saturating_add(POWER_OFF_NS));
                 self.extensions.power_off_ns = Some(if never { NEVER_NS } else { done_ns });
                 usual_ns
             }
             (PERFORMANCE, CACHE_ENABLE) if self.config.cache => {
-                let done_ns = if on { usual_ns } else { self.flash.flush(now_ns, usual_ns).0 };
+                let done_ns =
+                    if on { usual_ns } else { self.flash.flush(&mut self.medium, now_ns, usual_ns).0 };
                 self.extensions.cache = on;
                 self.flash.journal.volatile = on;
                 done_ns
@@ -212,7 +214,7 @@ impl SdCard {
                 let (done_ns, errors) = if quirks.flush_hangs || queued && hangs {
                     (NEVER_NS, 0)
                 } else {
-                    self.flash.flush(now_ns, usual_ns)
+                    self.flash.flush(&mut self.medium, now_ns, usual_ns)
                 };
                 self.status.raise(errors);
                 self.extensions.flush_ns = Some(done_ns);

@@ -282,3 +282,33 @@ fn only_what_a_request_named_is_changed() {
         assert_eq!(fault(judge.touched(partition, lba)), Err(Fault::Misdirected), "{partition}, {lba}");
     }
 }
+
+#[test]
+fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next() {
+    let gave_up = || {
+        let mut judge = judge(false);
+        let write = written(&mut judge, 3);
+        judge.cache_gave_up();
+        (judge, write)
+    };
+    // The flush that the card failed says so: the next answers for nothing before it.
+    let (mut judge, _) = gave_up();
+    assert_eq!(flush(&mut judge, Answer::Failed(0)), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    // One that hides it is found out by the next that says nothing.
+    let (mut judge, _) = gave_up();
+    assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
+    // The word of a lost cache says it, too.
+    let (mut judge, _) = gave_up();
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    // Where nothing is lost an error tells of nothing, and what is complete is owed as before.
+    let mut clean = super::judge(false);
+    clean.cache_gave_up();
+    let write = written(&mut clean, 3);
+    assert_eq!(flush(&mut clean, Answer::Failed(0)), Ok(()));
+    assert_eq!(flush(&mut clean, Answer::Done), Ok(()));
+    assert_eq!(read(&mut clean, 3, &untouched(3)), Err(Fault::Lost));
+    assert_eq!(read(&mut clean, 3, &bytes(write, 3)), Ok(()));
+}

@@ -1,6 +1,7 @@
 //! The end of a slot's life: which slots wait for a status, have ended, or are done and not
 //! reported.
 
+use super::super::{Error, Kind};
 use super::{Slots, State};
 use crate::sched::slot_set::SlotSet;
 
@@ -58,6 +59,19 @@ impl<const N: usize> Slots<N> {
     #[inline(always)]
     pub fn take_ended(&mut self) -> SlotSet {
         core::mem::take(&mut self.ended)
+    }
+
+    /// Fails the writes that wait for their next piece or for a flush of their own, and the erases that
+    /// are half done: what the cache could not write may be theirs. Their own flush would end well,
+    /// with nothing of them left to be flushed.
+    #[cold]
+    pub fn fail_begun(&mut self, error: Error) {
+        for slot in &mut self.slots {
+            let begun = slot.state == State::Queued && slot.moved_blocks() != 0;
+            if begun && matches!(slot.kind(), Kind::Write { .. } | Kind::Erase { .. }) {
+                slot.answer(Err(error));
+            }
+        }
     }
 
     /// Lets the completion of a request be taken.
