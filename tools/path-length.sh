@@ -8,6 +8,7 @@
 # where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
 # what crates/mmcq-lab/platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
 cargo build --profile fat --quiet --locked -p mmcq --example path_length
