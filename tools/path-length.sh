@@ -16,6 +16,7 @@ program=${CARGO_TARGET_DIR:-target}/fat/examples/path_length
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 few=1000 many=3000
+wanted=${1:-}
 # counted FUNCTION ARGS...: what was collected inside of that function, without the registers of the controller
 counted() {
   valgrind --tool=callgrind --callgrind-out-file="$counts" --toggle-collect="path_length::$1*" "$program" "${@:2}" >/dev/null 2>&1
@@ -60,7 +61,7 @@ for lane in cqe tasks; do
       exit more / one > 1.05 }' || { echo "path-length.sh: $lane: more than 5 % above one task" >&2; bad=1; }
   done
 done
-[ "${1:-}" != --lanes ] || exit $bad
+[ "$wanted" != --lanes ] || exit $bad
 
 cargo build --profile fat --quiet --locked -p mmcq --example type_a_length
 cargo build --profile fat --quiet --locked -p mmcq-lab --example packet_length
