@@ -8,6 +8,7 @@
 # where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
 # what crates/mmcq-lab/platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
 cargo build --profile fat --quiet --locked -p mmcq --example path_length
@@ -15,6 +16,7 @@ program=${CARGO_TARGET_DIR:-target}/fat/examples/path_length
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 few=1000 many=3000
+wanted=${1:-}
 # counted FUNCTION ARGS...: what was collected inside of that function, without the registers of the controller
 counted() {
   valgrind --tool=callgrind --callgrind-out-file="$counts" --toggle-collect="path_length::$1*" "$program" "${@:2}" >/dev/null 2>&1
@@ -59,7 +61,7 @@ for lane in cqe tasks; do
       exit more / one > 1.05 }' || { echo "path-length.sh: $lane: more than 5 % above one task" >&2; bad=1; }
   done
 done
-[ "${1:-}" != --lanes ] || exit $bad
+[ "$wanted" != --lanes ] || exit $bad
 
 cargo build --profile fat --quiet --locked -p mmcq --example type_a_length
 cargo build --profile fat --quiet --locked -p mmcq-lab --example packet_length

@@ -130,7 +130,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     pub fn new(stack: &'a Stack<B, N>) -> Self {
         // Made inside another call it knows of none, and its first flush tells of those that were.
         let losses = AtomicU8::new(losses(stack).unwrap_or(0));
-        BlockDevice { stack, card: stack.with(|engine| engine.card_number()), losses }
+        BlockDevice { stack, card: stack.enter(CardNumber::ANY, |engine| engine.card_number()), losses }
     }
 
     /// Is for the card that is in the slot now, as a new handle would be: the program has looked at

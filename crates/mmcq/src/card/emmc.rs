@@ -18,6 +18,8 @@ use crate::task::Platform;
 
 /// Between two CMD1.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
+/// Twice as long as the standard has it.
+const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// The address we give it; alone on its bus.
 const RCA: u16 = 1;
 /// Flush of the cache: the standard names no limit, Linux waits 30 s.
@@ -58,10 +60,10 @@ pub struct Emmc {
 
 pub(super) async fn bring_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
-    options: Options,
+    options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let bounds = Bounds::of(&*session, &options);
+    let bounds = Bounds::of(&*session, options);
     let ocr = power_up(session).await?;
     let cid = session.command(command::all_send_cid()).await?.words;
     session.rca = RCA;
@@ -194,7 +196,7 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
         return session.refuse(Breach::EmmcVoltage);
     }
     session.command(command::go_idle_state()).await?;
-    for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
+    for _ in 0..POWER_UP_POLLS {
         let ocr = session.command(cmd::send_op_cond(voltages, true)).await?.ocr();
         if ocr.ready() {
             return Ok(ocr);

@@ -45,7 +45,7 @@ pub(super) trait Families {
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
-        options: Options,
+        options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed>;
 }
@@ -72,7 +72,7 @@ impl Families for Any {
 
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
-        options: Options,
+        options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
         if let Some((v2, ocr)) = ask_sd(session).await? {
@@ -98,7 +98,7 @@ impl Families for OnlySd {
 
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
-        options: Options,
+        options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
         match ask_sd(session).await? {
@@ -123,7 +123,7 @@ impl Families for OnlyEmmc {
 
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
-        options: Options,
+        options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
         emmc::bring_up(session, options, tried).await
@@ -133,10 +133,10 @@ impl Families for OnlyEmmc {
 /// One try from power-up.
 pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
-    options: Options,
+    options: &Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if !session.stack.enter(false, |engine| engine.host().present()) {
+    if session.asked(0, |host| host.present().into()) == 0 {
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
@@ -202,10 +202,8 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
 pub(super) async fn power_cycle<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
-    let (slowest_hz, low) = session.stack.enter((0, false), |engine| {
-        let caps = engine.caps();
-        (caps.clock_hz.0, caps.signal18_fixed)
-    });
+    let slowest_hz = session.slowest_hz();
+    let low = session.asked(0, |host| host.caps().signal18_fixed.into()) != 0;
     session.rca = 0;
     let warm = B::Profile::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {

@@ -78,9 +78,10 @@ pub struct Options {
     pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
-    /// Nanoseconds that an SD card is given for a read. It may declare more itself.
+    /// Nanoseconds that an SD card is given for a read; never less than the standard's 100 ms.
     pub sd_read_ns: u64,
-    /// ... and for a write, until it is programmed: cards that clean up behind it take seconds.
+    /// ... and for a write, until it is programmed, never less than 500 ms: cards that clean up
+    /// behind it take seconds.
     pub sd_write_ns: u64,
 }
 
@@ -154,11 +155,15 @@ pub struct Card {
 impl Card {
     /// What tells it from another card, as one number: CID and CSD without their last byte, which
     /// is a CRC that not every controller shows.
+    #[inline(never)]
     fn identity(&self) -> u32 {
-        let [a, b, c, d] = self.cid;
-        let [e, f, g, h] = self.csd;
-        let words = [a, b, c, d & !0xff, e, f, g, h & !0xff];
-        words.into_iter().fold(0x811c_9dc5, |sum, word| (sum ^ word).wrapping_mul(0x0100_0193))
+        let mut sum = 0x811c_9dc5;
+        for [a, b, c, d] in [self.cid, self.csd] {
+            for word in [a, b, c, d & !0xff] {
+                sum = (sum ^ word).wrapping_mul(0x0100_0193);
+            }
+        }
+        sum
     }
 
     /// Year and month (1 to 12) of manufacture.
@@ -290,7 +295,7 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
     // number.
     for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
-        match identify::once::<F, B, N>(session, options, &mut tried).await {
+        match identify::once::<F, B, N>(session, &options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // One lost answer says nothing of the timing.

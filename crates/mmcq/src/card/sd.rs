@@ -11,7 +11,7 @@ use crate::sched::Profile;
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::response::Ocr;
-use crate::spec::scr::Scr;
+use crate::spec::scr::{Scr, SdVersion};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::sd as limits;
 use crate::task::Platform;
@@ -19,6 +19,8 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Between two ACMD41.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
+/// Twice as long as the standard has it.
+const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// How often 1.8 V is tried: one lost answer must not cost all modes of UHS-I.
 const VOLTAGE_SWITCHES: u32 = 2;
 /// When bring-up has begun again so often, it goes on without SD status, and without CMD6.
@@ -56,12 +58,12 @@ impl Sd {
 
 pub(super) async fn bring_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
-    options: Options,
+    options: &Options,
     v2: bool,
     inquiry: Ocr,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let bounds = Bounds::of(&*session, &options);
+    let bounds = Bounds::of(&*session, options);
     if inquiry.voltages() & Ocr::V27_36 == 0 {
         return session.refuse(Breach::SdVoltage);
     }
@@ -99,7 +101,11 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         return session.refuse(Breach::SdAddress);
     }
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
-    let csd = session.parsed(Csd::parse_sd(&csd_words))?;
+    // What is kept over a wait has its place in the future: no more than is needed.
+    let (sectors, has_switch, is_protected) = {
+        let csd = session.parsed(Csd::parse_sd(&csd_words))?;
+        (csd.blocks(), csd.classes.has(CLASS_SWITCH), csd.perm_write_protect || csd.tmp_write_protect)
+    };
     match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
         Err(Failed) if B::Profile::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
@@ -109,9 +115,12 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     session.register(cmd::send_scr(), true, 8).await?;
     let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
     session.copy(&mut sd.scr)?;
-    let scr = session.parsed(Scr::parse(&sd.scr))?;
+    let (is_wide, has_switch, counts) = {
+        let scr = session.parsed(Scr::parse(&sd.scr))?;
+        (scr.width4, has_switch && scr.version >= SdVersion::V1_10, scr.cmd23)
+    };
     let mut width = Width::W1;
-    if scr.width4 && bounds.width(Width::W4) == Width::W4 {
+    if is_wide && bounds.width(Width::W4) == Width::W4 {
         // The pull-up of DAT3 is the card detect of the one-bit days.
         let _ = session.app_command(cmd::set_clr_card_detect(false)).await;
         session.app_command(cmd::set_bus_width(true)).await?;
@@ -125,17 +134,15 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
 
     let mut timing = Timing::Legacy;
-    if csd.classes.has(CLASS_SWITCH)
-        && scr.version >= crate::spec::scr::SdVersion::V1_10
-        && session.starts < WITHOUT_SWITCH
-    {
+    if has_switch && session.starts < WITHOUT_SWITCH {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
-        let offered = SwitchStatus::parse(&sd.switch);
-        if let Some((best, function)) = choose(&bounds, &offered, signal18, width) {
+        let chosen = choose(&bounds, &SwitchStatus::parse(&sd.switch), signal18, width);
+        if let Some((best, function)) = chosen {
             *tried = Some(best);
             if B::Profile::RECOVERS && signal18 {
-                let set = uhs::before(&options, &offered, best, session.supply_ma());
+                let offered = SwitchStatus::parse(&sd.switch);
+                let set = uhs::before(options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
             }
             clock_hz = switch(session, &bounds, best, function).await?;
@@ -147,20 +154,19 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         session.status_of(command::set_blocklen(512)).await?;
     }
 
-    let Some(sectors) = csd.blocks() else { return session.refuse(Breach::NoSize) };
+    let Some(sectors) = sectors else { return session.refuse(Breach::NoSize) };
     // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
     let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
-    let protected = csd.perm_write_protect
-        || csd.tmp_write_protect
-        || session.stack.enter(false, |engine| engine.host().write_protected());
+    let protected = is_protected || session.asked(0, |host| host.write_protected().into()) != 0;
     let target = CardParams {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
-        count: B::Profile::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
+        count: B::Profile::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
-        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS).max(options.sd_read_ns),
-        write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS).max(options.sd_write_ns),
+        // No CSD declares more than the standard's own limits.
+        read_timeout_ns: options.sd_read_ns.max(limits::READ_NS),
+        write_timeout_ns: options.sd_write_ns.max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
         protected,
         quirks,
@@ -205,7 +211,7 @@ async fn power_up<B: Platform, const N: usize>(
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
     let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
-    for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
+    for _ in 0..POWER_UP_POLLS {
         let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
         if ocr.ready() {
             return Ok(ocr);
@@ -225,7 +231,7 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     if !session.lines_are(0) {
         return Err(Failed);
     }
-    let hz = limits::IDENTIFY_MAX_HZ.max(session.stack.enter(0, |engine| engine.caps().clock_hz.0));
+    let hz = limits::IDENTIFY_MAX_HZ.max(session.slowest_hz());
     let steps = [
         Line::Set(BusOp::Clock(0)),
         Line::Set(BusOp::Signal18(true)),
@@ -261,7 +267,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     timing: Timing,
 ) -> Result<(), Failed> {
-    let timings = session.stack.enter(0, |engine| engine.caps().timings);
+    let timings = session.asked(0, |host| host.caps().timings.into()) as u16;
     if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
     }

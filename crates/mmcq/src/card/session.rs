@@ -33,6 +33,11 @@ const BUSY_INTERVAL_NS: u64 = 200_000;
 /// A write that is broken off is programmed in this time [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
 
+/// How often a card is asked that may be busy for so long.
+fn questions(timeout_ns: u64) -> u32 {
+    u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
+}
+
 /// A step on the bus that is no command.
 #[derive(Clone, Copy)]
 pub(super) enum Line {
@@ -256,7 +261,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             _ => {
-                for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+                for _ in 0..questions(timeout_ns) {
                     if !self.dat0_busy() {
                         return Ok(());
                     }
@@ -267,7 +272,6 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// What the host says. Less code: one copy for all questions.
     /// One after the other.
     pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
@@ -280,9 +284,15 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
+    /// What the host says. Less code: one copy for all questions.
     #[inline(never)]
-    fn asked(&self, nested: u8, question: fn(&B::Host) -> u8) -> u8 {
+    pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
         self.stack.enter(nested, |engine| question(engine.host()))
+    }
+
+    /// The slowest clock of the controller.
+    pub fn slowest_hz(&self) -> u32 {
+        self.asked(0, |host| host.caps().clock_hz.0)
     }
 
     /// How the controller sees the end of busy.
@@ -295,7 +305,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     /// CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
-        for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+        for _ in 0..questions(timeout_ns) {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 let status = self.status_of(command::send_status(self.rca)).await?.r1();
                 if status.current_state() != State::Prg {
@@ -319,7 +329,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
 
     /// Do DAT3 to DAT0 have these levels?
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.asked(0, B::Host::dat_levels) == levels
+        self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
@@ -383,7 +393,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             Err(Failed) if late.is_some() => 0,
             sent => sent?.r1().0 & R1::ERRORS,
         };
-        for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+        for _ in 0..questions(timeout_ns) {
             let status = self.command(command::send_status(self.rca)).await?.r1();
             seen |= status.0 & R1::ERRORS;
             if status.ready_for_data() && status.current_state() != State::Prg {

@@ -15,7 +15,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
             Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus | Stage::Extra => true,
-            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause | Stage::Recover(_) => false,
+            Stage::Idle | Stage::BusyPause | Stage::Bus | Stage::Pause | Stage::Recover(_) => false,
         };
         (has && !self.bus.is_blocked()).then_some(self.bus.phase())
     }

@@ -7,7 +7,7 @@ use super::outcome::not_written;
 use super::phases::Stage;
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
-use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
+use crate::host::{BusyDetect, Host, Phase, Step};
 use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
@@ -52,12 +52,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.extra(Event::Begin, now_ns)
             }
             Kind::Bus(op) => {
-                self.lane.enter(Stage::Bus(op));
+                self.lane.enter(Stage::Bus);
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
                 let clocks_ns = self.bus.wire().last_clocks_ns(op);
                 self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
-                    None => self.step_bus(op, true, now_ns),
+                    None => self.step_bus(true, now_ns),
                     Some(ns) => self.timers.wake_at(later(now_ns, ns)),
                 }
             }
@@ -209,7 +209,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
-    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
+    pub(super) fn step_bus(&mut self, first: bool, now_ns: u64) {
+        let Kind::Bus(op) = self.slots.at(self.lane.control()).kind() else { return };
         match self.bus.host_mut().set_bus(op, first, now_ns) {
             Step::Done => {
                 self.bus.wire_mut().done(op);

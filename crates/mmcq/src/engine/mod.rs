@@ -102,7 +102,6 @@ use timers::Timers;
 /// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
-/// A controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers,
@@ -137,7 +136,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// An idle engine without a card, with a scheduler.
+    /// An idle engine without a card, with a scheduler. Inlined, it would be copied field by field
+    /// from place to place.
+    #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             bus: Bus::new(host),

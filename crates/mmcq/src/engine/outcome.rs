@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
             Stage::Extra if P::RECOVERS => self.extra(Event::Done(status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
-            Stage::Extra | Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
+            Stage::Extra | Stage::Idle | Stage::BusyPause | Stage::Bus | Stage::Pause => {}
         }
     }
 

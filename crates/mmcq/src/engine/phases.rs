@@ -11,7 +11,7 @@ use super::slot::Rules;
 use super::stream::Close;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Count, Engine, Error};
-use crate::host::{Auto, BusOp, BusyDetect, Direction, Host, Phase};
+use crate::host::{Auto, BusyDetect, Direction, Host, Phase};
 use crate::sched::{Policy, Profile};
 use crate::spec::command::{self, Command};
 
@@ -42,8 +42,8 @@ pub(super) enum Stage {
     Flush,
     /// CMD13 after it.
     FlushStatus,
-    /// A bus operation.
-    Bus(BusOp),
+    /// The bus operation of the control request.
+    Bus,
     /// A pause.
     Pause,
     /// A step of what [`Engine::enable_extended_ops`] adds; which one, it remembers itself.
@@ -55,9 +55,9 @@ pub(super) enum Stage {
 /// Steps of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// [`BusOp::ResetLines`].
+    /// [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).
     Lines,
-    /// [`BusOp::ResetAll`].
+    /// [`BusOp::ResetAll`](crate::host::BusOp::ResetAll).
     All,
     /// CMD12.
     Stop,

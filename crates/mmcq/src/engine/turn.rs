@@ -217,9 +217,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.timers.take_turn(now_ns) {
             match self.lane.stage() {
-                Stage::Bus(op) => {
+                Stage::Bus => {
                     let begun = self.lane.take_bus();
-                    self.step_bus(op, !begun, now_ns);
+                    self.step_bus(!begun, now_ns);
                 }
                 Stage::Pause => self.end_control(Ok(Output::default())),
                 Stage::BusyPause => self.ask_busy(now_ns),
@@ -285,8 +285,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Starts the next thing if nothing is in progress. True: a phase was started or a request
-    /// ended, and there may be more to do.
-    #[inline(always)]
+    /// ended, and there may be more to do. Inside of the loop it would be larger on small cores.
+    #[cfg_attr(target_pointer_width = "32", inline(never))]
+    #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
     fn dispatch(&mut self, now_ns: u64) -> bool {
         self.note_results(now_ns);
         if !self.lane.is_idle() {

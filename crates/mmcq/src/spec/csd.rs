@@ -341,6 +341,11 @@ mod tests {
         crate::fuzz::fuzz("any_input_is_read_or_refused", 200, |u| {
             let words: [u32; 4] = u.arbitrary()?;
             let clock_hz = u.arbitrary()?;
+            if let Ok(csd) = Csd::parse_sd(&words) {
+                // Bring-up gives SD cards these times, whatever they declare.
+                assert!(csd.read_timeout_ns(clock_hz) <= timing::sd::READ_NS);
+                assert!(csd.write_timeout_ns(clock_hz) <= timing::sd::WRITE_XC_NS);
+            }
             for csd in [Csd::parse_sd(&words), Csd::parse_emmc(&words)].into_iter().flatten() {
                 assert!(csd.capacity_bytes.is_none_or(|bytes| bytes > 0 && bytes <= 1 << 47));
                 assert!(csd.tran_speed_hz > 0 && csd.erase_unit_bytes() > 0);

@@ -7,7 +7,7 @@ use super::request::At;
 use super::{Idle, Platform, RequestFuture, Stack};
 use crate::engine::{Claim, Completion, DmaBuf, Error, Output, Request};
 use core::future::Future;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 
 impl<B: Platform, const N: usize> Stack<B, N> {
@@ -20,7 +20,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let at = Idle::new();
         loop {
             at.look();
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            if let Poll::Ready(output) = polled(future.as_mut(), &mut context) {
                 return output;
             }
             // Before the turn: what a turn completes is looked at before the next sleep.
@@ -60,6 +60,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         core::mem::forget(quiesce);
         result
     }
+}
+
+/// Polls a future. As a function of its own: inlined into a loop, what a large future remembers is
+/// on the loop's frame, and reached by longer instructions.
+#[inline(never)]
+fn polled<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    future.poll(context)
 }
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.

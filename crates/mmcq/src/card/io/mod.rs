@@ -119,7 +119,7 @@ impl Families for OnlyIo {
 
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
-        options: Options,
+        options: &Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed> {
         let mut io = Io { session, refusal: None };
@@ -141,8 +141,8 @@ struct Io<'s, 'a, B: Platform, const N: usize> {
 }
 
 impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
-    async fn bring_up(&mut self, options: Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
-        let mut bounds = Bounds::of(&*self.session, &options);
+    async fn bring_up(&mut self, options: &Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
+        let mut bounds = Bounds::of(&*self.session, options);
         let v2 = self.wake().await?;
         let inquiry = self.inquire().await?;
         let fast = !inquiry.memory_present() && wants_18(&bounds);
@@ -158,14 +158,14 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
                 without: !Caps::timing_bit(Timing::Legacy),
                 max_width: Width::W1,
                 max_clock_hz: LOW_SPEED_HZ,
-                ..options
+                ..*options
             };
-            memory = Some(sd::bring_up(self.session, slow, v2, ocr, &mut None).await?);
+            memory = Some(sd::bring_up(self.session, &slow, v2, ocr, &mut None).await?);
         } else {
             let mut may_switch = fast && r4.s18a();
             if may_switch && B::Profile::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
                 self.select().await?;
-                may_switch = !self.quirks_by_look(&options).await?.has(Quirks::IO_NO_1V8);
+                may_switch = !self.quirks_by_look(options).await?.has(Quirks::IO_NO_1V8);
                 self.wake().await?;
                 r4 = self.power_up(inquiry, may_switch).await?;
                 may_switch &= r4.s18a();
@@ -186,7 +186,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd_limits::max_hz(Timing::Legacy) };
         self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
-        let quirks = quirks_of::<B::Profile>(&cis, &options);
+        let quirks = quirks_of::<B::Profile>(&cis, options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // Its pending bits were among the registers.
             self.read(reg::NOTHING).await?;

@@ -45,7 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
-            Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
+            Stage::Idle | Stage::Bus | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed),
         }
@@ -79,8 +79,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
         if self.lane.is_idle() && self.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);
-        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_))
-        {
+        } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent);
         }
     }
