@@ -141,7 +141,7 @@ fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
     };
     const LATENCY: [&str; 4] = ["min", "mean", "stddev", "max"];
     match parts[..] {
-        ["mmcq", "counters" | "phases_ns", ..] => true,
+        ["mmcq", "counters" | "phases_ns" | "job_file", ..] => true,
         ["mmcq", name, ..] => ORIGINS.contains(&name),
         ["jobs", "0", "job options", name] => OPTIONS.contains(&name),
         ["jobs", _, "jobname"] => true,

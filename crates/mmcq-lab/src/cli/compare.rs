@@ -54,7 +54,8 @@ impl Compare {
     }
 }
 
-fn read(path: &Path) -> Result<Value, Error> {
+/// A report, by its file.
+pub fn read(path: &Path) -> Result<Value, Error> {
     let wrong = |said: String| Error::Input(format!("{}: {said}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
     let mut text = String::new();
