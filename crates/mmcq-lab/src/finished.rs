@@ -6,8 +6,7 @@ use crate::linux::elevator::DiskUse;
 use crate::platform::Platform;
 use crate::runner::Outcome;
 use crate::scene::{Loaded, Scene};
-use crate::sweep::row;
-use crate::why::Phases;
+use crate::why::{self, Phases};
 use mmcq::sched::Any;
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.
@@ -110,7 +109,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
         phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
         replay: Vec::new(),
         job_file: Vec::new(),
-        starved: row::starved(outcome),
+        starved: why::starved_directions(outcome),
     }
 }
 

@@ -40,6 +40,7 @@ pub mod params;
 pub mod platform;
 #[cfg(feature = "host")]
 pub mod plot;
+pub mod rate;
 pub mod recorded;
 pub mod registers;
 #[cfg(feature = "host")]

@@ -217,3 +217,56 @@ fn a_change_without_effect_is_named() {
     let err = said("sweep job.fio --set cost.hop_us=4 --over seed=1..20");
     assert!(err.contains(&format!("{idle} at 8 of 20 points")), "{err}");
 }
+
+#[test]
+fn rates_are_in_the_unit_that_is_wanted() {
+    let folder = Folder::new();
+    let rate = |unit: &str| {
+        let line = format!("why job.fio --platform hsq-sprd --json --rates {unit}");
+        let text = String::from_utf8(folder.mmcq(&line).stdout).unwrap();
+        // Behind the title.
+        let fact: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+        assert_eq!((&fact["name"], &fact["unit"]), (&"this run".into(), &unit.into()), "{text}");
+        fact["value"].as_f64().unwrap()
+    };
+    let mib = rate("MiB/s");
+    assert!((rate("MB/s") / mib - 1.048_576).abs() < 1e-6);
+    assert!((rate("IOPS") / mib - 256.0).abs() < 1e-6, "all are of 4 KiB");
+    for seed in [1, 2] {
+        let output = format!("--output-format json --output {seed}.json --seed {seed}");
+        let setting = if seed == 1 { "none" } else { "mmcq" };
+        let line = format!("run job.fio --platform hsq-sprd --setting {setting} {output}");
+        assert!(folder.mmcq(&line).status.success());
+    }
+    let compared = |unit: &str| {
+        let output = folder.mmcq(&format!("compare 1.json 2.json --json --rates {unit}"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut rates = lines.filter(|line| line["name"] == "rate");
+        let run = rates.next().unwrap();
+        assert!(run["group"] == "run" && run["unit"] == unit, "{text}");
+        (run["b"].as_f64().unwrap(), rates.count())
+    };
+    let ((iops, alone), (mib, all)) = (compared("IOPS"), compared("MiB/s"));
+    assert!((iops / mib - 256.0).abs() < 1e-6, "{iops} {mib}");
+    assert_eq!((alone, all), (0, 2), "the requests a second of each direction have a line of their own");
+    let refused = folder.mmcq("why job.fio --rates knots");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("expected MiB/s, MB/s or IOPS"));
+}
+
+#[test]
+fn a_sweep_is_drawn_by_one_flag() {
+    let folder = Folder::new();
+    let drawn = |axes: &str| {
+        let output = folder.mmcq(&format!("sweep job.fio --platform hsq-sprd {axes} --plot p.svg"));
+        assert!(output.status.success(), "{output:?}");
+        std::fs::read_to_string(folder.0.path().join("p.svg")).unwrap()
+    };
+    let lines = drawn("--over setting=none,mmcq --over job.bs=4k,16k,64k");
+    assert_eq!(lines.matches("<circle").count(), 6, "{lines}");
+    assert!(["job.bs", "16k", "none", "mmcq", "MiB/s"].iter().all(|text| lines.contains(text)), "{lines}");
+    let bars = drawn("--over setting=none,mmcq --over seed=1,2");
+    assert_eq!(bars.matches("<rect").count(), 1 + 2, "{bars}");
+    assert_eq!(bars.matches(" MiB/s, 99 % in ").count(), 2, "{bars}");
+}

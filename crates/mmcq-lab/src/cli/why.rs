@@ -5,6 +5,7 @@ use super::effects::with_effects;
 use super::form::Form;
 use super::load::Load;
 use clap::Args;
+use mmcq_lab::rate::Rate;
 use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::why::{self, Why};
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ use std::process::ExitCode;
 pub struct Explain {
     #[command(flatten)]
     load: Load,
+    /// Rates as MiB/s, MB/s or IOPS
+    #[arg(long, value_name = "UNIT", default_value = "MiB/s")]
+    rates: Rate,
     #[command(flatten)]
     form: Form,
 }
@@ -47,6 +51,7 @@ impl Explain {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
+        why.rate = self.rates;
         why.title = scene.title(&loaded.platform);
         self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -85,8 +85,6 @@ pub fn value(text: &str) -> Value {
     }
 }
 
-/// A request starves that takes so many times as long as 99 % do.
-const STARVES: u64 = 20;
 /// Of one direction: its own figures. Times from submission to completion.
 const OF_DIRECTION: [&str; 11] = [
     "direction",
@@ -164,25 +162,6 @@ pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
     }
 }
 
-/// Directions in which a request took [`STARVES`] times as long as 99 % did, in words.
-pub fn starved(outcome: &Outcome) -> Vec<String> {
-    let all = outcome.group();
-    let directions = [("read", &all.dirs[0]), ("write", &all.dirs[1]), ("trim", &all.discards)];
-    let line = |(name, stats): (&str, &DirStats)| {
-        let (p99_ns, max_ns) = starves(stats)?;
-        let [p99, max] = [p99_ns, max_ns].map(|ns| ns as f64 / 1e6);
-        Some(format!("a {name} took {max:.1} ms where 99 % take {p99:.3} ms; percentiles do not show it"))
-    };
-    directions.into_iter().filter_map(line).collect()
-}
-
-/// What 99 % take and the longest takes, where a request starves.
-fn starves(stats: &DirStats) -> Option<(u64, u64)> {
-    let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
-    let max_ns = stats.lat.ns.max;
-    (max_ns > p99_ns.saturating_mul(STARVES)).then_some((p99_ns, max_ns))
-}
-
 fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
     let seconds = stats.runtime_ns.max(1) as f64 / 1e9;
     let latency = &stats.lat;
@@ -199,7 +178,7 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
         us(percentiles.get(2)),
         us(percentiles.get(3)),
         (latency.ns.max as f64 / 1e3).into(),
-        u64::from(starves(stats).is_some()).into(),
+        u64::from(why::starves(stats).is_some()).into(),
     ]
 }
 
