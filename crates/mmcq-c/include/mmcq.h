@@ -126,7 +126,7 @@ typedef struct mmcq_platform {
     /* Departures of the controller from the standard by name, with commas between, such as "no-busy-irq"; NULL: none. The names are those of
      * mmcq::host::sdhci::SdhciQuirks. Read by mmcq_open only. */
     const char *quirks;
-    /* MMCQ_EMMC_18 or 0. */
+    /* MMCQ_EMMC_18 or 0. mmcq_open refuses any other bit with MMCQ_E_ARGUMENT. */
     uint32_t flags;
     /* The cache line that `unmap` invalidates as a whole, in bytes: a power of two, at most 128; 0 where it destroys nothing beside the memory that
      * it is given. Memory for mmcq_read must begin at a multiple of it; the blocks' length is one. */

@@ -1,7 +1,8 @@
 //! Budgets: loads on boards, and what their figures must keep. A run is deterministic, so a figure
 //! that moves was moved by a change.
 
-use crate::fio;
+use crate::effects;
+use crate::fio::{self, JobFile};
 use crate::runner::{self, RunError, Setting};
 use crate::scene::{Loaded, PLATFORM, Scene};
 use crate::sweep::row;
@@ -64,6 +65,7 @@ pub struct Load {
     /// Line of its job in the file.
     line: usize,
     scene: Scene,
+    file: JobFile,
     loaded: Loaded,
     budgets: Vec<Budget>,
 }
@@ -161,7 +163,7 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
             return Err(format!("{name}:{line}: no budget; expected [run.least] or [run.most] with figures"));
         }
         let name = entry.name.unwrap_or(job);
-        loads.push(Load { name, line, scene, loaded, budgets });
+        loads.push(Load { name, line, scene, file: parsed, loaded, budgets });
     }
     Ok(loads)
 }
@@ -188,8 +190,16 @@ fn known(figure: &str) -> Result<(), String> {
     Err(format!("{figure}: no such figure; the nearest is {nearest}; `mmcq check --figures` lists all"))
 }
 
-/// Runs all loads on so many threads; each budget, and what is there of it. `done` hears of each
-/// load.
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Each budget, and what is there of it.
+    pub kept: Vec<Kept>,
+    /// Changes of a load that made no difference, a line each.
+    pub idle: Vec<String>,
+}
+
+/// Runs all loads on so many threads. `done` hears of each load.
 ///
 /// # Errors
 /// The load that did not run, and why.
@@ -198,8 +208,8 @@ pub fn check(
     loads: &[Load],
     threads: usize,
     done: &(dyn Fn() + Sync),
-) -> Result<Vec<Kept>, CheckError> {
-    let mut all = Vec::new();
+) -> Result<Checked, CheckError> {
+    let mut all = Checked::default();
     parallel::in_order(
         loads.len(),
         threads,
@@ -209,7 +219,9 @@ pub fn check(
             kept
         },
         |kept| {
-            all.extend(kept?);
+            let checked: Checked = kept?;
+            all.kept.extend(checked.kept);
+            all.idle.extend(checked.idle);
             Ok(())
         },
     )?;
@@ -217,7 +229,7 @@ pub fn check(
 }
 
 impl Load {
-    fn check(&self, path: &Path) -> Result<Vec<Kept>, CheckError> {
+    fn check(&self, path: &Path) -> Result<Checked, CheckError> {
         let place = |line: usize| format!("{}:{line}: {}", path.display(), self.name);
         let run = self.scene.run_of(&self.loaded);
         let go = |run: &runner::Run<'_>| {
@@ -254,7 +266,9 @@ impl Load {
             let (figure, side, bound, line) = (FAILED.to_owned(), Side::Most, 0.0, self.line);
             kept.push(self.kept(&Budget { figure, side, bound, line }, failed as f64));
         }
-        Ok(kept)
+        let again = |changes: &[String]| self.scene.load(&self.file, changes);
+        let idle = effects::idle(&self.scene, again, &outcome).into_iter();
+        Ok(Checked { kept, idle: idle.map(|line| format!("{}: {line}", place(self.line))).collect() })
     }
 
     fn kept(&self, budget: &Budget, measured: f64) -> Kept {
@@ -275,25 +289,41 @@ impl Load {
     }
 }
 
-/// A file for this job, which stands beside it: what the job has now, with a tenth of room.
+/// A file for this job in this scene, which stands beside it: what the job has now, with a tenth of
+/// room.
 ///
 /// # Errors
 /// One line: the job does not run.
-pub fn skeleton(file: &Path, job: &Path) -> Result<String, String> {
+pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String> {
     let name = job.display();
     let parsed = fio::parse_file(job, &fio::System).map_err(|error| error.to_string())?;
-    let scene = Scene::default();
-    let loaded = scene.load(&parsed, &[]).map_err(|error| error.to_string())?;
+    let loaded = scene.load(&parsed, &scene.set).map_err(|error| error.to_string())?;
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ());
     let rows = row::measured(&outcome.map_err(|error| format!("{name}: {error}"))?, None);
     let beside = file.parent().unwrap_or(Path::new(""));
-    let shown = job.strip_prefix(beside).unwrap_or(job).display().to_string();
+    let shown = |path: &Path| path.strip_prefix(beside).unwrap_or(path).display().to_string();
+    let quoted = |text: String| toml::Value::String(text).to_string();
     let mut text = format!(
         "# Budgets, for `mmcq check`: what the load has now, with a tenth of room. `mmcq check --figures` lists\n\
-         # what a budget can name.\n[[run]]\njob = {}\nplatform = \"{PLATFORM}\"\n# card = \"\"\n# setting = \"mmcq\"\n\
-         # seed = 1\n# set = [\"cost.wake_us=40\"]\n",
-        toml::Value::String(shown)
+         # what a budget can name.\n[[run]]\njob = {}\nplatform = {}\n",
+        quoted(shown(job)),
+        quoted(shown(Path::new(&scene.platform)))
     );
+    text += &match &scene.card {
+        Some(card) => format!("card = {}\n", quoted(shown(Path::new(card)))),
+        None => "# card = \"\"\n".to_owned(),
+    };
+    let own = Scene::default();
+    let mut line = |given: bool, key: &str, value: String| {
+        text += &format!("{}{key} = {value}\n", if given { "" } else { "# " });
+    };
+    line(scene.setting != own.setting, "setting", quoted(scene.setting.name().to_owned()));
+    line(scene.seed != own.seed, "seed", scene.seed.to_string());
+    let set: Vec<String> = scene.set.iter().cloned().map(quoted).collect();
+    match set.is_empty() {
+        true => line(false, "set", "[\"cost.wake_us=40\"]".to_owned()),
+        false => line(true, "set", format!("[{}]", set.join(", "))),
+    }
     let value = |row: &row::Row, name: &str| {
         let found = row.iter().find(|(known, _)| known == name);
         found.and_then(|(_, value)| value.as_f64()).unwrap_or_default()

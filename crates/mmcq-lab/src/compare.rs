@@ -3,6 +3,7 @@
 
 use crate::page::chart::{self, Axes, Bar, COLOURS};
 use crate::page::frame;
+use crate::rate::Rate;
 use maud::html;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -54,6 +55,8 @@ pub struct Comparison {
     pub alone: Vec<String>,
     /// All other fields that differ: where in the JSON, first, second.
     pub others: Vec<[String; 3]>,
+    /// In which unit rates are.
+    pub unit: Rate,
 }
 
 /// A report's JSON, from JSON or from a page.
@@ -84,7 +87,12 @@ pub fn read(text: &str) -> Result<Value, String> {
 
 /// The differences of two reports that were [`read`].
 pub fn compare(a: &Value, b: &Value) -> Comparison {
-    let mut all = Comparison::default();
+    compare_in(a, b, Rate::default())
+}
+
+/// The same, rates in this unit.
+pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
+    let mut all = Comparison { unit, ..Comparison::default() };
     let ran = |report: &Value, name: &str| match &report["mmcq"][name] {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
@@ -102,9 +110,10 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
     }
     let rate = |report: &Value| {
         let counted = |name: &str| report["mmcq"]["counters"][name].as_f64().unwrap_or_default();
-        counted("bytes") / f64::from(1 << 20) / (counted("elapsed_ns").max(1.0) / 1e9)
+        let mib_per_s = counted("bytes") / f64::from(1 << 20) / (counted("elapsed_ns").max(1.0) / 1e9);
+        unit.of(mib_per_s, counted("ios"), counted("bytes"))
     };
-    all.add("run", "rate", "MiB/s", rate(a), rate(b));
+    all.add("run", "rate", unit.unit(), rate(a), rate(b));
     let each = |report: &Value, ns: f64| {
         ns / 1e3 / report["mmcq"]["counters"]["ios"].as_f64().unwrap_or_default().max(1.0)
     };
@@ -141,7 +150,7 @@ fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
     };
     const LATENCY: [&str; 4] = ["min", "mean", "stddev", "max"];
     match parts[..] {
-        ["mmcq", "counters" | "phases_ns", ..] => true,
+        ["mmcq", "counters" | "phases_ns" | "job_file", ..] => true,
         ["mmcq", name, ..] => ORIGINS.contains(&name),
         ["jobs", "0", "job options", name] => OPTIONS.contains(&name),
         ["jobs", _, "jobname"] => true,
@@ -236,7 +245,15 @@ impl Comparison {
             return;
         }
         let mib = f64::from(1 << 20);
-        self.add(group, "rate", "MiB/s", number(&a["bw_bytes"]) / mib, number(&b["bw_bytes"]) / mib);
+        let unit = self.unit;
+        let rate = |side: &Value| {
+            let (requests, bytes) = (number(&side["total_ios"]), number(&side["io_bytes"]));
+            unit.of(number(&side["bw_bytes"]) / mib, requests, bytes)
+        };
+        // The requests have a line of their own.
+        if unit != Rate::Iops {
+            self.add(group, "rate", unit.unit(), rate(a), rate(b));
+        }
         self.add(group, "IOPS", "", number(&a["iops"]), number(&b["iops"]));
         self.add(group, "requests", "", number(&a["total_ios"]), number(&b["total_ios"]));
         self.latencies(group, &a["clat_ns"], &b["clat_ns"]);
@@ -402,7 +419,7 @@ impl Comparison {
             section.verdict aria-label="Verdict" {
                 @if let Some(rate) = rate {
                     p {
-                        "B moves " (format!("{:.2}", rate.b)) " MiB/s where A moves " (format!("{:.2}", rate.a))
+                        "B moves " (format!("{:.2}", rate.b)) " " (rate.unit) " where A moves " (format!("{:.2}", rate.a))
                         @if let Some(percent) = rate.percent() { " (" (format!("{percent:+.2} %")) ")" } "."
                     }
                 }

@@ -6,7 +6,7 @@ use crate::linux::elevator::DiskUse;
 use crate::platform::Platform;
 use crate::runner::Outcome;
 use crate::scene::{Loaded, Scene};
-use crate::why::Phases;
+use crate::why::{self, Phases};
 use mmcq::sched::Any;
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.
@@ -18,7 +18,7 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
         timestamp_ms: counters.elapsed_ns / 1_000_000,
         elapsed_ns: counters.elapsed_ns,
         global_options: file.global_options,
-        origin: Some(origin),
+        origin: Some(Origin { job_file: file.lines, ..origin }),
     };
     let jobs = workers.len().max(1) as u64;
     let disk = disk(&outcome);
@@ -108,6 +108,8 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
             .collect(),
         phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
         replay: Vec::new(),
+        job_file: Vec::new(),
+        starved: why::starved_directions(outcome),
     }
 }
 

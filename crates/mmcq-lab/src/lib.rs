@@ -5,6 +5,8 @@
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
+#[cfg(feature = "host")]
+pub mod baseline;
 pub mod board;
 #[cfg(feature = "host")]
 pub mod budgets;
@@ -15,6 +17,7 @@ pub mod compare;
 pub mod controller;
 #[cfg(all(feature = "outside", target_os = "linux"))]
 pub mod device;
+pub mod effects;
 #[cfg(all(feature = "outside", target_os = "linux"))]
 pub mod exec;
 pub mod finished;
@@ -37,6 +40,7 @@ pub mod params;
 pub mod platform;
 #[cfg(feature = "host")]
 pub mod plot;
+pub mod rate;
 pub mod recorded;
 pub mod registers;
 #[cfg(feature = "host")]

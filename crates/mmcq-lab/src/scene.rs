@@ -113,8 +113,8 @@ impl Scene {
             return Err(SceneError::NoJobs(change.clone()));
         }
         let platform = Platform::load_with(&self.platform, changes)?;
-        let (jobs, global_options, formats, notes) = Default::default();
-        let file = JobFile { jobs, global_options, formats, output: None, notes };
+        let (jobs, global_options, formats, notes, lines) = Default::default();
+        let file = JobFile { jobs, global_options, formats, output: None, notes, lines };
         Ok(Loaded { platform, workers: workers.to_vec(), file })
     }
 

@@ -120,3 +120,153 @@ fn bad_budgets_are_refused_with_their_line() {
         String::from_utf8(folder.mmcq("check --figures").stdout).unwrap().contains("\nwrite_lat_p99.9_us\n")
     );
 }
+
+/// Of a report, with one of its figures changed.
+fn changed(report: &str, change: impl FnOnce(&mut serde_json::Value)) -> String {
+    let mut report: serde_json::Value = serde_json::from_str(report).unwrap();
+    change(&mut report);
+    report.to_string()
+}
+
+#[test]
+fn an_earlier_report_is_a_budget() {
+    let folder = Folder::new();
+    folder.file("two.fio", &format!("{JOB}numjobs=2\n[two]\nstonewall\nrw=read\nbs=64k\nsize=1M\n"));
+    let line = "run two.fio --platform hsq-sprd --set job.iodepth=2 --seed 3 --output-format json";
+    let report = String::from_utf8(folder.mmcq(line).stdout).unwrap();
+    folder.file("old.json", &report);
+    let check = |line: &str| {
+        let output = folder.mmcq(&format!("check {line}"));
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    };
+    // The same load, run again from the report alone.
+    let (code, out, err) = check("--baseline old.json");
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.starts_with("none of ") && out.lines().count() == 1, "{out}");
+    // An earlier run that was faster: a line for the figure, which 6 % of room take away.
+    let faster = changed(&report, |report| {
+        let iops = report["jobs"][2]["read"]["iops"].as_f64().unwrap();
+        report["jobs"][2]["read"]["iops"] = (iops * 1.05).into();
+    });
+    folder.file("faster.json", &faster);
+    let (code, out, _) = check("--baseline faster.json --within 3%");
+    assert_eq!((code, out.lines().count()), (Some(1), 2), "{out}");
+    assert!(out.starts_with("two (3), read: IOPS: ") && out.contains("4.76 % worse\n"), "{out}");
+    assert_eq!(check("--baseline faster.json --within 6%").0, Some(0));
+    // Two reports that are there, one of which is better.
+    assert_eq!(check("faster.json --baseline old.json").0, Some(0));
+    let (code, out, _) = check("old.json --baseline faster.json --json");
+    assert_eq!((code, out.matches("\"kept\":false").count()), (Some(1), 1), "{out}");
+    // What is not there is named.
+    folder.file(
+        "less.json",
+        &changed(&report, |report| {
+            report["jobs"].as_array_mut().unwrap().pop();
+        }),
+    );
+    let (code, out, err) = check("less.json --baseline old.json");
+    assert_eq!((code, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
+    assert!(err.contains("old.json: the new run has nothing of two (3): error, and "), "{err}");
+    for (line, expected) in [
+        ("--baseline none.json", "none.json: "),
+        ("--baseline job.fio", "no report"),
+        ("--baseline old.json --within fast", "expected a share"),
+        ("b.toml --within 3%", "--baseline"),
+    ] {
+        let (code, _, err) = check(line);
+        assert!(code == Some(2) && err.contains(expected), "{line}: {err}");
+    }
+}
+
+#[test]
+fn new_budgets_are_of_the_scene_that_was_given() {
+    let folder = Folder::new();
+    let line = "new budgets b.toml --job job.fio --platform hsq-sprd --card hbg4a2 --setting none --seed 3 \
+                --set cost.wake_us=44 --set job.iodepth=2";
+    assert!(folder.mmcq(line).status.success());
+    let text = std::fs::read_to_string(folder.0.path().join("b.toml")).unwrap();
+    let head = "[[run]]\njob = \"job.fio\"\nplatform = \"hsq-sprd\"\ncard = \"hbg4a2\"\nsetting = \"none\"\nseed = 3\n\
+                set = [\"cost.wake_us=44\", \"job.iodepth=2\"]\n";
+    assert!(text.contains(head), "{text}");
+    assert_eq!(folder.mmcq("check b.toml").status.code(), Some(0));
+    assert_eq!(folder.mmcq("new budgets c.toml --job job.fio --platform moon").status.code(), Some(2));
+}
+
+#[test]
+fn a_change_without_effect_is_named() {
+    let folder = Folder::new();
+    let said = |line: &str| String::from_utf8(folder.mmcq(line).stderr).unwrap();
+    let idle = "--set cost.hop_us=4: made no difference";
+    folder.file(
+        "b.toml",
+        "[[run]]\njob = \"job.fio\"\nset = [\"cost.hop_us=4\", \"job.iodepth=2\"]\n[run.least]\nrun_mib_s = 0\n",
+    );
+    let err = said("check b.toml");
+    assert!(
+        err.contains(&format!("b.toml:2: job.fio: {idle} in this run")) && err.lines().count() == 1,
+        "{err}"
+    );
+    let err = said("why job.fio --set cost.hop_us=4 --set job.iodepth=2");
+    assert!(err.contains(&format!("{idle} in this run")) && err.lines().count() == 1, "{err}");
+    let err = said("sweep job.fio --set cost.hop_us=4 --set job.iodepth=2 --over seed=1,2");
+    assert!(err.contains(&format!("{idle} at any point")) && err.lines().count() == 1, "{err}");
+    // Linux has the worker that is woken up.
+    let err = said("sweep job.fio --set cost.hop_us=4 --over setting=mmcq,none --platform hsq-sprd");
+    assert_eq!(err, "");
+    let err = said("sweep job.fio --set cost.hop_us=4 --over seed=1..20");
+    assert!(err.contains(&format!("{idle} at 8 of 20 points")), "{err}");
+}
+
+#[test]
+fn rates_are_in_the_unit_that_is_wanted() {
+    let folder = Folder::new();
+    let rate = |unit: &str| {
+        let line = format!("why job.fio --platform hsq-sprd --json --rates {unit}");
+        let text = String::from_utf8(folder.mmcq(&line).stdout).unwrap();
+        // Behind the title.
+        let fact: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+        assert_eq!((&fact["name"], &fact["unit"]), (&"this run".into(), &unit.into()), "{text}");
+        fact["value"].as_f64().unwrap()
+    };
+    let mib = rate("MiB/s");
+    assert!((rate("MB/s") / mib - 1.048_576).abs() < 1e-6);
+    assert!((rate("IOPS") / mib - 256.0).abs() < 1e-6, "all are of 4 KiB");
+    for seed in [1, 2] {
+        let output = format!("--output-format json --output {seed}.json --seed {seed}");
+        let setting = if seed == 1 { "none" } else { "mmcq" };
+        let line = format!("run job.fio --platform hsq-sprd --setting {setting} {output}");
+        assert!(folder.mmcq(&line).status.success());
+    }
+    let compared = |unit: &str| {
+        let output = folder.mmcq(&format!("compare 1.json 2.json --json --rates {unit}"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut rates = lines.filter(|line| line["name"] == "rate");
+        let run = rates.next().unwrap();
+        assert!(run["group"] == "run" && run["unit"] == unit, "{text}");
+        (run["b"].as_f64().unwrap(), rates.count())
+    };
+    let ((iops, alone), (mib, all)) = (compared("IOPS"), compared("MiB/s"));
+    assert!((iops / mib - 256.0).abs() < 1e-6, "{iops} {mib}");
+    assert_eq!((alone, all), (0, 2), "the requests a second of each direction have a line of their own");
+    let refused = folder.mmcq("why job.fio --rates knots");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("expected MiB/s, MB/s or IOPS"));
+}
+
+#[test]
+fn a_sweep_is_drawn_by_one_flag() {
+    let folder = Folder::new();
+    let drawn = |axes: &str| {
+        let output = folder.mmcq(&format!("sweep job.fio --platform hsq-sprd {axes} --plot p.svg"));
+        assert!(output.status.success(), "{output:?}");
+        std::fs::read_to_string(folder.0.path().join("p.svg")).unwrap()
+    };
+    let lines = drawn("--over setting=none,mmcq --over job.bs=4k,16k,64k");
+    assert_eq!(lines.matches("<circle").count(), 6, "{lines}");
+    assert!(["job.bs", "16k", "none", "mmcq", "MiB/s"].iter().all(|text| lines.contains(text)), "{lines}");
+    let bars = drawn("--over setting=none,mmcq --over seed=1,2");
+    assert_eq!(bars.matches("<rect").count(), 1 + 2, "{bars}");
+    assert_eq!(bars.matches(" MiB/s, 99 % in ").count(), 2, "{bars}");
+}

@@ -492,3 +492,21 @@ fn a_merge_without_a_shard_fails() {
     assert_eq!(torture("--merge 1").status.code(), Some(1));
     assert_eq!(torture("--merge 1 2").status.code(), Some(0));
 }
+
+/// The mean and the percentiles of such a run look well.
+#[test]
+fn a_request_that_starves_is_named_in_the_report() {
+    let folder = Folder::new();
+    let job = "[a]\nrw=randread\nbs=4k\nsize=64M\nruntime=1s\ntime_based\nioengine=libaio\niodepth=4\n";
+    folder.file("deep.fio", job);
+    let starved = |setting: &str| {
+        let report = folder.accepted(&format!("run deep.fio --platform hsq-sprd --setting {setting}"));
+        report.lines().find(|line| line.starts_with("starved: a read took ")).map(str::to_owned)
+    };
+    let line = starved("hsq-tag").expect("the order of tags starves one of four");
+    assert!(
+        line.contains(" ms where 99 % take 0.") && line.ends_with("percentiles do not show it"),
+        "{line}"
+    );
+    assert_eq!(starved("hsq-fifo"), None);
+}

@@ -506,3 +506,23 @@ fn lateness_has_no_end_at_seventeen_seconds() {
     let (p99, most) = (counters["late_p99_us"].as_f64().unwrap(), counters["late_max_us"].as_f64().unwrap());
     assert!(most > 60e6 && p99 > 0.9 * most && p99 < 1.1 * most, "{counters}");
 }
+
+/// A named pipe that nobody writes to would hold the program for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_named_pipe_is_refused() {
+    let folder = Folder::new();
+    assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
+    folder.refused("replay pipe", "pipe: a named pipe");
+    folder.file("job.fio", "[a]\nrw=read\nbs=4k\nsize=64k\n");
+    folder.refused("run job.fio --image pipe", "pipe: a named pipe");
+}
+
+/// Some spreadsheets begin a file with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_name() {
+    let folder = Folder::new();
+    folder.file("t.csv", "\u{feff}time,op,offset,bytes\n0,R,0,4096\n1000,W,8192,4096\n");
+    let line = "replay t.csv --columns time=time,op=op,offset=offset,bytes=bytes";
+    assert_eq!(folder.json(line)["mmcq"]["counters"]["ios"], 2);
+}

@@ -2,12 +2,13 @@
 
 use super::form::Form;
 use super::progress::{Progress, Unit};
-use super::{Error, print};
+use super::{Error, print, voice};
 use clap::Args;
-use mmcq_lab::budgets::{self, CheckError};
+use mmcq_lab::baseline::{self, AgainError};
+use mmcq_lab::budgets::{self, CheckError, Kept};
 use mmcq_lab::runner::RunError;
 use mmcq_sim::parallel;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run loads and compare their figures with budgets: for continuous integration
@@ -26,13 +27,24 @@ use std::process::ExitCode;
 ///   interrupts_per_io = 1.1
 ///
 /// Runs have no noise: a figure that moves was moved by a change. `mmcq new budgets FILE` writes
-/// such a file.
+/// such a file. Without one, a report of an earlier run is the budget:
+///
+///   mmcq run my.fio --output-format json --output old.json
+///   mmcq check --baseline old.json --within 3%            the same load now
+///   mmcq check new.json --baseline old.json --within 3%   two reports that are there
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Check {
-    /// File of budgets
-    #[arg(value_name = "BUDGETS.toml", required_unless_present = "figures")]
+    /// File of budgets; with --baseline, the report of the new run
+    #[arg(value_name = "BUDGETS.toml", required_unless_present_any = ["figures", "baseline"])]
     budgets: Option<PathBuf>,
+    /// A report of an earlier run is the budget (JSON or a page): the same load runs now, on the
+    /// same board. Each figure is looked at that has a better and a worse direction
+    #[arg(long, value_name = "OLD.json", conflicts_with_all = ["figures", "jobs"])]
+    baseline: Option<PathBuf>,
+    /// How much worse than the baseline a figure may be: 3%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", requires = "baseline", value_parser = percent)]
+    within: f64,
     /// List the figures that a budget can name
     #[arg(long)]
     figures: bool,
@@ -45,6 +57,9 @@ pub struct Check {
 
 impl Check {
     pub fn run(self) -> Result<ExitCode, Error> {
+        if let Some(old) = &self.baseline {
+            return self.against(old);
+        }
         let Some(path) = self.budgets.filter(|_| !self.figures) else {
             print(&(budgets::figures().join("\n") + "\n"))?;
             return Ok(ExitCode::SUCCESS);
@@ -54,7 +69,7 @@ impl Check {
         let threads = self.jobs.unwrap_or_else(parallel::cores);
         let all = budgets::check(&path, &loads, threads, &|| progress.inc(1));
         progress.end();
-        let all = all.map_err(|error| match &error {
+        let checked = all.map_err(|error| match &error {
             CheckError::Run { error: why, .. }
                 if matches!(**why, RunError::Stuck(_) | RunError::Memory(_)) =>
             {
@@ -62,7 +77,38 @@ impl Check {
             }
             _ => Error::input(error),
         })?;
+        checked.idle.iter().for_each(voice::note);
+        let all = checked.kept;
         self.form.print(|| budgets::text(&all), || budgets::json_lines(&all))?;
-        Ok(if all.iter().all(|kept| kept.kept) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(code(&all))
     }
+
+    /// Compares a report, or a run of now, with the report of an earlier run.
+    fn against(&self, path: &Path) -> Result<ExitCode, Error> {
+        let old = super::compare::read(path)?;
+        let name = path.display().to_string();
+        let new = match &self.budgets {
+            Some(path) => super::compare::read(path)?,
+            None => baseline::again(&name, &old).map_err(|error| match &error {
+                AgainError::Run(RunError::Stuck(_) | RunError::Memory(_)) => {
+                    Error::Run(format!("{name}: {error}"))
+                }
+                _ => Error::Input(format!("{name}: {error}")),
+            })?,
+        };
+        let all =
+            baseline::check(&old, &new, self.within).map_err(|why| Error::Input(format!("{name}: {why}")))?;
+        self.form.print(|| baseline::text(&all, self.within), || budgets::json_lines(&all))?;
+        Ok(code(&all))
+    }
+}
+
+fn code(all: &[Kept]) -> ExitCode {
+    if all.iter().all(|kept| kept.kept) { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// A share in percent, with or without its sign.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    number.filter(|n| (0.0..=1e6).contains(n)).ok_or_else(|| "expected a share from 0 up: 3%".to_owned())
 }

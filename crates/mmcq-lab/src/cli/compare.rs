@@ -5,6 +5,7 @@ use super::form::Form;
 use super::page::{Place, command_line};
 use clap::Args;
 use mmcq_lab::compare::{self, Comparison};
+use mmcq_lab::rate::Rate;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +30,9 @@ pub struct Compare {
     /// The second report
     #[arg(value_name = "B")]
     b: PathBuf,
+    /// Rates as MiB/s, MB/s or IOPS
+    #[arg(long, value_name = "UNIT", default_value = "MiB/s")]
+    rates: Rate,
     #[command(flatten)]
     form: Form,
     /// Also writes the comparison as one HTML file
@@ -40,7 +44,7 @@ impl Compare {
     pub fn run(self) -> Result<ExitCode, Error> {
         let (a, b) = (read(&self.a)?, read(&self.b)?);
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
-        let found = compare::compare(&a, &b);
+        let found = compare::compare_in(&a, &b, self.rates);
         if let Some(place) = place {
             place.write(&self.page(&found)?)?;
         }
@@ -54,7 +58,8 @@ impl Compare {
     }
 }
 
-fn read(path: &Path) -> Result<Value, Error> {
+/// A report, by its file.
+pub fn read(path: &Path) -> Result<Value, Error> {
     let wrong = |said: String| Error::Input(format!("{}: {said}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
     let mut text = String::new();

@@ -49,7 +49,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mmcq_lab::fio;
 use mmcq_lab::image::Lock;
-use mmcq_lab::recorded;
+use mmcq_lab::recorded::{self, is_fifo};
 use mmcq_lab::scene::whole;
 use mmcq_sim::card::Medium;
 use std::fmt;
@@ -360,6 +360,10 @@ fn threads(text: &str) -> Result<usize, String> {
 
 /// An image file and its bytes, kept for this program as long as the lock lives.
 fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
+    if is_fifo(path) {
+        let why = "a named pipe, and an image is read at any place; expected a file";
+        return Err(Error::Input(format!("{}: {why}", path.display())));
+    }
     let medium = Medium::image(path, !write).map_err(Error::input)?;
     Ok((medium, Lock::take(path, write).map_err(Error::Input)?))
 }

@@ -3,7 +3,7 @@
 use super::{Error, print};
 use clap::{Args, Subcommand};
 use mmcq_lab::platform::Platform;
-use mmcq_lab::scene::PLATFORM;
+use mmcq_lab::scene::{PLATFORM, Scene};
 use mmcq_lab::{board, budgets, params};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -42,13 +42,15 @@ enum What {
         /// File to write
         file: PathBuf,
     },
-    /// Budgets, for `mmcq check`: of the job, what it has now
+    /// Budgets, for `mmcq check`: of the job, what it has now in this scene
     Budgets {
         /// File to write; it ends in .toml
         file: PathBuf,
         /// The job, a file beside it
         #[arg(long, value_name = "JOB.fio")]
         job: PathBuf,
+        #[command(flatten)]
+        scene: Box<Scene>,
     },
 }
 
@@ -61,7 +63,7 @@ impl New {
                 (file, with_comments(&text, like), "mmcq card --card")
             }
             What::Job { file } => (file, JOB.to_owned(), "mmcq run"),
-            What::Budgets { file, job } => (file, budgets::skeleton(file, job)?, "mmcq check"),
+            What::Budgets { file, job, scene } => (file, budgets::skeleton(file, job, scene)?, "mmcq check"),
         };
         if !matches!(self.what, What::Job { .. }) && file.extension().is_none_or(|end| end != "toml") {
             return Err(Error::Input(format!("{}: expected a name that ends in .toml", file.display())));

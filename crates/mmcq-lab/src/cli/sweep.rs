@@ -5,6 +5,7 @@ use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
 use super::{Error, print, voice};
 use clap::Args;
+use mmcq_lab::effects;
 use mmcq_lab::image::Lock;
 use mmcq_lab::scene::Scene;
 #[cfg(feature = "parquet")]
@@ -12,7 +13,8 @@ use mmcq_lab::sweep::columns;
 use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
 use mmcq_lab::sweep::listed;
-use mmcq_lab::sweep::{self, Axis, Format, Shard};
+use mmcq_lab::sweep::picture;
+use mmcq_lab::sweep::{self, Axis, Format, Row, Shard};
 use mmcq_sim::parallel;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -64,6 +66,10 @@ pub struct Sweep {
     /// Also draws an SVG picture: columns X and Y as its axes, the mean of column Z as the colour
     #[arg(long, value_names = ["FILE.svg", "X,Y,Z"], num_args = 2)]
     heat: Vec<String>,
+    /// Also draws an SVG picture of the rates: lines over the last axis of numbers (not the seed), or,
+    /// where there is none, a bar for each point with what 99 % of its requests take
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "resume")]
+    plot: Option<PathBuf>,
     /// Also writes one HTML file: the fastest and slowest point, all points, and the picture of --heat
     #[arg(long, value_name = "FILE.html", conflicts_with = "resume")]
     report: Option<PathBuf>,
@@ -90,6 +96,7 @@ impl Sweep {
         }
         let mut heat = self.heat(&plan)?;
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
+        let plot = self.plot.as_deref().map(|path| Place::new("--plot", path)).transpose()?;
         let mut reported = Vec::new();
         let points: Vec<usize> = self.shard.part(plan.grid().points()).collect();
         let Some(rows) = self.rows()? else { return Ok(ExitCode::SUCCESS) };
@@ -107,20 +114,23 @@ impl Sweep {
         let threads = self.jobs.unwrap_or_else(parallel::cores);
         let progress = Progress::new("points", points.len() as u64, Unit::Count);
         let mut well = true;
+        let mut tried = Tried::of(points, &self.scene);
         plan.run(points, threads, |done| {
             well &= done.well;
+            tried.add(&done.rows);
             let lines: String = done.rows.iter().map(|row| format.line(row)).collect();
             out.write(&lines)?;
             if let Some((cells, _)) = &mut heat {
                 done.rows.iter().for_each(|row| cells.add(row));
             }
-            if place.is_some() {
+            if place.is_some() || plot.is_some() {
                 reported.extend(done.rows);
             }
             progress.inc(1);
             Ok::<_, Error>(())
         })?;
         progress.end();
+        tried.tell(&plan, &self.scene);
         #[cfg(feature = "parquet")]
         if let (Some(rows), Some(path)) = (&rows, &self.out)
             && rows != path
@@ -129,6 +139,9 @@ impl Sweep {
             Place::new("--out", path)?.fill(|file| columns::parquet(lines, file).map(|_| ()))?;
             let removed = std::fs::remove_file(rows);
             removed.map_err(|error| Error::Run(format!("{}: {error}", rows.display())))?;
+        }
+        if let Some(place) = plot {
+            place.write(&picture::of(plan.grid().axes(), &reported).map_err(Error::Run)?)?;
         }
         let svg = heat.as_ref().map(|(cells, _)| cells.svg()).transpose().map_err(Error::Run)?;
         if let Some(place) = place {
@@ -226,6 +239,44 @@ impl Sweep {
             out.write(&head)?;
         }
         Ok((out, kept, Some(lock)))
+    }
+}
+
+/// Most points that are run again without a change.
+const TRIED_MAX: usize = 8;
+
+/// Points that say whether a change made a difference: they are spread over the grid.
+struct Tried {
+    /// Their places among the points that are run, and the points.
+    wanted: Vec<(usize, usize)>,
+    all: usize,
+    seen: usize,
+    told: Vec<(usize, Vec<Row>)>,
+}
+
+impl Tried {
+    fn of(points: &[usize], scene: &Scene) -> Self {
+        let count = if scene.set.is_empty() { 0 } else { points.len().min(TRIED_MAX) };
+        let at = |n: usize| n * points.len() / count;
+        let wanted = (0..count).map(|n| (at(n), points[at(n)])).collect();
+        Tried { wanted, all: points.len(), seen: 0, told: Vec::new() }
+    }
+
+    fn add(&mut self, rows: &[Row]) {
+        if let Some((_, point)) = self.wanted.iter().find(|(at, _)| *at == self.seen) {
+            self.told.push((*point, rows.to_vec()));
+        }
+        self.seen += 1;
+    }
+
+    fn tell(&self, plan: &sweep::Sweep, scene: &Scene) {
+        let place = match self.told.len() {
+            tried if tried == self.all => "at any point".to_owned(),
+            tried => format!("at {tried} of {} points", self.all),
+        };
+        for index in plan.idle(&self.told) {
+            voice::note(effects::line(scene, index, &place));
+        }
     }
 }
 

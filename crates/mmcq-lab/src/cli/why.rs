@@ -1,10 +1,12 @@
 //! `mmcq why`: where the time of a run went.
 
 use super::Error;
+use super::effects::with_effects;
 use super::form::Form;
 use super::load::Load;
 use clap::Args;
-use mmcq_lab::runner::RunError;
+use mmcq_lab::rate::Rate;
+use mmcq_lab::runner::{self, RunError};
 use mmcq_lab::why::{self, Why};
 use std::process::ExitCode;
 
@@ -24,6 +26,9 @@ use std::process::ExitCode;
 pub struct Explain {
     #[command(flatten)]
     load: Load,
+    /// Rates as MiB/s, MB/s or IOPS
+    #[arg(long, value_name = "UNIT", default_value = "MiB/s")]
+    rates: Rate,
     #[command(flatten)]
     form: Form,
 }
@@ -33,13 +38,21 @@ impl Explain {
         if let Some(function) = self.load.function()? {
             return function.why(&self.form);
         }
-        let (_, loaded) = self.load.read()?;
-        let run = self.load.scene.run_of(&loaded);
-        let mut why = Why::new(&run).map_err(|error| match error {
+        let (file, loaded) = self.load.read()?;
+        let scene = &self.load.scene;
+        let run = scene.run_of(&loaded);
+        let again = |changes: &[String]| scene.load(&file, changes);
+        // The run's own figures are wanted only beside those of the run without a change.
+        let outcome =
+            || (!scene.set.is_empty()).then(|| runner::run(&run, None, &mut |_, _| ()).ok()).flatten();
+        let done =
+            with_effects(scene, again, || (Why::new(&run), outcome()), |(_, outcome)| outcome.as_ref());
+        let mut why = done.0.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
-        why.title = self.load.scene.title(&loaded.platform);
+        why.rate = self.rates;
+        why.title = scene.title(&loaded.platform);
         self.form.print(|| why::text(&why), || why::json_lines(&why))?;
         Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

@@ -85,6 +85,8 @@ pub struct JobFile {
     pub output: Option<String>,
     /// What was accepted without effect.
     pub notes: Vec<Note>,
+    /// The sections and options as they were read, a line each: a job file that gives the same jobs.
+    pub lines: Vec<String>,
 }
 
 impl JobFile {
@@ -223,6 +225,7 @@ impl<'a> Reader<'a> {
                 formats: Vec::new(),
                 output: None,
                 notes: Vec::new(),
+                lines: Vec::new(),
             },
             wanted: Vec::new(),
             max_jobs: None,
@@ -317,6 +320,9 @@ impl<'a> Reader<'a> {
             job.place = place;
             Section::Job(Box::new(job))
         };
+        if !matches!(self.section, Section::Skipped) {
+            self.out.lines.push(format!("[{name}]"));
+        }
         Ok(())
     }
 
@@ -385,10 +391,13 @@ impl<'a> Reader<'a> {
         if name == "name" {
             let new = expanded.filter(|v| !v.is_empty());
             job.name = new.ok_or_else(|| ParseError::new(place, "name=: expected a job's name"))?;
+            self.out.lines.push(format!("name={}", job.name));
             return Ok(());
         }
         let note = options::apply(job, name, expanded.as_deref(), place)?;
         self.out.notes.extend(note);
+        let line = expanded.as_ref().map_or(name.to_owned(), |value| format!("{name}={value}"));
+        self.out.lines.push(line);
         let given = given.unwrap_or(&mut job.given);
         if let Some(value) = expanded {
             given.push((name.to_string(), value));

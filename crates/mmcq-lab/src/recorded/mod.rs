@@ -237,11 +237,31 @@ pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), Pa
     Ok((events, format))
 }
 
+/// A pipe by its name: to open one waits for its other end. Those that a shell hands over, in
+/// `/dev/fd`, have it.
+pub fn is_fifo(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let handed = path.starts_with("/dev/fd") || path.starts_with("/proc");
+        !handed && std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
 fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> {
     let is_stdin = path.as_os_str() == "-";
     let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
     let place = Place::Whole(name.clone());
     let failed = |error: std::io::Error| ParseError::new(&place, error.to_string());
+    if !is_stdin && is_fifo(path) {
+        let why = "a named pipe, which may never end; expected a file, or - with the pipe as standard input";
+        return Err(ParseError::new(&place, why));
+    }
     let mut input: Box<dyn BufRead> = match is_stdin {
         true => Box::new(BufReader::new(std::io::stdin())),
         false => Box::new(BufReader::with_capacity(1 << 16, std::fs::File::open(path).map_err(failed)?)),

@@ -7,6 +7,7 @@ pub mod grid;
 pub mod heat;
 pub mod kept;
 pub mod listed;
+pub mod picture;
 mod places;
 pub mod plan;
 pub mod row;

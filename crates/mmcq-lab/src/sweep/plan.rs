@@ -186,6 +186,31 @@ impl Sweep {
         place(super::hash_on(key, &[&run.seed.to_string()])).get_or_init(found).clone()
     }
 
+    /// The changes of the scene without which the rows of these points say the same, by their place.
+    /// A point that cannot be run says nothing.
+    pub fn idle(&self, told: &[(usize, Vec<Row>)]) -> Vec<usize> {
+        let figures = |rows: &[Row]| -> Vec<Row> {
+            let names = row::measures();
+            let own = |row: &Row| row.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
+            rows.iter().map(own).collect()
+        };
+        let is_run =
+            |rows: &[Row]| !rows.iter().flatten().any(|(name, value)| name == "error" && !value.is_null());
+        let told: Vec<_> = told.iter().filter(|(_, rows)| is_run(rows)).collect();
+        let same = |index: &usize| {
+            let mut scene = self.scene.clone();
+            scene.set.remove(*index);
+            let (file, grid, job_hash) = (self.file.clone(), self.grid.clone(), self.job_hash);
+            let (places, limits) = Default::default();
+            let other = Sweep { scene, file, grid, job_hash, places, limits };
+            let is_same = |(point, rows): &&(usize, Vec<Row>)| {
+                other.done(*point).is_ok_and(|done| figures(&done.rows) == figures(rows))
+            };
+            !told.is_empty() && told.iter().all(is_same)
+        };
+        (0..self.scene.set.len()).filter(same).collect()
+    }
+
     /// Runs these points on so many threads. `take` is given their rows in the order of the grid;
     /// the first error of a point or of `take` ends the run.
     ///

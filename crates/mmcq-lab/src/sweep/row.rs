@@ -85,8 +85,6 @@ pub fn value(text: &str) -> Value {
     }
 }
 
-/// A request starves that takes so many times as long as 99 % do.
-const STARVES: u64 = 20;
 /// Of one direction: its own figures. Times from submission to completion.
 const OF_DIRECTION: [&str; 11] = [
     "direction",
@@ -180,7 +178,7 @@ fn of_direction(name: &str, stats: &DirStats) -> Vec<Value> {
         us(percentiles.get(2)),
         us(percentiles.get(3)),
         (latency.ns.max as f64 / 1e3).into(),
-        u64::from(percentiles.get(2).is_some_and(|p99| latency.ns.max > p99.saturating_mul(STARVES))).into(),
+        u64::from(why::starves(stats).is_some()).into(),
     ]
 }
 

@@ -88,9 +88,10 @@ fn depth(why: &Why) -> String {
     let Some(deeper) = &why.deeper else { return String::new() };
     let (now, then) = (mib_per_s(&why.counters), mib_per_s(deeper));
     let gain = 100.0 * (then / now.max(f64::MIN_POSITIVE) - 1.0);
+    let (then, unit) = (why.told(then), why.rate.unit());
     if gain >= HELPS_PERCENT {
-        format!("; depth 2 hides it: {then:.2} MiB/s, {gain:+.1} %")
+        format!("; depth 2 hides it: {then:.2} {unit}, {gain:+.1} %")
     } else {
-        format!("; depth 2 does not help: {then:.2} MiB/s, {gain:+.1} %")
+        format!("; depth 2 does not help: {then:.2} {unit}, {gain:+.1} %")
     }
 }

@@ -23,10 +23,12 @@ pub use report::{Fact, facts, json_lines, text};
 
 use crate::fio::Worker;
 use crate::fio::job::IoEngine;
+use crate::fio::stats::DirStats;
 use crate::platform::Platform;
+use crate::rate::Rate;
 use crate::recorded::export::{self, Completed};
 use crate::recorded::passed::{self, Rules};
-use crate::runner::{Counters, Run, RunError, Setting, allowed_mib_per_s, run};
+use crate::runner::{Counters, Outcome, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
 /// Where the time of a run went, in nanoseconds; the fields add up to the whole.
@@ -106,6 +108,8 @@ pub struct Why {
     pub deeper: Option<Counters>,
     /// What the requests of the run met, where they were looked at.
     pub requests: Option<Requests>,
+    /// In which unit its rates are told.
+    pub rate: Rate,
 }
 
 /// Where the requests of a run were, and the slowest of them.
@@ -158,6 +162,25 @@ fn starved(completed: &[Completed]) -> Option<String> {
     })
 }
 
+/// Directions in which a request starved, in words.
+pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
+    let all = outcome.group();
+    let directions = [("read", &all.dirs[0]), ("write", &all.dirs[1]), ("trim", &all.discards)];
+    let line = |(name, stats): (&str, &DirStats)| {
+        let (p99_ns, max_ns) = starves(stats)?;
+        let [p99, max] = [p99_ns, max_ns].map(|ns| ns as f64 / 1e6);
+        Some(format!("a {name} took {max:.1} ms where 99 % take {p99:.3} ms; percentiles do not show it"))
+    };
+    directions.into_iter().filter_map(line).collect()
+}
+
+/// What 99 % take and what the longest takes, where a request of a direction starves.
+pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
+    let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
+    let max_ns = stats.lat.ns.max;
+    (max_ns > p99_ns.saturating_mul(STARVES)).then_some((p99_ns, max_ns))
+}
+
 /// MiB a second.
 pub fn mib_per_s(c: &Counters) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
@@ -178,7 +201,8 @@ impl Why {
 
     /// Of a run that was made, and its limit; another depth is run where it tells something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
-        let mut why = Why { title: title(run.platform, run), counters, limit, deeper: None, requests: None };
+        let (title, rate) = (title(run.platform, run), Rate::default());
+        let mut why = Why { title, counters, limit, deeper: None, requests: None, rate };
         if conclusion::waits(&why)
             && let Some(workers) = with_depth_2(run.workers)
         {
@@ -190,6 +214,11 @@ impl Why {
     /// The physical limit of a run of this length ([`allowed_mib_per_s`]).
     pub fn limit_mib_per_s(&self) -> f64 {
         allowed_mib_per_s(&self.limit, &self.counters)
+    }
+
+    /// A rate of requests like those of this run, in the unit that is told.
+    fn told(&self, mib_per_s: f64) -> f64 {
+        self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }
 
     /// Share of the physical limit, in percent.

@@ -75,8 +75,10 @@ impl Facts<'_> {
 pub fn facts(why: &Why) -> Vec<Fact> {
     let c = &why.counters;
     let mut all = Facts { c, facts: Vec::new() };
-    all.add("rate", "this run", mib_per_s(c), "MiB/s", &[(why.share_percent(), "% of the limit")]);
-    all.add("rate", "physical limit", why.limit_mib_per_s(), "MiB/s", &[]);
+    let unit = why.rate.unit();
+    let share = (why.share_percent(), "% of the limit");
+    all.add("rate", "this run", why.told(mib_per_s(c)), unit, &[share]);
+    all.add("rate", "physical limit", why.told(why.limit_mib_per_s()), unit, &[]);
     queue(&mut all);
     for (name, mean_ns, longest_ns) in why.requests.iter().flat_map(|requests| requests.spans) {
         let longest = (longest_ns as f64 / 1e3, "us at most");

@@ -61,6 +61,9 @@ fn of_origin(origin: &Origin) -> Value {
     put(&mut o, "scheduler", text(&origin.scheduler));
     put(&mut o, "seed", Value::Int(origin.seed));
     put(&mut o, "set", Value::List(origin.changes.iter().map(text).collect()));
+    if !origin.job_file.is_empty() {
+        put(&mut o, "job_file", Value::List(origin.job_file.iter().map(text).collect()));
+    }
     let counted = |(name, value): &(String, f64)| match value.fract() == 0.0 && (0.0..9e15).contains(value) {
         true => (name.clone(), Value::Int(*value as u64)),
         false => (name.clone(), Value::Float(*value)),

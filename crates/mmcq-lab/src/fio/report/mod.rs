@@ -70,6 +70,10 @@ pub struct Origin {
     pub phases: Vec<(String, u64)>,
     /// Of a replay: the trace, and how it was replayed, name and value.
     pub replay: Vec<(String, String)>,
+    /// The jobs as a job file, a line each, before what was changed of them.
+    pub job_file: Vec<String>,
+    /// Directions with a request that starved, a line each.
+    pub starved: Vec<String>,
 }
 
 /// What ran, in one line: version, board, card, setting, seed, changes.
@@ -88,7 +92,7 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// In four lines; of a replay in six.
+    /// In four lines; of a replay in six. One more for each direction in which a request starved.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -105,6 +109,8 @@ impl Origin {
             counted("failed"),
             self.scheduler,
         );
+        let starved = self.starved.iter().map(|line| format!("starved: {line}\n"));
+        let first = first + &starved.collect::<String>();
         if self.replay.is_empty() {
             return first;
         }

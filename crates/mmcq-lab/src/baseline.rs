@@ -1,0 +1,174 @@
+//! A report of an earlier run as the budget of the same load: each of its figures that has a better
+//! and a worse direction.
+
+use crate::budgets::{Kept, Side};
+use crate::finished;
+use crate::fio::{self, report};
+use crate::runner::{self, RunError};
+use crate::scene::Scene;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// A figure of a report.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    /// The run, or a job's direction.
+    of: String,
+    name: String,
+    /// Which side is to be kept.
+    side: Side,
+    value: f64,
+}
+
+/// Counters that are better if there are fewer of them for each request.
+const OF_EACH: [&str; 6] =
+    ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
+
+/// The figures of a report.
+fn figures(report: &Value) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let counted = |name: &str| report["mmcq"]["counters"][name].as_f64();
+    let mut add = |of: &str, name: &str, side: Side, value: Option<f64>| {
+        let (of, name) = (of.to_owned(), name.to_owned());
+        all.extend(value.map(|value| Figure { of, name, side, value }));
+    };
+    let seconds = counted("elapsed_ns").map(|ns| ns.max(1.0) / 1e9);
+    let rate = counted("bytes").zip(seconds).map(|(bytes, seconds)| bytes / f64::from(1 << 20) / seconds);
+    add("run", "MiB/s", Side::Least, rate);
+    for name in OF_EACH {
+        let each = counted(name).zip(counted("ios")).map(|(count, ios)| count / ios.max(1.0));
+        add("run", &format!("{} for each request", name.replace('_', " ")), Side::Most, each);
+    }
+    add("run", "failed", Side::Most, counted("failed"));
+    for (at, job) in (1..).zip(report["jobs"].as_array().into_iter().flatten()) {
+        let job_name = format!("{} ({at})", job["jobname"].as_str().unwrap_or("-"));
+        add(&job_name, "error", Side::Most, job["error"].as_f64().map(|error| error.abs()));
+        for direction in ["read", "write", "trim", "sync"] {
+            let side = &job[direction];
+            if side["total_ios"].as_f64().unwrap_or_default() == 0.0 {
+                continue;
+            }
+            let of = format!("{job_name}, {direction}");
+            add(&of, "IOPS", Side::Least, side["iops"].as_f64());
+            add(&of, "MiB/s", Side::Least, side["bw_bytes"].as_f64().map(|bytes| bytes / f64::from(1 << 20)));
+            let times = if direction == "sync" { &side["lat_ns"] } else { &side["clat_ns"] };
+            let us = |ns: &Value| ns.as_f64().map(|ns| ns / 1e3);
+            for part in ["mean", "max"] {
+                add(&of, &format!("latency, {part} (us)"), Side::Most, us(&times[part]));
+            }
+            for (percent, ns) in times["percentile"].as_object().into_iter().flatten() {
+                let shown = percent.trim_end_matches('0').trim_end_matches('.');
+                add(&of, &format!("latency, {shown} % (us)"), Side::Most, us(ns));
+            }
+        }
+    }
+    all
+}
+
+/// Each figure of the old report, and what the new one has of it. A figure is kept that is worse by
+/// `within` percent at most.
+///
+/// # Errors
+/// One line: what the new report does not have.
+pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>, String> {
+    let (old, new) = (figures(old), figures(new));
+    let found = |figure: &Figure| new.iter().find(|f| f.of == figure.of && f.name == figure.name);
+    let missing: Vec<&Figure> = old.iter().filter(|figure| found(figure).is_none()).collect();
+    if let Some(first) = missing.first() {
+        let more = match missing.len() {
+            1 => String::new(),
+            count => format!(", and {} further figures", count - 1),
+        };
+        return Err(format!("the new run has nothing of {}: {}{more}", first.of, first.name));
+    }
+    let kept = |(figure, measured): (&Figure, &Figure)| {
+        let (budget, measured) = (figure.value, measured.value);
+        let more = match figure.side {
+            Side::Least => measured - budget,
+            Side::Most => budget - measured,
+        };
+        Kept {
+            run: figure.of.clone(),
+            figure: figure.name.clone(),
+            side: figure.side,
+            budget,
+            measured,
+            room_percent: (budget != 0.0).then(|| 100.0 * more / budget.abs()),
+            kept: more >= -budget.abs() * within_percent / 100.0,
+        }
+    };
+    Ok(old.iter().filter_map(|figure| Some((figure, found(figure)?))).map(kept).collect())
+}
+
+/// A line for each figure that is worse, and one that counts them.
+pub fn text(all: &[Kept], within_percent: f64) -> String {
+    let mut out = String::new();
+    let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();
+    for kept in &worse {
+        let (was, is) = (number(kept.budget), number(kept.measured));
+        let by = kept.room_percent.map_or(String::new(), |room| format!(", {:.2} % worse", -room));
+        let _ = writeln!(out, "{}: {}: {is}, was {was}{by}", kept.run, kept.figure);
+    }
+    let _ = match worse.len() {
+        0 => writeln!(out, "none of {} figures is worse by more than {within_percent} %", all.len()),
+        count => {
+            writeln!(out, "{count} of {} figures are worse by more than {within_percent} %", all.len())
+        }
+    };
+    out
+}
+
+fn number(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Why a report's load does not run again.
+#[derive(Debug, thiserror::Error)]
+pub enum AgainError {
+    /// What it says of the load is not enough, or wrong here.
+    #[error("{0}")]
+    Report(String),
+    /// The run itself.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// The report of the load that this report is of, run now. `name` is that of the report in errors.
+///
+/// # Errors
+/// It is of a replay, or its load does not run.
+pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
+    let wrong = |why: String| AgainError::Report(why);
+    if old["mmcq"]["replay"].is_object() {
+        let why = "of a replay, whose trace it has not; expected a report of now beside it: check NEW.json";
+        return Err(wrong(why.to_owned()));
+    }
+    let scene = scene(old).map_err(wrong)?;
+    let lines = old["mmcq"]["job_file"].as_array().ok_or_else(|| {
+        let why = "an older report, without its job file; expected a report of now beside it: check NEW.json";
+        wrong(why.to_owned())
+    })?;
+    let text: String = lines.iter().filter_map(Value::as_str).map(|line| format!("{line}\n")).collect();
+    let file = fio::parse_text(name, text.as_bytes(), &fio::System);
+    let file = file.map_err(|error| wrong(format!("its jobs: {error}")))?;
+    let loaded = scene.load(&file, &scene.set).map_err(|error| wrong(error.to_string()))?;
+    let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
+    let origin = finished::origin(&scene, &loaded.platform, &outcome);
+    let text = report::json::json(&finished::report(loaded, outcome, origin), false);
+    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// Where it ran.
+fn scene(report: &Value) -> Result<Scene, String> {
+    let own = &report["mmcq"];
+    let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));
+    let set = own["set"].as_array().into_iter().flatten();
+    Ok(Scene {
+        platform: text("platform")?,
+        card: Some(text("card")?),
+        setting: text("setting")?.parse().map_err(|why| format!("setting: {why}"))?,
+        set: set.filter_map(|change| change.as_str().map(str::to_owned)).collect(),
+        seed: own["seed"].as_u64().ok_or("it has no seed")?,
+    })
+}

@@ -1,0 +1,75 @@
+//! Which changes of a run made a difference.
+
+use crate::fio::stats::Stats;
+use crate::runner::{self, Counters, Outcome};
+use crate::scene::{Loaded, Scene};
+
+/// What a change makes a difference to: the jobs, their times and all counters.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    stats: Vec<Stats>,
+    counters: Counters,
+    verify_errors: Vec<String>,
+}
+
+impl Figures {
+    /// The figures of the same run without one of its changes. `load` loads it with others. `None`:
+    /// it does not run without.
+    pub fn without<E>(
+        scene: &Scene,
+        load: impl Fn(&[String]) -> Result<Loaded, E>,
+        index: usize,
+    ) -> Option<Self> {
+        let mut changes = scene.set.clone();
+        changes.remove(index);
+        let loaded = load(&changes).ok()?;
+        let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ()).ok()?;
+        let Outcome { stats, counters, verify_errors, .. } = outcome;
+        Some(Figures { stats, counters, verify_errors })
+    }
+
+    /// Whether a run has the same.
+    pub fn are_of(&self, outcome: &Outcome) -> bool {
+        (&self.stats, &self.counters, &self.verify_errors)
+            == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
+    }
+}
+
+/// The changes without which this run is the same, in lines.
+pub fn idle<E>(
+    scene: &Scene,
+    load: impl Fn(&[String]) -> Result<Loaded, E>,
+    outcome: &Outcome,
+) -> Vec<String> {
+    let same =
+        |index: &usize| Figures::without(scene, &load, *index).is_some_and(|figures| figures.are_of(outcome));
+    (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
+}
+
+/// Says that a change made no difference, where, and what to try instead.
+pub fn line(scene: &Scene, index: usize, place: &str) -> String {
+    format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
+}
+
+/// What to try instead.
+fn hint(scene: &Scene, index: usize) -> &'static str {
+    let ours = !scene.setting.is_linux();
+    match (scene.set[index].split('=').next(), ours) {
+        (Some("cost.wake_us"), true) => {
+            "; it is the wake-up of a driver's thread, and this setting has none. A job's is \
+             cost.job_wake_us. --setting none also has a worker's, cost.hop_us"
+        }
+        (Some("cost.wake_us"), false) => {
+            "; it is the wake-up of a driver's thread. A job's is cost.job_wake_us, a worker's \
+             cost.hop_us: a slow CPU has all three"
+        }
+        (Some("stack.scheduler" | "stack.weights"), false) => {
+            "; it is our engine's. This setting stands for Linux with mq-deadline; BFQ itself runs in \
+             mmcq guest --scheduler bfq"
+        }
+        (Some("cost.hop_us"), true) => {
+            "; it is the wake-up of a worker, and this setting has none; --setting none has"
+        }
+        _ => "",
+    }
+}

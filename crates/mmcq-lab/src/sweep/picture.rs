@@ -1,0 +1,214 @@
+//! The rates of a grid as a picture: lines over one of its axes, or a bar for each point.
+
+use super::Row;
+use super::grid::Axis;
+use crate::page::chart::{COLOURS, short};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use serde_json::Value;
+
+/// Most bars, lines or values of an axis that a picture shows.
+const SHOWN_MAX: usize = 60;
+const FONT: (&str, u32) = ("sans-serif", 13);
+/// About the width of a letter.
+const LETTER: i32 = 7;
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// A place of the picture, and the mean of what stands there.
+struct Cell {
+    /// Which line, or which bar.
+    of: String,
+    /// Where on the axis; empty for a bar.
+    at: String,
+    /// MiB/s of the run, of so many rows.
+    rate: (f64, u32),
+    /// The longest of the rows: what 99 % take, in microseconds.
+    p99_us: f64,
+}
+
+/// The picture of these rows, whose points lie on these axes.
+///
+/// # Errors
+/// One line: there is nothing to draw, or too much.
+pub fn of(axes: &[Axis], rows: &[Row]) -> Result<String, String> {
+    let along = along(axes);
+    let cells = cells(axes, along, rows);
+    if cells.is_empty() {
+        return Err("--plot: no row has a rate; expected a point that runs".to_owned());
+    }
+    let (lines, places) = (distinct(&cells, |cell| &cell.of), distinct(&cells, |cell| &cell.at));
+    let most = lines.len().max(places.len());
+    if most > SHOWN_MAX {
+        return Err(format!("--plot: {most} values beside each other; expected at most {SHOWN_MAX}"));
+    }
+    let mut svg = String::new();
+    let drawn = match along {
+        Some(axis) => draw_lines(&axis.key, &lines, &places, &cells, &mut svg),
+        None => draw_bars(&cells, &mut svg),
+    };
+    drawn.map_err(|error| format!("--plot: the picture cannot be drawn: {error}"))?;
+    Ok(svg)
+}
+
+/// The last axis of numbers; a seed is none.
+fn along(axes: &[Axis]) -> Option<&Axis> {
+    let counts = |axis: &&Axis| {
+        let numbers = axis.values.iter().all(|value| value.starts_with(|c: char| c.is_ascii_digit()));
+        axis.key != "seed" && axis.key != "platform" && axis.values.len() > 1 && numbers
+    };
+    axes.iter().rev().find(counts)
+}
+
+/// What is drawn, in the order of the rows. Seeds, and the directions of a run, are one cell.
+fn cells(axes: &[Axis], along: Option<&Axis>, rows: &[Row]) -> Vec<Cell> {
+    let mut all: Vec<Cell> = Vec::new();
+    for row in rows {
+        let value = |name: &str| row.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let text = |name: &str| match value(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        };
+        let Some(rate) = value("run_mib_s").and_then(Value::as_f64) else { continue };
+        let p99_us = value("lat_p99_us").and_then(Value::as_f64).unwrap_or_default();
+        let others = axes.iter().filter(|axis| along.is_none_or(|x| x.key != axis.key) && axis.key != "seed");
+        let of = others.map(|axis| text(&axis.key)).collect::<Vec<_>>().join(" ");
+        let at = along.map_or(String::new(), |axis| text(&axis.key));
+        match all.iter_mut().find(|cell| (&cell.of, &cell.at) == (&of, &at)) {
+            Some(cell) => {
+                cell.rate = (cell.rate.0 + rate, cell.rate.1 + 1);
+                cell.p99_us = cell.p99_us.max(p99_us);
+            }
+            None => all.push(Cell { of, at, rate: (rate, 1), p99_us }),
+        }
+    }
+    all
+}
+
+impl Cell {
+    fn mean(&self) -> f64 {
+        self.rate.0 / f64::from(self.rate.1)
+    }
+}
+
+fn distinct<'a>(cells: &'a [Cell], of: impl Fn(&'a Cell) -> &'a String) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    for text in cells.iter().map(of) {
+        if !all.contains(&text.as_str()) {
+            all.push(text);
+        }
+    }
+    all
+}
+
+fn text_at(h: HPos) -> TextStyle<'static> {
+    TextStyle::from(FONT.into_font()).pos(Pos::new(h, VPos::Center))
+}
+
+fn draw_lines(key: &str, lines: &[&str], places: &[&str], cells: &[Cell], svg: &mut String) -> Drawn {
+    let top = cells.iter().map(Cell::mean).fold(f64::MIN_POSITIVE, f64::max);
+    let legend = 20 * lines.iter().filter(|line| !line.is_empty()).count() as u32;
+    let (width, height) = (640.max(52 * places.len() as u32 + 120), 340);
+    let area = SVGBackend::with_string(svg, (width, height + legend)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (upper, lower) = area.split_vertically(height);
+    let mut chart = ChartBuilder::on(&upper)
+        .margin(10)
+        .x_label_area_size(44)
+        .y_label_area_size(62)
+        .build_cartesian_2d(-0.4..places.len() as f64 - 0.6, 0.0..top * 1.1)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_label_formatter(&|y| short(*y))
+        .x_desc(key)
+        .y_desc("MiB/s")
+        .axis_desc_style(FONT)
+        .label_style(FONT)
+        .light_line_style(WHITE)
+        .draw()?;
+    for (place, name) in places.iter().enumerate() {
+        let (x, y) = chart.backend_coord(&(place as f64, 0.0));
+        upper.draw(&Text::new((*name).to_owned(), (x, y + 12), text_at(HPos::Center)))?;
+    }
+    for (row, line) in lines.iter().enumerate() {
+        let colour = COLOURS[row % COLOURS.len()];
+        let point = |(place, name): (usize, &&str)| {
+            let cell = cells.iter().find(|cell| cell.of == *line && cell.at == *name)?;
+            Some((place as f64, cell.mean()))
+        };
+        let points: Vec<(f64, f64)> = places.iter().enumerate().filter_map(point).collect();
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+        chart.draw_series([PathElement::new(points, colour.stroke_width(2))])?;
+        if !line.is_empty() {
+            let y = 20 * row as i32 + 8;
+            lower.draw(&Rectangle::new([(62, y - 5), (76, y + 5)], colour.filled()))?;
+            lower.draw(&Text::new((*line).to_owned(), (84, y), text_at(HPos::Left)))?;
+        }
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn draw_bars(cells: &[Cell], svg: &mut String) -> Drawn {
+    let letters = cells.iter().map(|cell| cell.of.chars().count() as i32).max().unwrap_or(0);
+    let (left, long) = (letters * LETTER + 20, 360);
+    let size = ((left + long + 230) as u32, 30 * cells.len() as u32 + 20);
+    let area = SVGBackend::with_string(svg, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    let most = cells.iter().map(Cell::mean).fold(f64::MIN_POSITIVE, f64::max);
+    for (cell, y) in cells.iter().zip((25..).step_by(30)) {
+        let right = left + (f64::from(long) * cell.mean() / most) as i32;
+        area.draw(&Text::new(cell.of.clone(), (left - 8, y), text_at(HPos::Right)))?;
+        area.draw(&Rectangle::new([(left, y - 10), (right, y + 10)], COLOURS[0].filled()))?;
+        let said = format!("{} MiB/s, 99 % in {} us", short(cell.mean()), short(cell.p99_us));
+        area.draw(&Text::new(said, (right + 6, y), text_at(HPos::Left)))?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(setting: &str, depth: u64, rate: f64) -> Row {
+        vec![
+            ("setting".into(), setting.into()),
+            ("job.iodepth".into(), depth.into()),
+            ("lat_p99_us".into(), 5300.0.into()),
+            ("run_mib_s".into(), rate.into()),
+        ]
+    }
+
+    #[test]
+    fn a_line_goes_through_each_value_of_the_axis_of_numbers() {
+        let axes: Vec<Axis> =
+            ["setting=none,mmcq", "job.iodepth=1,4,16"].map(|axis| axis.parse().unwrap()).to_vec();
+        let rows: Vec<Row> = ["none", "mmcq"]
+            .iter()
+            .flat_map(|setting| [1, 4, 16].map(|depth| row(setting, depth, depth as f64)))
+            .collect();
+        let svg = of(&axes, &rows).unwrap();
+        assert_eq!(
+            (svg.matches("<circle").count(), svg.matches("<polyline").count() >= 2),
+            (6, true),
+            "{svg}"
+        );
+        for text in ["none", "mmcq", "job.iodepth", "16", "MiB/s"] {
+            assert!(svg.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_alone_are_bars_with_what_99_percent_take() {
+        let axes: Vec<Axis> = vec!["setting=none,mmcq".parse().unwrap()];
+        let rows = [row("none", 1, 10.0), row("mmcq", 1, 20.0), row("mmcq", 1, 40.0)];
+        let svg = of(&axes, &rows).unwrap();
+        assert_eq!(svg.matches("<rect").count(), 1 + 2, "the ground and two bars: {svg}");
+        assert!(svg.contains("30 MiB/s, 99 % in 5300 us") && svg.contains("none"), "{svg}");
+        assert!(of(&axes, &[]).unwrap_err().contains("no row has a rate"));
+    }
+}
