@@ -354,7 +354,7 @@ fn an_image_that_is_a_pipe_is_refused() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let output = lab(folder.path(), &["exec", "--image", "pipe", "--", "true"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("a pipe, expected an image file"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("a named pipe"), "{}", text(&output.stderr));
 }
 
 /// A store that says "kept" after each write is cut off; what it said is on the medium.
