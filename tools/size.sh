@@ -34,7 +34,7 @@ limit_reader=${LIMIT_READER:-39760}
 limit_sd_reader=${LIMIT_SD_READER:-34008}
 limit_spi_reader=${LIMIT_SPI_READER:-35952}
 limit_transfer=${LIMIT_TRANSFER:-25272}
-limit_kept=${LIMIT_KEPT:-82504}
+limit_kept=${LIMIT_KEPT:-82640}
 limit_ram=${LIMIT_RAM:-3480}
 # Another's, beside ours: that it is what it was.
 limit_beside=${LIMIT_BESIDE:-4096}
