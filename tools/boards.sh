@@ -401,7 +401,7 @@ sd_with_path() {
   path_at_most "$name" "random     read , depth  1" 639
   path_at_most "$name" "random     read , depth 32" 718
   path_at_most "$name" "random     write, depth  1" 899
-  path_at_most "$name" "random     write, depth 32" 770
+  path_at_most "$name" "random     write, depth 32" 785
 }
 if [ -n "$pc" ]; then
   begin sd_with_path
