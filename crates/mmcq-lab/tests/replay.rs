@@ -507,7 +507,7 @@ fn lateness_has_no_end_at_seventeen_seconds() {
     assert!(most > 60e6 && p99 > 0.9 * most && p99 < 1.1 * most, "{counters}");
 }
 
-/// A named pipe that nobody writes to would hold the program for ever.
+/// A named pipe without a writer would hold the program for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_named_pipe_is_refused() {

@@ -21,6 +21,7 @@
 mod complete;
 mod pace;
 mod played;
+mod reread;
 mod written;
 
 use super::error::ParseError;
@@ -399,23 +400,6 @@ impl JobState {
         self.phase_start_ns = now_ns;
     }
 
-    fn begin_verify(&mut self, now_ns: u64) {
-        if self.job.verify != Verify::Off
-            && self.job.do_verify
-            && self.job.rw.write
-            && !self.written.is_empty()
-        {
-            self.phase_start_ns = now_ns;
-            self.offsets.reopen();
-            self.phase = Phase::Verify;
-        } else {
-            self.written.clear();
-            // `begin_pass` tells a first pass by its phase.
-            self.phase = Phase::Draining;
-            self.begin_pass(now_ns);
-        }
-    }
-
     /// Decides whether requests are issued now, by the depth and how many are outstanding. True: they
     /// are.
     fn update_filling(&mut self) -> bool {
@@ -552,22 +536,6 @@ impl JobState {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
         self.stats.mark_submit(1);
-    }
-
-    fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
-        if self.outstanding > 0 && !self.update_filling() {
-            return Some(Next::AfterCompletion);
-        }
-        let next = match self.rest.pop_front() {
-            Some(io) if !self.stop => Some(io),
-            _ if self.stop || self.timed_out(now_ns) => None,
-            _ => self.written.pop(),
-        };
-        match next {
-            Some(io) => Some(self.issue(io)),
-            None if self.outstanding > 0 => Some(Next::AfterCompletion),
-            None => None,
-        }
     }
 
     /// Writes the contents of a write into `buffer`; `now_ns` is what headers carry as time.

@@ -1,6 +1,6 @@
 //! The bus: the driver, the phase that it has or is about to get, and what is known of the wire.
 //!
-//! It knows no slot and no request. Whoever prepares a phase gives the memory with the start, and
+//! It knows no slot and no request. The engine prepares a phase, gives the memory with the start, and
 //! is told what came of that.
 
 mod wire;
