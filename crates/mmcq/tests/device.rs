@@ -203,6 +203,44 @@ fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
 }
 
+/// ... nor if a busy card told it, and the next question is lost.
+#[test]
+fn an_error_of_a_busy_card_outlasts_the_question_that_is_lost_after_it() {
+    let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
+    for (durable, busy) in [false, true]
+        .into_iter()
+        .flat_map(|durable| [BusyDetect::Status, BusyDetect::Response].map(|b| (durable, b)))
+    {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps.busy = busy;
+        let mut e = engine(&world, |t| t.flush = CACHE);
+        let early = e.submit(write(0, 8, 1), 0).unwrap();
+        run(&mut e, 0);
+        assert_eq!(ended(&mut e, early), Ok(4096));
+        let id = match durable {
+            false => e.submit(flush(), 1 << 30).unwrap(),
+            true => e.submit(write(16, 8, 1).durable(), 1 << 30).unwrap(),
+        };
+        let mut now = 1 << 30;
+        let is_asked = |world: &World| matches!(world.log.as_slice(), [.., flush, ask] if (flush.index, ask.index) == (6, 13));
+        while !is_asked(&world.borrow()) {
+            now += 1_000;
+            let _ = (e.on_irq(now), e.poll(now));
+        }
+        // With the bits of `tran` in it this is `prg`.
+        world.borrow_mut().next_status = 7 << 9 | R1::ERROR;
+        world.borrow_mut().strike = Some((13, 1, Cause::Crc));
+        run(&mut e, now);
+        assert_eq!(world.borrow().strike, None, "{busy:?}: the question was lost");
+        let told = ended(&mut e, id);
+        assert!(told.is_err(), "{busy:?}, {durable}: {told:?}");
+        let id = e.submit(flush(), 1 << 40).unwrap();
+        run(&mut e, 1 << 40);
+        assert_eq!(ended(&mut e, id).is_err(), durable, "{busy:?}: each client is told once");
+        assert_eq!(e.slots_in_use(), 0);
+    }
+}
+
 /// A write of which pieces are in a cache that is lost begins again, also when the program alone
 /// has said so: a suspend, say.
 #[test]

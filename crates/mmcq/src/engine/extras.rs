@@ -190,6 +190,11 @@ impl Memory {
         }
     }
 
+    /// Takes the error bits that were seen so far in the order in progress.
+    pub fn take_told(&mut self) -> u32 {
+        core::mem::take(&mut self.status)
+    }
+
     /// The partition the card is in.
     #[inline(always)]
     pub fn area(&self) -> &Area {
@@ -377,6 +382,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::Failed(error) => self.step_failed(error),
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
+                self.services.memory_mut().take_told();
                 self.unmap_data();
                 // A durable write whose flush failed has moved nothing for good.
                 self.slots.at_mut(self.lane.control()).answer_well(Output::default());
@@ -438,7 +444,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.repeat_busy_question(now_ns);
             }
             Step::Status(_) => {
-                let seen = core::mem::take(&mut self.services.memory_mut().status);
+                let seen = self.services.memory_mut().take_told();
                 self.reached(place, status | seen, now_ns);
             }
             Step::Command(_) | Step::Pause(_) => self.reached(place, status, now_ns),

@@ -3,6 +3,7 @@
 
 use super::super::Error;
 use crate::host::{Cause, Stage};
+use crate::spec::response::R1;
 
 /// The failure under way.
 #[derive(Debug)]
@@ -48,6 +49,13 @@ impl Failed {
     #[inline(always)]
     pub fn forget_status(&mut self) {
         self.status = 0;
+    }
+
+    /// Forgets what was judged before the failure. The errors that a busy card has told while it was
+    /// watched, and in the order in progress, were not: it tells them once.
+    pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
+        let of_busy = if is_busy { self.status } else { 0 };
+        self.status = (of_busy | of_order) & R1::DEFERRED;
     }
 
     /// The card says this.
