@@ -5,7 +5,7 @@
 //! the outside of every model.
 
 use crate::alarms::{Alarms, NEVER};
-use crate::card::{BusState, Card};
+use crate::card::{Answer, BusState, Card};
 use crate::faults::{Faults, Point, Strike};
 use crate::probe::{Probe, Signal};
 use crate::stats::{BusEvent, BusStats};
@@ -234,6 +234,16 @@ pub(crate) trait Core {
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;
         self.struck_anywhere(point, strike, now_ns)
+    }
+
+    /// Is there a fault at this answer?
+    fn strike_answer(&mut self, answer: Answer, now_ns: u64) -> Option<Strike> {
+        let strike = self.strike(Point::Response, now_ns);
+        let is_lost = matches!(strike, Some(Strike::Lost | Strike::Crc | Strike::EndBit | Strike::Index));
+        if is_lost && answer.tells_error() {
+            self.slot_mut().faults.note_unheard();
+        }
+        strike
     }
 
     #[cold]

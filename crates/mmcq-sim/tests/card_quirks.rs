@@ -7,7 +7,7 @@ use machine::{Rig, buffer, bytes, storage_card};
 use mmcq::block::BlockDevice;
 use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
-use mmcq::engine::{Kind, Request};
+use mmcq::engine::{Kind, RecoveryStep, Request};
 use mmcq::host::{Timing, Width, sdhci};
 use mmcq::sdio::{At, CardInterrupt, Chain, Function, IoError};
 use mmcq_sim::card::io::IoProfile;
@@ -272,6 +272,78 @@ fn odd_answers_cost_no_card() {
         rig.mixed_load(found.params.sectors, 20);
         rig.checked();
     }
+}
+
+/// A rig with the card that this text describes.
+fn rigged(name: &str, text: &str) -> Rig {
+    let profile = CardProfile::from_toml(text, name).unwrap_or_else(|error| panic!("{error}"));
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+    let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+    Rig::with_card(card, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new(), 0).unwrap()
+}
+
+/// At the time that a card declares for an erase the stack asks, and does not give up. So does the
+/// controller that says nothing by then, for its own timer is longer.
+#[test]
+fn an_erase_that_outlasts_its_declared_time_costs_time_alone() {
+    for erase_s in [4, 30] {
+        let text = disguised("slow-erase", "erase_first_us", &format!("{erase_s}_000_000"));
+        let rig = rigged("slow-erase", &text);
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        rig.drive(card::enable_extended_ops(&rig.stack, &found, bytes(512))).0.unwrap();
+        let device = BlockDevice::new(&rig.stack);
+        for what in ["a discard", "an erase"] {
+            let begin_ns = rig.time.now();
+            let ended = match what {
+                "a discard" => rig.drive(device.discard(8192, 8192)),
+                _ => rig.drive(device.erase(8192, 8192)),
+            };
+            assert_eq!(ended, Ok(()), "{what} of {erase_s} s");
+            let late_ns = (rig.time.now() - begin_ns).saturating_sub(erase_s * 1_000_000_000);
+            assert!(late_ns < erase_s * 200_000_000, "{what} of {erase_s} s: {late_ns} ns more");
+            rig.mixed_load(found.params.sectors, 5);
+        }
+        let taken = rig.stack.with(|engine| engine.stats().recovery_steps);
+        for (step, count) in RecoveryStep::ALL.into_iter().zip(taken) {
+            let asks = matches!(step, RecoveryStep::Classify | RecoveryStep::Status);
+            assert_eq!(count, 2 * u64::from(asks), "{step:?}");
+        }
+        violations(&rig).unwrap();
+        rig.checked();
+    }
+}
+
+/// Where erased memory is ones, zeroes are written.
+#[test]
+fn zeroes_are_zeros_whatever_erased_memory_is() {
+    for name in ["sdhc-16g-hs", "emmc-hs200"] {
+        for ones in [false, true] {
+            let text = mmcq_sim::cards::named(name).unwrap();
+            let quirk = format!("{text}\n[quirk]\nsource = \"a test\"\nerases_to_ones = {ones}\n");
+            let rig = rigged(name, &quirk);
+            let found = rig.bring_up(Options::DEFAULT).unwrap();
+            rig.drive(card::enable_extended_ops(&rig.stack, &found, bytes(512))).0.unwrap();
+            let device = BlockDevice::new(&rig.stack);
+            let value = |lba| rig.drive(device.read(lba, buffer(1))).1[..512].to_vec();
+            rig.drive(device.erase(8192, 8192)).unwrap();
+            assert_eq!(value(9000), [if ones { 0xff } else { 0 }; 512], "{name}, {ones}: erased");
+            rig.drive(device.write_zeroes(100, 8, bytes(512))).0.unwrap();
+            assert_eq!(value(103), [0; 512], "{name}, {ones}: zeroes");
+            violations(&rig).unwrap();
+        }
+    }
+}
+
+/// Its blocks have 4 KiB, and a stack of blocks of 512 bytes says that it is not for them.
+#[test]
+fn an_emmc_with_sectors_of_4_kib_is_refused_by_name() {
+    let text = mmcq_sim::cards::named("emmc-hs200").unwrap();
+    let rig = rigged(
+        "4-kib",
+        &format!("{text}\n[quirk]\nsource = \"a test\"\next_csd = [[61, 1], [62, 1], [63, 1]]\n"),
+    );
+    let Err(error) = rig.bring_up(Options::DEFAULT) else { panic!("it came up") };
+    assert!(error.to_string().contains("sectors of 4 KiB"), "{error}");
 }
 
 /// A card whose registers say something of their own.

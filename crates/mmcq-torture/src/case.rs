@@ -330,14 +330,13 @@ impl Case {
         Luck::Chances(random.bits(), chances)
     }
 
-    /// In some runs with faults the card fails flushes, and nothing else goes wrong: whether an answer
-    /// that is lost as well has told of such a failure is not judged.
+    /// In some runs with faults the card fails flushes, beside what else goes wrong.
     fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
         if let Luck::Chances(_, chances) = luck
             && random.chance(0.1)
         {
             let share = (20.0 * faults * random.exponential()).min(1.0);
-            *chances = vec![(Point::Cache, Strike::Fail, share)];
+            chances.push((Point::Cache, Strike::Fail, share));
         }
     }
 

@@ -76,6 +76,7 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         cid: [0; 4],
         settings: [Vec::new(), Vec::new()],
         losses: (0, 0),
+        unheard: 0,
         watch: Stopwatch::default(),
         quiet: [0; Point::COUNT],
         stake: (Vec::new(), 0, 0),
@@ -121,6 +122,8 @@ pub(super) struct Run<'r> {
     pub settings: [Vec<(&'static str, u8)>; 2],
     /// Losses that the judge has heard of, as the card counts them.
     pub losses: (u64, u64),
+    /// Answers that told an error and did not arrive, of which the judge has heard.
+    pub unheard: u64,
     /// Times of recovery.
     pub watch: Stopwatch,
     /// Events of each point until the last step.

@@ -169,6 +169,9 @@ impl Run<'_> {
             _ if self.flush_failed() => self.bench.checker.cache_gave_up(),
             _ => self.bench.checker.supply_lost(),
         }
+        if self.faults.unheard() != std::mem::replace(&mut self.unheard, self.faults.unheard()) {
+            self.bench.checker.failure_unheard();
+        }
     }
 
     /// Has the card failed a flush just now?

@@ -80,6 +80,13 @@ pub enum Answer {
     Long([u8; 16]),
 }
 
+impl Answer {
+    /// It is an R1 with ERROR.
+    pub(crate) fn tells_error(self) -> bool {
+        matches!(self, Answer::Short { content, crc: true, .. } if content & status::ERROR != 0)
+    }
+}
+
 /// What follows on the DAT lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {

@@ -63,6 +63,8 @@ pub struct Quirks {
     pub life_mib: Option<u64>,
     /// How a worn-out card behaves.
     pub worn_out: WornOut,
+    /// Erased memory is ones, and the registers say so.
+    pub erases_to_ones: bool,
     /// What discarded sectors read as until they are written.
     pub discarded: Discarded,
     /// After so many MiB written the card asks for background work by its exception bit (eMMC).
@@ -130,9 +132,9 @@ pub enum WornOut {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discarded {
-    /// 00.
+    /// As erased ones.
     #[default]
-    Zeros,
+    Erased,
     /// FF.
     Ones,
     /// What was there.
@@ -168,6 +170,11 @@ impl CsdProtection {
 const MIB: u64 = 1 << 20;
 
 impl Quirks {
+    /// What a byte of erased memory reads as.
+    pub(crate) fn erased(&self) -> u8 {
+        if self.erases_to_ones { 0xff } else { 0 }
+    }
+
     /// Is any byte of the range protected for ever?
     #[inline]
     pub(crate) fn protects(&self, at: u64, bytes: u64) -> bool {
@@ -202,6 +209,8 @@ impl Quirks {
 
     /// The same for EXT_CSD.
     pub(crate) fn falsify_ext_csd(&self, ext_csd: &mut [u8; 512]) {
+        // ERASED_MEM_CONT.
+        ext_csd[181] = self.erases_to_ones.into();
         for &(place, value) in &self.ext_csd {
             if let Some(byte) = ext_csd.get_mut(usize::from(place)) {
                 *byte = value;

@@ -111,11 +111,12 @@ pub struct Checker {
     told_before: u32,
     /// The supply was lost since `CacheLost` was last said, and there was something to lose.
     excuse: bool,
-    /// Writes under way, and those that no client waits for: they may be in the cache at any time.
+    /// Changes under way, and those that no client waits for: they may be in the cache at any time.
     writing: u32,
-    /// The card has given up what its cache held, in a flush that it failed: an error tells that.
-    gave_up: bool,
-    /// The last completion of a write that no flush has covered.
+    /// The card has given up what its cache held, in a flush that it failed, after so many
+    /// completions: an error tells that.
+    gave_up: Option<u32>,
+    /// The last completion of a change that no flush has covered.
     unflushed: Option<u32>,
     /// Requests up to this number may fail; those after it have no cause to.
     excused: u32,
@@ -144,7 +145,7 @@ impl Checker {
             told_before: 0,
             excuse: false,
             writing: 0,
-            gave_up: false,
+            gave_up: None,
             unflushed: None,
             excused: 0,
             trouble: 0,
@@ -171,7 +172,7 @@ impl Checker {
 
     fn nothing_lost(&mut self) {
         (self.untold, self.told_before, self.excuse) = (false, 0, false);
-        (self.writing, self.unflushed, self.gave_up) = (0, None, false);
+        (self.writing, self.unflushed, self.gave_up) = (0, None, None);
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
@@ -228,7 +229,7 @@ impl Checker {
             }
         };
         self.live += 1;
-        self.writing += u32::from(asked.writes());
+        self.writing += u32::from(asked.changes());
         let wanted = match asked {
             Asked::Read | Asked::Flush => return Ticket { slot, number },
             Asked::Write { .. } => Wanted::Version(number),
@@ -267,7 +268,7 @@ impl Checker {
     /// The request never got as far as the card: as if it had not been asked.
     pub fn withdraw(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };
-        self.writing -= u32::from(request.asked.writes());
+        self.writing -= u32::from(request.asked.changes());
         for lba in request.lba..request.lba + u64::from(request.blocks) {
             self.sector(lba).withdrawn(request.number);
         }
@@ -309,7 +310,7 @@ impl Checker {
                 _ => {}
             }
         }
-        if request.asked.writes() {
+        if request.asked.changes() {
             self.writing -= 1;
             if answer != Answer::Refused {
                 self.unflushed = Some(self.completions);
@@ -407,11 +408,11 @@ impl Checker {
             }
             Answer::CacheLost => {
                 self.excuse = false;
-                self.note_told(request);
+                self.note_told(request.completions);
                 Ok(())
             }
-            Answer::Failed(_) if self.gave_up => {
-                self.note_told(request);
+            Answer::Failed(_) if self.gave_up.is_some() => {
+                self.note_told(request.completions);
                 Ok(())
             }
             Answer::Done if self.untold && request.losses == self.losses => {
@@ -423,10 +424,10 @@ impl Checker {
         }
     }
 
-    /// A client knows that what was complete before this request may be lost.
-    fn note_told(&mut self, request: &Request) {
-        (self.untold, self.gave_up) = (false, false);
-        self.told_before = request.completions;
+    /// A client knows that what was complete after so many completions may be lost.
+    fn note_told(&mut self, completions: u32) {
+        (self.untold, self.gave_up) = (false, None);
+        self.told_before = completions;
         let dirty = std::mem::take(&mut self.dirty);
         dirty.iter().for_each(|&lba| self.sector(lba).told());
         self.dirty = dirty;
@@ -491,7 +492,15 @@ impl Checker {
     /// flush, or of the next, tells it.
     pub fn cache_gave_up(&mut self) {
         self.supply_lost();
-        self.gave_up = self.untold;
+        self.gave_up = self.untold.then_some(self.completions);
+    }
+
+    /// The answer by which the card told that a flush has failed was lost or damaged on its way. The
+    /// card tells it once, so no host can know it.
+    pub fn failure_unheard(&mut self) {
+        if let Some(completions) = self.gave_up {
+            self.note_told(completions);
+        }
     }
 
     /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,

@@ -21,9 +21,9 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// It sends data that a cache may hold.
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Asked::Write { .. } | Asked::Zero)
+    /// It changes sectors, so that a flush has something to make durable.
+    pub(super) fn changes(self) -> bool {
+        matches!(self, Asked::Write { .. } | Asked::Zero | Asked::Erase | Asked::Discard)
     }
 }
 

@@ -217,6 +217,8 @@ pub struct Plan {
     chances: Vec<Chance>,
     random: Xoshiro256PlusPlus,
     struck: Vec<Shot>,
+    /// Answers that told an error, and did not arrive.
+    unheard: u64,
     /// Nothing strikes while false; events are counted all the same.
     armed: bool,
 }
@@ -238,6 +240,7 @@ impl Plan {
             chances: Vec::new(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             struck: Vec::new(),
+            unheard: 0,
             armed: true,
         }
     }
@@ -336,6 +339,20 @@ impl Faults {
     #[must_use]
     pub fn events(&self, point: Point) -> u64 {
         self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
+    }
+
+    /// An answer that told an error was lost or damaged on its way.
+    #[cold]
+    pub(crate) fn note_unheard(&self) {
+        if let Some(plan) = &self.0 {
+            plan.borrow_mut().unheard += 1;
+        }
+    }
+
+    /// How many answers told an error, and were lost or damaged on their way.
+    #[must_use]
+    pub fn unheard(&self) -> u64 {
+        self.0.as_ref().map_or(0, |plan| plan.borrow().unheard)
     }
 
     /// How many strikes there were so far.

@@ -189,7 +189,7 @@ impl Mshc {
             self.dat.block.flow = Some(reply.flow);
         }
         active.strike = match reply.answer {
-            Some(_) if !auto => self.strike(Point::Response, now),
+            Some(answer) if !auto => self.strike_answer(answer, now),
             _ => strike,
         };
         match self.cmd.answered(&mut active, reply.answer) {

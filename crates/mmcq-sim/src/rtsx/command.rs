@@ -38,7 +38,7 @@ impl Rtsx {
         if !deaf {
             self.follow_card(&reply);
         }
-        self.sd.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        self.sd.strike = reply.answer.and_then(|answer| self.strike_answer(answer, now));
         let answer = reply.answer.filter(|_| self.sd.strike != Some(Strike::Lost));
         let beat = self.beat(now);
         let (clocks, seen) = match (self.sd.config2 & 3, answer) {

@@ -72,7 +72,7 @@ impl S3cSdi {
         let reply = if lost { Reply::SILENT } else { self.slot.ask(active.issue.token(), now) };
         self.regs.cmd_status |= cmd_sta::SENT;
         (active.flow, active.busy_until_ns) = (reply.flow, reply.busy_until_ns.unwrap_or(0));
-        active.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        active.strike = reply.answer.and_then(|answer| self.strike_answer(answer, now));
         match self.cmd.answered(&mut active, reply.answer) {
             Some(end_ns) => self.set_timer(Timer::Command, end_ns),
             None => self.response_ended(active, None, now),

@@ -305,7 +305,7 @@ impl Sdhci {
             None => 0,
         };
         active.strike = match reply.answer {
-            Some(_) if by_host => self.strike(Point::Response, now),
+            Some(answer) if by_host => self.strike_answer(answer, now),
             _ => strike,
         };
         let seen = reply.answer.filter(|_| active.strike != Some(Strike::Lost));

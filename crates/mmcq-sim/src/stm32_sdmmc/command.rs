@@ -121,7 +121,7 @@ impl Stm32Sdmmc {
         if transfers && self.regs.dctrl & dctrl::READ != 0 {
             self.enable_data(reply.flow, active.beat, now);
         }
-        active.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        active.strike = reply.answer.and_then(|answer| self.strike_answer(answer, now));
         match self.cmd.answered(&mut active, reply.answer) {
             Some(end_ns) => self.set_timer(Timer::Command, end_ns),
             None => self.response_ended(active, None, now),

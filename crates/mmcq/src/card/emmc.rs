@@ -161,6 +161,9 @@ impl Offered {
             Ok(ext) => ext,
             Err(error) => return session.fail(error.into()),
         };
+        if ext.sector_bytes() != 512 {
+            return session.refuse(Breach::LargeSectors);
+        }
         let mut timings = Caps::timing_bit(Timing::Legacy);
         for (offered, timing) in [
             (ext.hs52(), Timing::HighSpeed),

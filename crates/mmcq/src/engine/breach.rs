@@ -40,6 +40,8 @@ pub enum Breach {
     NoWidth,
     /// The card is older than MMC 4: no EXT_CSD.
     TooOld,
+    /// The eMMC device has sectors of 4 KiB (EXT_CSD [61]): a host has switched them on.
+    LargeSectors,
     /// The card answers CMD5, but has no I/O functions.
     NoFunctions,
     /// The I/O card has lost its functions.
@@ -94,6 +96,7 @@ impl Breach {
             Breach::NoSamplingPoint => "tuning found no sampling point",
             Breach::NoWidth => "the eMMC device has no width",
             Breach::TooOld => "the card is older than MMC 4: no EXT_CSD",
+            Breach::LargeSectors => "the eMMC device has sectors of 4 KiB, and blocks here have 512 bytes",
             Breach::NoFunctions => "the card answers CMD5, but has no I/O functions",
             Breach::FunctionsLost => "the I/O card has lost its functions",
             Breach::Access => "the I/O card refuses an access",

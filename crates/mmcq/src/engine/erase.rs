@@ -374,15 +374,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Has the card taken the order to erase, so that only its end was not seen in time?
-    pub(super) fn awaits_end_of_erase(&self) -> bool {
+    /// Has the card taken the order to erase, so that only its end was not seen in time? `surely`: it
+    /// has said so, or its controller has.
+    pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
         let erases = P::RECOVERS
             && self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind(), Kind::Erase { .. });
         erases
             && match self.services.memory().step() {
                 Step::Status(Place::Erase) => true,
-                Step::Order(Place::Erase) => self.incident.failed().is_in_busy(),
+                Step::Order(Place::Erase) if surely => self.incident.failed().is_in_busy(),
+                Step::Order(Place::Erase) => self.incident.failed().may_be_in_busy(),
                 _ => false,
             }
     }

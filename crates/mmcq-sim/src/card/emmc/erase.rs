@@ -95,13 +95,13 @@ impl EmmcCard {
     /// Sectors read as erased, or as discarded, from now on.
     fn wipe(&mut self, from: u64, to: u64, discard: bool) -> std::io::Result<()> {
         self.flash.journal.forget(self.partition.number(), from, to - from);
-        let discarded = if discard { self.config.quirks.discarded } else { Discarded::Zeros };
+        let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };
         if plant::any() {
             medium.lie_about_erase(from, to - from, discard);
         }
         match discarded {
-            Discarded::Zeros => medium.erase(from, to - from, 0),
+            Discarded::Erased => medium.erase(from, to - from, self.config.quirks.erased()),
             Discarded::Ones => medium.erase(from, to - from, 0xff),
             Discarded::Old => Ok(()),
             Discarded::Mixed => (from..to).step_by(512).try_for_each(|at| match mixed(at) % 3 {

@@ -138,6 +138,8 @@ impl SdConfig {
             Class::Sdhc => 3,
             Class::Sdxc | Class::Sduc => 4,
         };
+        // DATA_STAT_AFTER_ERASE.
+        put(&mut scr, 55, 55, self.quirks.erases_to_ones.into());
         put(&mut scr, 54, 52, security);
         put(&mut scr, 51, 48, 0b0101);
         put(&mut scr, 47, 47, (self.spec >= Spec::V3).into());

@@ -70,8 +70,8 @@ impl SdCard {
         if crate::plant::any() {
             self.medium.lie_about_erase(from, bytes, discard);
         }
-        match if discard { self.config.quirks.discarded } else { Discarded::Zeros } {
-            Discarded::Zeros => self.medium.erase(from, bytes, 0),
+        match if discard { self.config.quirks.discarded } else { Discarded::Erased } {
+            Discarded::Erased => self.medium.erase(from, bytes, self.config.quirks.erased()),
             Discarded::Ones => self.medium.erase(from, bytes, 0xff),
             Discarded::Old => Ok(()),
             Discarded::Mixed => (from..from + bytes).step_by(512).try_for_each(|at| match mixed(at) % 3 {

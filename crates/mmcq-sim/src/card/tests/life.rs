@@ -127,7 +127,7 @@ fn fake_capacity() {
 
 #[test]
 fn discarded_sectors_are_anything() {
-    for (discarded, value) in [(Discarded::Zeros, 0), (Discarded::Ones, 0xff), (Discarded::Old, 6)] {
+    for (discarded, value) in [(Discarded::Erased, 0), (Discarded::Ones, 0xff), (Discarded::Old, 6)] {
         let mut host = emmc("emmc-51-full", |quirks| quirks.discarded = discarded);
         write(&mut host, 9, 6);
         host.ok(35, 9);

@@ -303,6 +303,15 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    // The answer that told it was lost on its way: the flush that is made again ends well.
+    let (mut judge, _) = gave_up();
+    judge.failure_unheard();
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    let later = written(&mut judge, 3);
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost), "what came after is owed");
+    assert_eq!(read(&mut judge, 3, &bytes(later, 3)), Ok(()));
     // Where nothing is lost an error tells of nothing, and what is complete is owed as before.
     let mut clean = super::judge(false);
     clean.cache_gave_up();

@@ -3,7 +3,7 @@
 
 use super::super::Error;
 use crate::host::{Cause, Stage};
-use crate::spec::response::R1;
+use crate::spec::response::{R1, State};
 
 /// The failure under way.
 #[derive(Debug)]
@@ -64,10 +64,19 @@ impl Failed {
         self.status |= status;
     }
 
-    /// Did the card take the command, and only the end of its busy was not seen?
+    /// Did the card take the command, and only the end of its busy was not seen? A controller that
+    /// stayed silent does not know: then the card must have said that it programs.
     pub fn is_in_busy(&self) -> bool {
-        let Some(Error::Host(fault)) = self.error() else { return false };
-        fault.stage == Stage::Busy && fault.cause == Cause::Timeout
+        match self.error() {
+            Some(Error::Host(fault)) => fault.stage == Stage::Busy && fault.cause == Cause::Timeout,
+            Some(Error::Silent) => R1(self.status).current_state() == State::Prg,
+            _ => false,
+        }
+    }
+
+    /// May the card be busy with the command?
+    pub fn may_be_in_busy(&self) -> bool {
+        self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
     /// All that it has said so far.

@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// took longer than the controller could wait; its own errors are the answer. Other control
     /// requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
-        if self.awaits_end_of_erase() && self.incident.failed.status() & R1::ERRORS == 0 {
+        if self.awaits_end_of_erase(true) && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
             return self.erase_ended_late(now_ns);
         }

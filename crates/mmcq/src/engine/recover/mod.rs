@@ -491,7 +491,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// How long the card may be at the order in progress that has outlasted its deadline.
     fn order_ns(&self) -> u64 {
         match self.slots.at(self.lane.control()).kind() {
-            Kind::Erase { how, .. } if self.awaits_end_of_erase() => how.longest_ns(),
+            Kind::Erase { how, .. } if self.awaits_end_of_erase(false) => how.longest_ns(),
             _ => self.flush_ns(),
         }
     }
