@@ -517,6 +517,9 @@ impl Checker {
     /// that the card had put them away by itself already. The same is true of a write that was
     /// under way: what the card had of it is lost.
     pub fn note_reset(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.iter().for_each(|&lba| self.sector(lba).reset());
+        self.dirty = dirty;
         self.losses += 1;
         self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();

@@ -264,6 +264,15 @@ impl Sector {
         self.owes(told_before)
     }
 
+    /// The card was reset: what failed, and was seen to be there, may not be there any more.
+    pub fn reset(&mut self) {
+        for entry in &mut self.entries {
+            if let Fate::Shown(n) = entry.fate {
+                (entry.fate, entry.shown) = (Fate::Failed(n), false);
+            }
+        }
+    }
+
     /// What is complete and not flushed may be there, or not, or torn.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {

@@ -286,6 +286,14 @@ fn a_reset_excuses_only_who_had_something_to_lose() {
     written(&mut judge, 3);
     judge.note_reset();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+    // So it is with what was erased.
+    for asked in [Asked::Erase, Asked::Discard, Asked::Zero] {
+        let mut judge = self::judge(false);
+        let ticket = judge.submit(asked, 3, 1, 0);
+        judge.answered(ticket, Answer::Done, &[]).unwrap();
+        judge.note_reset();
+        assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()), "{asked:?}");
+    }
 }
 
 #[test]

@@ -37,6 +37,24 @@ fn a_failed_write_is_there_or_not_from_the_first_read_on() {
     }
 }
 
+/// A card may read what it has not written from its buffer, until it is reset.
+#[test]
+fn a_failed_write_that_was_seen_may_be_gone_after_a_reset() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    let new = failed(&mut judge, 3);
+    let (old, new) = (bytes(old, 3), bytes(new, 3));
+    assert_eq!(read(&mut judge, 3, &new), Ok(()));
+    judge.note_reset();
+    assert_eq!(reads(&mut judge, &[&old, &new]), [Ok(()), LOST]);
+    // What a flush has settled stays.
+    let next = failed(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &bytes(next, 3)), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    judge.note_reset();
+    assert_eq!(reads(&mut judge, &[&old, &bytes(next, 3)]), [LOST, Ok(())]);
+}
+
 #[test]
 fn a_failed_write_does_not_come_after_a_flush() {
     let mut judge = judge(false);
