@@ -96,6 +96,7 @@ fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
 }
 
 #[test]
+#[ignore = "tables of three hosts: a quarter of a minute"]
 fn hosts_with_a_handicap_are_never_slower_than_without_a_queue() {
     for board in ["hsq-defer", "hsq-nobusy"] {
         let rows = hsq::board(board, Amount::default(), &mut |_| ()).unwrap();
@@ -107,6 +108,7 @@ fn hosts_with_a_handicap_are_never_slower_than_without_a_queue() {
 }
 
 #[test]
+#[ignore = "the table of the FIFO thread: half a minute"]
 fn tag_order_starves_and_fifo_order_does_not() {
     let rows = fifo::board("fifo-allwinner", Amount::default(), &mut |_| ()).unwrap();
     within_the_limit(&rows);
@@ -241,6 +243,7 @@ fn ours_streams_and_no_read_pays_for_it() {
 }
 
 #[test]
+#[ignore = "a benchmark of gigabytes: a quarter of a minute"]
 fn commands_of_a_stream_are_gone_and_not_hidden() {
     let rows = streams();
     let commands = |cell: &str, setting| find(rows, &format!("commands: {cell}"), setting).model;
@@ -379,6 +382,7 @@ fn the_command_says_what_it_does_at_once_and_where_its_picture_is() {
 }
 
 #[test]
+#[ignore = "five tables: a quarter of a minute"]
 fn five_runs_spread_as_boards_and_cards_do() {
     let rows = spread::rows(Amount::default(), &mut |_| ()).unwrap();
     for cell in CELLS {

@@ -54,7 +54,7 @@ pub struct Torture {
     /// The mean chance with which a kind of fault strikes at an event that it can strike, where it
     /// is on: one run in five has no faults, in the others each of 23 kinds is on with a chance of
     /// 0.3. So the faults that are printed are about 0.6 x RATE of the controller's events. In a
-    /// tenth of the runs with faults there is one kind: the card fails flushes, 20 x RATE of them.
+    /// tenth of the runs with faults the card fails flushes too, 20 x RATE of them.
     #[arg(long, value_name = "RATE", value_parser = share)]
     faults: Option<f64>,
     /// Power cuts in random runs, roughly [default: 30000]
