@@ -3,6 +3,9 @@
 //!
 //! The card must come up all the same: within [`EXTRA_NS`] more than without the fault, and at most
 //! one speed slower.
+//!
+//! Then with two of these at once, [`PAIRS`] pairs at random for each slot. The card comes up, or
+//! bring-up ends with an error, and the next bring-up finds the card.
 
 use super::case::{Chip, Host, Setup};
 use super::machine::{Machine, Step};
@@ -16,6 +19,7 @@ use mmcq::task::Platform;
 use mmcq_sim::bench::{buffer, card_named};
 use mmcq_sim::card::Card;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::world::Stream;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::pin::pin;
@@ -31,6 +35,10 @@ const STEPS_MAX: u64 = 20_000_000;
 const EVENTS_MAX: u64 = 4_000;
 /// Of the bytes of an SPI bus, one in so many is struck.
 const EVERY_BYTE: u64 = 7;
+/// Pairs of faults that are tried for each slot.
+pub const PAIRS: u64 = 300;
+/// A bring-up with two faults ends within so much more time.
+const PAIR_EXTRA_NS: u64 = 4_000_000_000;
 /// Failures that a row keeps.
 const KEPT: usize = 8;
 
@@ -133,6 +141,13 @@ pub struct Row {
     pub slow: u64,
     /// The longest that a bring-up with a card took more than without its fault.
     pub worst_ns: u64,
+    /// Bring-ups in which two faults struck.
+    pub pairs: u64,
+    /// Of them those that ended without a card.
+    pub refused: u64,
+    /// Those after which the next bring-up found no card either, or that took more than four seconds
+    /// longer.
+    pub stuck: u64,
     /// The first that broke a promise, in words.
     pub first: Vec<String>,
 }
@@ -141,7 +156,7 @@ impl Row {
     /// Bring-ups that broke a promise.
     #[must_use]
     pub fn broken(&self) -> u64 {
-        self.failed + self.late + self.slow
+        self.failed + self.late + self.slow + self.stuck
     }
 
     fn note(&mut self, what: String) {
@@ -185,9 +200,24 @@ async fn programs<B: Platform, const N: usize>(
 /// What came of a bring-up, and how long it took in nanoseconds; or why there was no end.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
-/// Brings the card of this machine up. Returns what it ended with, and when.
-fn drive<B: Platform>(slot: Slot, machine: Result<Machine<B>, String>, options: Options) -> Ended {
+/// Brings the card of this machine up; once more, if that ends without a card and `again`. Returns
+/// what the first ended with, and when.
+fn drive<B: Platform>(
+    slot: Slot,
+    machine: Result<Machine<B>, String>,
+    options: Options,
+    again: bool,
+) -> Ended {
     let machine = machine?;
+    let (first, at_ns) = bring_up(slot, &machine, options)?;
+    if again && let Err(error) = first {
+        let (second, _) = bring_up(slot, &machine, options)?;
+        second.map_err(|next| format!("{error}; the next bring-up: {next}"))?;
+    }
+    Ok((first, at_ns))
+}
+
+fn bring_up<B: Platform>(slot: Slot, machine: &Machine<B>, options: Options) -> Ended {
     let scratch = SCRATCH.take().unwrap_or_else(|| buffer(1));
     let mut future = pin!(programs(slot, &machine.stack, scratch, options));
     let mut context = Context::from_waker(Waker::noop());
@@ -208,8 +238,8 @@ fn drive<B: Platform>(slot: Slot, machine: Result<Machine<B>, String>, options: 
     Err("no end".to_owned())
 }
 
-/// One bring-up.
-fn once(slot: Slot, options: Options, plan: Plan) -> (Ended, Faults) {
+/// One bring-up; with `again` a second one after one that ends without a card.
+fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
     let card: Box<dyn Card> = match card_named(slot.card) {
@@ -220,19 +250,19 @@ fn once(slot: Slot, options: Options, plan: Plan) -> (Ended, Faults) {
     let at = &faults;
     let result = match slot.host {
         Host::Sdhci if slot.kind == Kind::Lean => {
-            drive(slot, Machine::sdhci(setup, Lean(Fifo), emmc, card, at, 0), options)
+            drive(slot, Machine::sdhci(setup, Lean(Fifo), emmc, card, at, 0), options, again)
         }
-        Host::Sdhci => drive(slot, Machine::sdhci(setup, Fifo, emmc, card, at, 0), options),
-        Host::Open(writes) => drive(slot, Machine::open(setup, writes, card, at, 0), options),
-        Host::Reader => drive(slot, Machine::reader(setup, card, at, 0), options),
-        Host::Smhc => drive(slot, Machine::smhc(setup, card, at, 0), options),
-        Host::DesignWare => drive(slot, Machine::designware(setup, card, at, 0), options),
-        Host::Sdmmc(Chip::H7) => drive(slot, Machine::sdmmc(setup, card, at, 0), options),
-        Host::Sdmmc(chip) => drive(slot, Machine::sdmmc_with_list(chip, setup, card, at, 0), options),
+        Host::Sdhci => drive(slot, Machine::sdhci(setup, Fifo, emmc, card, at, 0), options, again),
+        Host::Open(writes) => drive(slot, Machine::open(setup, writes, card, at, 0), options, again),
+        Host::Reader => drive(slot, Machine::reader(setup, card, at, 0), options, again),
+        Host::Smhc => drive(slot, Machine::smhc(setup, card, at, 0), options, again),
+        Host::DesignWare => drive(slot, Machine::designware(setup, card, at, 0), options, again),
+        Host::Sdmmc(Chip::H7) => drive(slot, Machine::sdmmc(setup, card, at, 0), options, again),
+        Host::Sdmmc(chip) => drive(slot, Machine::sdmmc_with_list(chip, setup, card, at, 0), options, again),
         Host::Spi if slot.kind == Kind::Lean => {
-            drive(slot, Machine::spi(setup, Lean(Fifo), card, at, 0), options)
+            drive(slot, Machine::spi(setup, Lean(Fifo), card, at, 0), options, again)
         }
-        Host::Spi => drive(slot, Machine::spi(setup, Fifo, card, at, 0), options),
+        Host::Spi => drive(slot, Machine::spi(setup, Fifo, card, at, 0), options, again),
     };
     (result, faults)
 }
@@ -241,7 +271,7 @@ fn once(slot: Slot, options: Options, plan: Plan) -> (Ended, Faults) {
 /// bring-up takes.
 fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     let up = |options| {
-        let (result, ns) = once(slot, options, Plan::none()).0?;
+        let (result, ns) = once(slot, options, Plan::none(), false).0?;
         result.map(|speed| (speed, ns)).map_err(|error| error.to_string())
     };
     let (best, ns) = up(Options::DEFAULT)?;
@@ -255,7 +285,7 @@ fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
     for nth in (1..).step_by(stride as usize).take(EVENTS_MAX as usize) {
-        let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike));
+        let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike), false);
         if faults.strikes() == 0 {
             return Ok(());
         }
@@ -291,6 +321,40 @@ fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<
     Ok(())
 }
 
+/// One slot with pairs of faults at random.
+fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
+    let (result, events) = once(slot, Options::DEFAULT, Plan::none(), false);
+    let (_, clean_ns) = result?;
+    let kinds: Vec<_> = STRIKES.into_iter().filter(|(point, _)| events.events(*point) > 0).collect();
+    let mut random = Stream::new(0, "pairs of faults in bring-up");
+    for pair in 0..PAIRS {
+        let mut shot = |plan: Plan, more: u64| {
+            let (point, strike) = kinds[random.below(kinds.len() as u64) as usize];
+            // The second may strike in what the first has made necessary.
+            plan.shot(point, 1 + random.below(events.events(point) + more), strike)
+        };
+        let plan = shot(Plan::none(), 0);
+        let (result, faults) = once(slot, Options::DEFAULT, shot(plan, 8), true);
+        if faults.strikes() < 2 {
+            continue;
+        }
+        row.pairs += 1;
+        let name = format!("{} {} pair {pair} {:?}", slot.card, slot.name, faults.struck());
+        match result {
+            Err(what) => {
+                row.stuck += 1;
+                row.note(format!("{name}: {what}"));
+            }
+            Ok((_, at_ns)) if at_ns.saturating_sub(clean_ns) > PAIR_EXTRA_NS => {
+                row.stuck += 1;
+                row.note(format!("{name}: {} ms", at_ns / MS));
+            }
+            Ok((result, _)) => row.refused += u64::from(result.is_err()),
+        }
+    }
+    Ok(())
+}
+
 /// Sweeps these slots. `progress` hears of each kind of fault at a slot.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
@@ -309,6 +373,11 @@ pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> V
                         }
                         progress(1);
                     }
+                    if let Err(what) = pairs(slot, &mut row.1) {
+                        row.1.failed += 1;
+                        row.1.note(format!("{} {}: pairs: {what}", slot.card, slot.name));
+                    }
+                    progress(1);
                 }
             });
         }
@@ -317,20 +386,20 @@ pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> V
 }
 
 /// How many times [`sweeps`] of all slots tells its progress.
-pub const STEPS: u64 = (SLOTS.len() * STRIKES.len()) as u64;
+pub const STEPS: u64 = (SLOTS.len() * (STRIKES.len() + 1)) as u64;
 
 /// The rows as a table.
 #[must_use]
 pub fn table(rows: &[(Slot, Row)]) -> String {
-    let mut text = "| Controller | Card | Runs | No card | Over 500 ms | Over one speed | Worst |\n\
-                    |---|---|---:|---:|---:|---:|---:|\n"
+    let mut text = "| Controller | Card | Runs | No card | Over 500 ms | Over one speed | Worst | Pairs | No card | Stuck |\n\
+                    |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for (slot, row) in rows {
         let worst_ms = row.worst_ns as f64 / 1e6;
-        let Row { runs, failed, late, slow, .. } = row;
+        let Row { runs, failed, late, slow, pairs, refused, stuck, .. } = row;
         let _ = writeln!(
             text,
-            "| {} | {} | {runs} | {failed} | {late} | {slow} | {worst_ms:.3} |",
+            "| {} | {} | {runs} | {failed} | {late} | {slow} | {worst_ms:.3} | {pairs} | {refused} | {stuck} |",
             slot.name, slot.card
         );
     }

@@ -338,6 +338,10 @@ without the fault, and is at most one speed slower; the last column is the worst
 milliseconds. What is lost before a speed is chosen is asked again, or bring-up begins again from
 power-up, at most three times. A lost interrupt of a card that is busy is missed after 250 ms.
 
+The last three columns are of runs with two of these faults, 300 pairs at random for each row, where
+both struck. Such a bring-up may end without a card, within four seconds more. *Stuck*: the
+next bring-up ended without a card too, or the first took longer.
+
 ";
 
 /// The whole page.
