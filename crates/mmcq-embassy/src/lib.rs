@@ -92,4 +92,6 @@ mod guides {
     struct LowPower;
     #[doc = include_str!("../guides/schedulers.md")]
     struct Schedulers;
+    #[doc = include_str!("../guides/upgrade.md")]
+    struct Upgrade;
 }
