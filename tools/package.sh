@@ -1,12 +1,16 @@
 #!/bin/bash
 # package.sh [CRATE...]: packs the crates from a clean clone, unpacks them outside of the tree, and builds and tests
 # there what would be published. Without arguments: all crates.
+# package.sh --dry [CRATE...]: packs them and does `cargo publish --dry-run` without a build. Some seconds.
 #
+# The dry run may warn of what is meant so: tests that stay in the tree, and no address. Any other warning is a failure.
 # The clone has what is committed and nothing else. Among themselves the unpacked crates are found by a patch, since no
 # registry has this version of them yet. Crates whose tests need the tree leave them out of the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "package.sh: $*" >&2; }
+dry=
+if [ "${1:-}" = --dry ]; then dry=1; shift; fi
 crates=("$@")
 [ ${#crates[@]} -gt 0 ] || crates=(mmcq mmcq-sim mmcq-torture mmcq-vfio mmcq-embassy mmcq-c mmcq-lab)
 [ -z "$(git status --porcelain --untracked-files=no)" ] || say "changes that are not committed are not packed"
@@ -18,6 +22,17 @@ git clone --quiet --no-local . "$work/clone"
 packed=()
 for crate in "${crates[@]}"; do packed+=(-p "$crate"); done
 (cd "$work/clone" && cargo package --locked --no-verify --quiet --target-dir "$work/packed" "${packed[@]}")
+(cd "$work/clone" && cargo publish --dry-run --locked --no-verify --target-dir "$work/dry" "${packed[@]}") >"$work/log" 2>&1 || {
+  cat "$work/log" >&2
+  exit 1
+}
+meant='ignoring test `[a-z_]*` as `tests/[a-z_/]*\.rs` is not included in the published package|aborting upload due to dry run'
+address='manifest has no documentation, homepage or repository'
+if grep -E '^(warning|error)' "$work/log" | grep -Ev "^warning: ($meant|$address)\$" >&2; then
+  say "warnings of the dry run, expected none"
+  exit 1
+fi
+if grep -q "$address" "$work/log"; then say "no crate says where the project lives: see CONTRIBUTING.md, a release"; fi
 
 mkdir "$work/outside"
 cd "$work/outside"
@@ -30,8 +45,12 @@ for file in "$work"/packed/package/*.crate; do
   members+=("\"$folder\"")
   patches+="$name = { path = \"$folder\" }"$'\n'
   if [ -n "$(find "$folder" -type l)" ]; then say "$name: a link was packed, expected its content"; exit 1; fi
+  for licence in LICENSE-APACHE LICENSE-MIT; do
+    cmp "$folder/$licence" "$work/clone/$licence" || { say "$name: expected $licence in the package"; exit 1; }
+  done
 done
 [ ${#members[@]} -eq ${#crates[@]} ] || { say "${#members[@]} packages, expected ${#crates[@]}"; exit 1; }
+if [ -n "$dry" ]; then say "${#crates[@]} crates packed, with their licences; the dry run has no warning of its own"; exit; fi
 # The same versions of dependencies, and the same profiles: the simulator's tests are slow without them.
 cp "$work/clone/Cargo.lock" .
 {

@@ -1,13 +1,38 @@
-"""The laboratory of mmcq: card stacks on simulated boards, in virtual time.
+"""Card stacks on simulated boards, in virtual time: the laboratory of mmcq.
 
-    import mmcq
-    report = mmcq.run({"rw": "randread", "bs": "4k", "size": "4m"}, setting="none")
-    print(report.mib_per_s())
-    rows = mmcq.sweep("my.fio", over={"cost.wake_us": [5, 20, 80], "setting": ["none", "mmcq"]})
-    rows.pivot_table(index="cost.wake_us", columns="setting", values="mib_s")
+How fast is a job of fio's on a board? Where did the time go? What would a slower CPU cost?
 
-The same job, board, card and seed give the same numbers as the program `mmcq`, on every machine.
-Bad input raises ValueError with one line that names the place and the fault.
+>>> import mmcq
+>>> job = {"rw": "randwrite", "bs": "4k", "io_size": "2m", "size": "64m",
+...        "ioengine": "libaio", "iodepth": 8, "direct": 1}
+>>> report = mmcq.run(job, platform="hsq-sprd", setting="none")
+>>> print(f"{report.mib_per_s():.1f} MiB/s")
+35.5 MiB/s
+>>> print(mmcq.why(job, platform="hsq-sprd", setting="none"))
+42.6 % of the limit; most of the loss: software takes 62 us for each transfer ...
+>>> rows = mmcq.sweep(job, over={"cost.wake_us": [5, 20, 80], "setting": ["none", "mmcq"]},
+...                   platform="hsq-sprd")
+>>> rows.pivot_table(index="cost.wake_us", columns="setting", values="run_mib_s").round(1)
+setting       mmcq  none
+cost.wake_us
+5             75.9  58.1
+20            75.9  40.2
+80            75.9  18.0
+
+The parts; each has a help of its own, such as help(mmcq.run):
+
+  run, replay                        a job, or a recorded load: Report, fio's JSON and more
+  why                                where the time of a run went: Why
+  sweep, Grid                        a job at every point of a grid: a frame of pandas
+  fit                                values of board and card from measured figures: Fit
+  torture, merge                     random faults and power cuts, in parts for many machines
+  Platform, Card                     a board, a card: what it has, and changes of it
+  platforms(), cards(), settings()   the names that there are
+
+A job is a path, the text of a job file, or fio's options as above. All that run something take
+`platform`, `card`, `setting`, `seed`, and `set` for all that `mmcq params` lists. The same of these
+give the same numbers as the program `mmcq`, on every machine. Bad input raises ValueError with one
+line that names the place and the fault.
 """
 
 from ._mmcq import __version__, cards, platforms, settings

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping, TypeVar
 
 from . import _mmcq
+
+if TYPE_CHECKING:
+    import pandas
+
+_Same = TypeVar("_Same", bound="_Thing")
 
 #: The board of all commands.
 DEFAULT = "generic"
@@ -31,7 +36,7 @@ class _Thing:
         self.changes = dict(changes or {})
         self.params()  # A wrong name or key is said here.
 
-    def with_(self, **changes: Any) -> "_Thing":
+    def with_(self: _Same, **changes: Any) -> _Same:
         """The same with more changes; `__` stands for a dot: `with_(cost__wake_us=40)`."""
         dotted = {key.replace("__", "."): value for key, value in changes.items()}
         return type(self)(self.name, {**self.changes, **dotted})
@@ -42,15 +47,16 @@ class _Thing:
     def _listed(self) -> list[dict[str, Any]]:
         raise NotImplementedError
 
-    def params(self):
+    def params(self) -> pandas.DataFrame:
         """All values, as a frame: key, value, unit, kind, range, source."""
         import pandas
 
         return pandas.DataFrame(self._listed()).set_index("key")
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, type(self))
-        return same and (self.name, self.changes) == (other.name, other.changes)
+        if not isinstance(other, type(self)):
+            return False
+        return (self.name, self.changes) == (other.name, other.changes)
 
     def __hash__(self) -> int:
         return hash((self.name, tuple(self._set())))
@@ -68,7 +74,7 @@ class Platform(_Thing):
     """
 
     def _listed(self) -> list[dict[str, Any]]:
-        listed = json.loads(_mmcq.params(self.name, None, self._set()))
+        listed: list[dict[str, Any]] = json.loads(_mmcq.params(self.name, None, self._set()))
         return [param for param in listed if not param["key"].startswith("card.")]
 
 
@@ -100,5 +106,14 @@ def scene(
     if isinstance(card, Card):
         words += card._set()
         card = card.name
+    if changes is not None and not isinstance(changes, Mapping):
+        raise ValueError(f"set {changes!r}: expected a mapping, such as {{'cost.wake_us': 40}}")
     words += [f"{key}={_word(value)}" for key, value in (changes or {}).items()]
     return os.fspath(platform), None if card is None else os.fspath(card), words
+
+
+def whole(name: str, value: int, least: int = 0) -> int:
+    """A number that is asked for, if it is one that can be."""
+    if not least <= value < 2**64:
+        raise ValueError(f"{name} {value}: expected a whole number from {least} on")
+    return value

@@ -4,40 +4,48 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 from . import _mmcq
-from .boards import DEFAULT, Card, Platform, scene
+from .boards import DEFAULT, Card, Platform, scene, whole
 
-Files = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+if TYPE_CHECKING:
+    import pandas
+
+Files = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 
-class Fit(dict):
-    """What a fit found: the object of `mmcq fit --json`."""
+class Fit:
+    """What a fit found."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        #: The object of `mmcq fit --json`.
+        self.facts = facts
 
     @property
     def verdict(self) -> str:
         """How good it is, in one line."""
-        return self["verdict"]
+        return str(self.facts["verdict"])
 
-    def values(self):
+    def values(self) -> pandas.DataFrame:
         """The free values, as a frame: before, after, the interval of 95 %, determined or not."""
         import pandas
 
-        frame = pandas.DataFrame(self["values"]).set_index("key")
+        frame = pandas.DataFrame(self.facts["values"]).set_index("key")
         ends = [pair or (float("nan"), float("nan")) for pair in frame.pop("interval_95")]
         return frame.assign(least_95=[least for least, _ in ends], most_95=[most for _, most in ends])
 
-    def residuals(self):
+    def residuals(self) -> pandas.DataFrame:
         """All figures, as a frame: measured, model, error; held out or fitted."""
         import pandas
 
-        rows = [{"held": held, **row} for held, part in ((False, "fitted"), (True, "held")) for row in self[part]]
+        parts = ((False, "fitted"), (True, "held"))
+        rows = [{"held": held, **row} for held, part in parts for row in self.facts[part]]
         return pandas.DataFrame(rows)
 
     def changes(self) -> dict[str, float]:
         """What these jobs determine, as `set` of the other calls takes it."""
-        return {value["key"]: value["after"] for value in self["values"] if value["determined"]}
+        return {value["key"]: value["after"] for value in self.facts["values"] if value["determined"]}
 
     def __str__(self) -> str:
         return self.verdict
@@ -65,17 +73,24 @@ def fit(
     other bounds; without any, the times and rates of the card. `noise` is the standard deviation of a
     figure, as a share.
     """
-    platform, card, changes = scene(platform, card, set)
+    board, slot, changes = scene(platform, card, set)
     figures = {
         "measured": _several(measured),
         "holdout": _several(holdout),
         "fit_blocks": list(fit_blocks),
         "percentiles": list(percentiles),
     }
-    how = {"free": list(free), "noise": noise, "ios": ios, "jobs": jobs}
-    return Fit(json.loads(_mmcq.fit(figures, how, platform, card, setting, seed, changes)))
+    how = {
+        "free": list(free),
+        "noise": noise,
+        "ios": whole("ios", ios),
+        "jobs": None if jobs is None else whole("jobs", jobs, 1),
+    }
+    seed = whole("seed", seed)
+    return Fit(json.loads(_mmcq.fit(figures, how, board, slot, setting, seed, changes)))
 
 
 def _several(files: Files) -> list[str]:
-    one = isinstance(files, (str, os.PathLike))
-    return [os.fspath(file) for file in ([files] if one else files)]
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    return [os.fspath(file) for file in files]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
 
 from . import _mmcq
-from .boards import DEFAULT, Card, Platform, _word, scene
+from .boards import DEFAULT, Card, Platform, _word, scene, whole
 from .jobs import Job, given
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Grid:
@@ -21,7 +24,7 @@ class Grid:
     def __init__(
         self,
         job: Job,
-        over: Mapping[str, Iterable[Any]],
+        over: Mapping[str, object],
         *,
         zip: Sequence[Sequence[str]] = (),
         platform: str | os.PathLike[str] | Platform = DEFAULT,
@@ -29,25 +32,26 @@ class Grid:
         setting: str = "mmcq",
         seed: int = 1,
         set: Mapping[str, Any] | None = None,
-    ):
-        axes = [f"{key}={','.join(_axis(value) for value in values)}" for key, values in over.items()]
+    ) -> None:
+        axes = [f"{key}={','.join(map(_axis, _listed(key, values)))}" for key, values in over.items()]
         zips = [",".join(keys) for keys in zip]
-        self._given = (given(job), axes, zips, *_scene(platform, card, setting, seed, set))
+        board, slot, words = scene(platform, card, set)
+        self._given = (given(job), axes, zips, board, slot, setting, whole("seed", seed), words)
         self._grid = _mmcq.Grid(*self._given)
 
     def __len__(self) -> int:
         return self._grid.points()
 
-    def __getstate__(self):
+    def __getstate__(self) -> tuple[Any, ...]:
         return self._given
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: Any) -> None:
         self._given = state
         self._grid = _mmcq.Grid(*state)
 
     def lines(self, point: int) -> str:
         """The rows of a point, as `mmcq sweep --out x.jsonl` writes them, byte for byte."""
-        return self._grid.lines(point)
+        return self._grid.lines(whole("point", point))
 
     def rows(self, point: int) -> list[dict[str, Any]]:
         """The rows of a point, one for each direction."""
@@ -63,11 +67,12 @@ class Grid:
         shard: str = "1/1",
         jobs: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ):
+    ) -> pandas.DataFrame:
         """Runs the points on `jobs` threads (all cores without), and gives a frame of rows.
 
         `progress` is told how many points of how many are done.
         """
+        jobs = None if jobs is None else whole("jobs", jobs, 1)
         points = self.points(shard)
         rows: list[dict[str, Any]] = []
         done = 0
@@ -83,23 +88,43 @@ class Grid:
         return frame(rows)
 
 
-def frame(rows: Iterable[Mapping[str, Any]]):
+def frame(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
     """Rows as a pandas frame."""
     import pandas
 
-    return pandas.DataFrame(list(rows))
+    return pandas.DataFrame([dict(row) for row in rows])
 
 
-def sweep(job: Job, over: Mapping[str, Iterable[Any]], *, shard="1/1", jobs=None, progress=None, **scene: Any):
-    """A grid of runs as a frame, a row each; see `Grid` and `Grid.run`."""
-    return Grid(job, over, **scene).run(shard=shard, jobs=jobs, progress=progress)
+def sweep(
+    job: Job,
+    over: Mapping[str, object],
+    *,
+    zip: Sequence[Sequence[str]] = (),
+    platform: str | os.PathLike[str] | Platform = DEFAULT,
+    card: str | os.PathLike[str] | Card | None = None,
+    setting: str = "mmcq",
+    seed: int = 1,
+    set: Mapping[str, Any] | None = None,
+    shard: str = "1/1",
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pandas.DataFrame:
+    """A grid of runs as a frame, a row for each run and direction; see `Grid` and `Grid.run`.
+
+    Each key of `over` is a column. `mib_s` is the rate of the row's direction, `run_mib_s` that of
+    the whole run.
+    """
+    grid = Grid(job, over, zip=zip, platform=platform, card=card, setting=setting, seed=seed, set=set)
+    return grid.run(shard=shard, jobs=jobs, progress=progress)
+
+
+def _listed(key: str, values: object) -> Iterable[Any]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"over {key}: expected a list of values, such as [{values!r}]")
+    return values
 
 
 def _axis(value: Any) -> str:
     word = os.fspath(value) if isinstance(value, os.PathLike) else _word(value)
     return f'"{word}"' if "," in word and not word.startswith("[") else word
 
-
-def _scene(platform, card, setting, seed, changes):
-    platform, card, words = scene(platform, card, changes)
-    return platform, card, setting, seed, words

@@ -14,7 +14,15 @@ def given(job: Job) -> list[str] | str | Path:
     """As the module below takes it: options, text or path."""
     if isinstance(job, Mapping):
         options = {"name": "job", **job}
-        return [f"--{key}" if value is True else f"--{key}={value}" for key, value in options.items()]
+        return [_option(key, value) for key, value in options.items()]
     if isinstance(job, str) and ("\n" in job or job.lstrip().startswith("[")):
         return job
+    if not os.fspath(job):
+        raise ValueError("job: expected a path, the text of a job file, or options; this text is empty")
     return Path(job)
+
+
+def _option(key: str, value: Any) -> str:
+    if value is True:
+        return f"--{key}"
+    return f"--{key}={0 if value is False else value}"

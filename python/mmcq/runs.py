@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
 
 from . import _mmcq
-from .boards import DEFAULT, Card, Platform, scene
+from .boards import DEFAULT, Card, Platform, scene, whole
 from .jobs import Job, given
 
+if TYPE_CHECKING:
+    import pandas
 
-class Report(dict):
+
+class Report(Dict[str, Any]):
     """A run's report: fio's JSON, and what the laboratory adds under "mmcq"."""
 
-    def rows(self):
+    def rows(self) -> pandas.DataFrame:
         """Job and direction: rates and latencies, as a frame."""
         import pandas
 
@@ -39,7 +42,7 @@ class Report(dict):
     def mib_per_s(self) -> float:
         """Both directions, over the whole run."""
         counters = self["mmcq"]["counters"]
-        return counters["bytes"] / 2**20 / (counters["elapsed_ns"] / 1e9)
+        return float(counters["bytes"] / 2**20 / (counters["elapsed_ns"] / 1e9))
 
     def _repr_html_(self) -> str:
         of = self["mmcq"]
@@ -50,12 +53,12 @@ class Report(dict):
 class Why:
     """Where the time of a run went."""
 
-    def __init__(self, lines: str, conclusion: str):
-        self.facts = [json.loads(line) for line in lines.splitlines()]
+    def __init__(self, lines: str, conclusion: str) -> None:
+        self.facts: list[dict[str, Any]] = [json.loads(line) for line in lines.splitlines()]
         #: What costs most, in one line.
         self.conclusion = conclusion
 
-    def frame(self):
+    def frame(self) -> pandas.DataFrame:
         """All facts: group, name, value, unit."""
         import pandas
 
@@ -74,9 +77,15 @@ def run(
     seed: int = 1,
     set: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Runs fio jobs on a board, in virtual time."""
-    platform, card, changes = scene(platform, card, set)
-    return Report(json.loads(_mmcq.run(given(job), platform, card, setting, seed, changes)))
+    """Runs fio jobs on a board, in virtual time.
+
+    >>> job = {"rw": "randread", "bs": "4k", "size": "4m", "ioengine": "libaio", "direct": 1}
+    >>> run(job, card="pro-plus-128").rows()[["job", "direction", "ios"]]
+       job direction   ios
+    0  job      read  1024
+    """
+    board, slot, changes = scene(platform, card, set)
+    return Report(json.loads(_mmcq.run(given(job), board, slot, setting, whole("seed", seed), changes)))
 
 
 def why(
@@ -89,8 +98,8 @@ def why(
     set: Mapping[str, Any] | None = None,
 ) -> Why:
     """Runs jobs, and says where the time went and what the physical limit is."""
-    platform, card, changes = scene(platform, card, set)
-    return Why(*_mmcq.explain(given(job), platform, card, setting, seed, changes))
+    board, slot, changes = scene(platform, card, set)
+    return Why(*_mmcq.explain(given(job), board, slot, setting, whole("seed", seed), changes))
 
 
 def replay(
@@ -101,20 +110,43 @@ def replay(
     setting: str = "mmcq",
     seed: int = 1,
     set: Mapping[str, Any] | None = None,
-    **options: Any,
+    format: str | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    event: str | None = None,
+    device: str | None = None,
+    mode: str | None = None,
+    depth: int | None = None,
+    scale: float | None = None,
+    gap_max_ns: int | None = None,
+    remap: str | None = None,
+    sort: bool = False,
+    count: int | None = None,
+    without: Sequence[str] = (),
 ) -> Report:
     """Replays a recorded load.
 
-    Options are those of `mmcq replay`: format, columns, time_unit, event, device, mode, depth,
-    scale, gap_max_ns, remap, sort, count, without (a list).
+    The options from `format` on are those of `mmcq replay`; `without` is a list of "flush",
+    "discard", "fua".
     """
-    known = "format columns time_unit event device mode depth scale gap_max_ns remap sort count without".split()
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise TypeError(f"replay() has no option {unknown[0]!r}; expected one of: {', '.join(known)}")
+    numbers = {"depth": depth, "gap_max_ns": gap_max_ns, "count": count}
+    options: dict[str, Any] = {
+        "format": format,
+        "columns": columns,
+        "time_unit": time_unit,
+        "event": event,
+        "device": device,
+        "mode": mode,
+        "scale": scale,
+        "remap": remap,
+        "sort": sort,
+        "without": list(without),
+        **{name: None if value is None else whole(name, value) for name, value in numbers.items()},
+    }
     several = [traces] if isinstance(traces, (str, os.PathLike)) else list(traces)
     if not several:
         raise ValueError("replay: no trace was given")
-    platform, card, changes = scene(platform, card, set)
+    board, slot, changes = scene(platform, card, set)
     files = [os.fspath(trace) for trace in several]
-    return Report(json.loads(_mmcq.replay(files, options, platform, card, setting, seed, changes)))
+    seed = whole("seed", seed)
+    return Report(json.loads(_mmcq.replay(files, options, board, slot, setting, seed, changes)))

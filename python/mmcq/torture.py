@@ -6,6 +6,7 @@ import json
 from typing import Any, Iterable
 
 from . import _mmcq
+from .boards import whole
 
 
 def torture(
@@ -23,7 +24,10 @@ def torture(
     The shards of a campaign of `ios` requests are the whole, wherever they run; `merge` adds them up.
     `faults` and `cuts` are of the mode "swarm".
     """
-    return json.loads(_mmcq.torture(mode, ios, seed, shard, jobs, faults, cuts))
+    jobs = None if jobs is None else whole("jobs", jobs, 1)
+    ios, seed, cuts = whole("ios", ios), whole("seed", seed), whole("cuts", cuts)
+    summary: dict[str, Any] = json.loads(_mmcq.torture(mode, ios, seed, shard, jobs, faults, cuts))
+    return summary
 
 
 def merge(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -87,6 +87,9 @@ def test_what_a_callback_raises_ends_the_sweep():
         (lambda: mmcq.Grid(JOB, OVER, zip=[("seed", "setting")]), "zip"),
         (lambda: grid().points("5/3"), "5/3"),
         (lambda: grid().lines(99), "99"),
+        (lambda: grid().rows(-1), "point -1"),
+        (lambda: mmcq.Grid(JOB, {"setting": "none"}), "expected a list of values, such as ['none']"),
+        (lambda: grid().run(jobs=0), "jobs 0"),
     ],
 )
 def test_bad_input_is_one_line(call, said):

@@ -30,6 +30,7 @@ def test_jobs_are_text_options_or_a_file(tmp_path):
     path = tmp_path / "j.fio"
     path.write_text(JOB)
     assert mmcq.run(path) == mmcq.run(JOB) == mmcq.run(str(path))
+    assert mmcq.run({**OPTIONS, "direct": False}).rows().ios[0] == 64
     rows = mmcq.run(OPTIONS).rows()
     assert list(rows.direction) == ["read"] and rows.ios[0] == 64
 
@@ -88,6 +89,11 @@ def test_a_trace_is_replayed(tmp_path):
         (lambda: mmcq.replay("no-such.trace"), "no-such.trace"),
         (lambda: mmcq.replay("x", mode="fast"), "mode fast"),
         (lambda: mmcq.replay([]), "no trace"),
+        (lambda: mmcq.run(""), "job"),
+        (lambda: mmcq.run(OPTIONS, seed=-1), "seed -1"),
+        (lambda: mmcq.run(OPTIONS, set=["cost.wake_us=3"]), "expected a mapping"),
+        (lambda: mmcq.torture("queues", ios=100, jobs=0), "jobs 0"),
+        (lambda: mmcq.replay("x", depth=-1), "depth -1"),
     ],
 )
 def test_bad_input_is_one_line(call, said):
@@ -123,6 +129,6 @@ def test_a_hidden_value_is_found_in_rows_of_a_sweep(tmp_path):
     assert fitted.residuals().held.sum() == 4 and "predicted within" in str(fitted)
     assert fitted.changes() == {"card.flash.read.read_first_us": found.after}
     words = f"fit --measured {tmp_path}/rows.csv --card pro-plus-128 --free card.read_first_us --fit-blocks 4k --ios 400 --json"
-    assert dict(fitted) == json.loads(program(*words.split()))
+    assert fitted.facts == json.loads(program(*words.split()))
     with pytest.raises(ValueError, match="no figure of --measured has this block size"):
         mmcq.fit(tmp_path / "rows.csv", **{**given, "fit_blocks": ["8k"]})

@@ -10,7 +10,17 @@
 //! Every pointer is checked for null and every number for its range before use; every error is a
 //! code with a name. Nothing unwinds into C: no panic is reachable in the stack, and one in an
 //! `extern "C"` function would abort.
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy, and
+//! [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI card reader under Linux.
+//! [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers and cards.
+//! [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the models.
+//! [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the models.
 #![no_std]
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 // The names are C's.
 #![allow(non_camel_case_types)]

@@ -76,6 +76,18 @@ fn the_example_writes_and_reads_a_card() {
 }
 
 #[test]
+fn what_the_page_of_the_upgrade_shows_compiles() {
+    let page = std::fs::read_to_string(format!("{ROOT}/guides/upgrade.md")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert_eq!(blocks.len(), 1);
+    let source = profile_folder().join("mmcq-c-upgrade-page.c");
+    std::fs::write(&source, format!("{}int main(void) {{ return mmcq_on_irq(0); }}\n", blocks[0])).unwrap();
+    let output = run(source.to_str().unwrap(), true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
 fn the_header_has_the_version_of_the_library() {
     let header = std::fs::read_to_string(format!("{ROOT}/include/mmcq.h")).unwrap();
     for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(env!("CARGO_PKG_VERSION").split('.')) {

@@ -4,12 +4,15 @@
 //! |---|---|---|
 //! | an executor and a time driver | deadlines of the stack | [`Clock`] |
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
-//! | a card that recovers, and may be changed for another | a task that keeps it: [`supervise`] |
+//! | a card that recovers, and may be changed for another | a task that keeps it | [`supervise`] |
 //! | a file system on `block-device-driver` | a card for it | [`Disk`] |
-//! | the file system `embedded-sdmmc`, or another that blocks | a card for it: [`Blocking`] |
-//! | a store on `embedded-storage`, or bytes at any offset | [`Region`], [`Blocking`] |
-//! | transfers without a copy | buffers that travel through the call: [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
-//! | an SD card in SPI mode, on a bus of `embedded-hal-async` | a port for mmcq's driver: [`SpiMailbox`] |
+//! | the file system `embedded-sdmmc`, or another that blocks | a card for it | [`Blocking`] |
+//! | a store on `embedded-storage`, or bytes at any offset | a part of a card for it | [`Region`], [`Blocking`] |
+//! | buffers that travel through the call | transfers without a copy | [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
+#![cfg_attr(
+    feature = "spi",
+    doc = "| an SD card in SPI mode, on a bus of `embedded-hal-async` | a port for mmcq's driver | [`SpiMailbox`] |"
+)]
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
 //! ```
@@ -41,7 +44,16 @@
 //!     Disk::new(stack, BOUNCE.take().ok_or(Error::Full)?)
 //! }
 //! ```
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself. [`mmcq-c`](https://docs.rs/mmcq-c) brings it
+//! to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI card reader under Linux.
+//! [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers and cards.
+//! [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the models.
+//! [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the models.
 #![no_std]
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod blocking;
@@ -80,4 +92,6 @@ mod guides {
     struct LowPower;
     #[doc = include_str!("../guides/schedulers.md")]
     struct Schedulers;
+    #[doc = include_str!("../guides/upgrade.md")]
+    struct Upgrade;
 }

@@ -2,7 +2,17 @@
 //!
 //! Without the feature `host` what remains needs no operating system: boards and cards, fio's jobs,
 //! the runner, its reports, why, the oscilloscope and the list of parameters.
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,
+//! [`mmcq-c`](https://docs.rs/mmcq-c) to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI
+//! card reader under Linux. [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers
+//! and cards. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the
+//! models.
 
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(unsafe_code))]
 
 #[cfg(feature = "host")]

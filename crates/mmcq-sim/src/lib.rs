@@ -3,6 +3,14 @@
 //!
 //! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and
 //! deterministic: one seed, one trace.
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,
+//! [`mmcq-c`](https://docs.rs/mmcq-c) to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI
+//! card reader under Linux. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power
+//! cuts on the models. [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which
+//! measures on the models.
 
 #![deny(unsafe_code)]
 

@@ -9,6 +9,14 @@
 //! [`queues`] on cards with a command queue, [`large`] with requests of up to 1 MiB; [`bring_up`]
 //! strikes before there is a card. `plants` plants bugs in the core and tells how soon the campaigns
 //! find them.
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,
+//! [`mmcq-c`](https://docs.rs/mmcq-c) to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI
+//! card reader under Linux. [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers
+//! and cards. [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the
+//! models.
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 

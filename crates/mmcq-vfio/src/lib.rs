@@ -24,6 +24,14 @@
 //! The device must be bound to `vfio-pci`; if it is not, the error says how. With an IOMMU the
 //! controller reaches the reader's own 2 MiB and nothing else. Without one ([`Options::noiommu`])
 //! it reaches all of the machine's memory.
+//!
+//! # The crates beside it
+//! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy, and
+//! [`mmcq-c`](https://docs.rs/mmcq-c) to C. [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models
+//! of controllers and cards. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power
+//! cuts on the models. [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which
+//! measures on the models.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 

@@ -53,7 +53,19 @@
 //! and changes of the bus at debug, cards at info, steps of recovery at warn. With `defmt` all
 //! errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices, `slots-64` and
 //! `slots-128` engines of up to so many slots; without them, as many as a pointer has bits.
+//! `critical-section` adds a lock to [`board`], and `embedded-hal` the port for an
+//! SD card on an SPI bus ([`host::spi`]).
+//!
+//! # The crates beside it
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,
+//! [`mmcq-c`](https://docs.rs/mmcq-c) to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI
+//! card reader under Linux. [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers
+//! and cards. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the
+//! models. [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the
+//! models.
 #![no_std]
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of
 // their own.
 #![cfg_attr(not(test), deny(unsafe_code))]

@@ -60,6 +60,7 @@ mod organs;
 mod passing;
 mod pauses;
 mod programs;
+mod published;
 mod register_flush;
 mod retune;
 mod rpmb;
