@@ -340,12 +340,14 @@ impl Checker {
             return Err(Violation::new(Fault::Untrue, text));
         }
         let content = self.promise.content;
-        let steady = request.losses == self.losses && self.losses > 0;
+        let steady = request.losses == self.losses;
+        let settles = steady && self.losses > 0;
         let look = Look {
             number: request.number,
             completions: request.completions,
             now: self.completions,
             write_through: self.promise.write_through,
+            steady,
         };
         for (lba, bytes) in (request.lba..request.lba + u64::from(blocks)).zip(data.chunks(SECTOR_BYTES)) {
             let seen = content.seen(lba, bytes);
@@ -355,7 +357,7 @@ impl Checker {
                 let when = format_args!("in read {} of {first}+{}", request.number, request.blocks);
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
-            if steady {
+            if settles {
                 sector.witnessed(look, seen);
             }
         }
@@ -501,6 +503,9 @@ impl Checker {
         if let Some(completions) = self.gave_up {
             self.note_told(completions);
         }
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.iter().for_each(|&lba| self.sector(lba).unheard());
+        self.dirty = dirty;
     }
 
     /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,

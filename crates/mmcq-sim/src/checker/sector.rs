@@ -94,6 +94,8 @@ pub(super) struct Entry {
     decided: bool,
     /// The card lost its supply after it was submitted and before it was answered.
     loose: bool,
+    /// The same, and the answer that told of it was lost on its way.
+    unheard: bool,
 }
 
 impl Entry {
@@ -106,6 +108,7 @@ impl Entry {
             shown: false,
             decided: false,
             loose: false,
+            unheard: false,
         }
     }
 
@@ -174,6 +177,8 @@ pub(super) struct Look {
     pub now: u32,
     /// The card has no cache.
     pub write_through: bool,
+    /// The card has lost nothing since it was submitted.
+    pub steady: bool,
 }
 
 /// All that may be in a sector: what is surely on the medium, and what was asked for since, in the
@@ -196,9 +201,13 @@ impl Sector {
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
-        entry.fate = if entry.loose { Fate::Loose(completion) } else { Fate::Done(completion) };
+        entry.fate = match (entry.unheard, entry.loose) {
+            (true, _) => Fate::Told(completion),
+            (false, true) => Fate::Loose(completion),
+            (false, false) => Fate::Done(completion),
+        };
         let passed = entry.passed;
-        if durable && entry.wanted != Wanted::Discarded {
+        if durable && !entry.unheard && entry.wanted != Wanted::Discarded {
             self.settle(at);
         }
         passed
@@ -262,6 +271,14 @@ impl Sector {
             };
         }
         self.owes(told_before)
+    }
+
+    /// The answer that told of the last loss was itself lost: of what was under way then no host can
+    /// know.
+    pub fn unheard(&mut self) {
+        for entry in &mut self.entries {
+            entry.unheard |= entry.fate == Fate::Flying && entry.loose;
+        }
     }
 
     /// The card was reset: what failed, and was seen to be there, may not be there any more.
@@ -384,6 +401,8 @@ impl Sector {
         let erased = entry.wanted == Wanted::Discarded;
         entry.wanted = entry.wanted.shown(seen);
         match entry.fate {
+            // It may have been there before the loss alone.
+            Fate::Flying | Fate::Failed(_) if !look.steady => {}
             Fate::Failed(n) if n <= look.completions => {
                 entry.fate = Fate::Shown(look.now);
                 if entry.decided || look.write_through {

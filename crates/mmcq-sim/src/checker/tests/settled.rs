@@ -47,6 +47,12 @@ fn a_failed_write_that_was_seen_may_be_gone_after_a_reset() {
     assert_eq!(read(&mut judge, 3, &new), Ok(()));
     judge.note_reset();
     assert_eq!(reads(&mut judge, &[&old, &new]), [Ok(()), LOST]);
+    // A read that was under way at the reset may have seen it before that.
+    let late = failed(&mut judge, 3);
+    let look = judge.submit(Asked::Read, 3, 1, 0);
+    judge.note_reset();
+    assert_eq!(judge.answered(look, Answer::Done, &bytes(late, 3)).map_err(|wrong| wrong.fault), Ok(()));
+    assert_eq!(read(&mut judge, 3, &old), Ok(()));
     // What a flush has settled stays.
     let next = failed(&mut judge, 3);
     assert_eq!(read(&mut judge, 3, &bytes(next, 3)), Ok(()));
@@ -330,6 +336,13 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost), "what came after is owed");
     assert_eq!(read(&mut judge, 3, &bytes(later, 3)), Ok(()));
+    // So does a durable write, whose own flush it was.
+    let mut judge = super::judge(false);
+    let durable = judge.submit(Asked::Write { durable: true }, 3, 1, 0);
+    judge.cache_gave_up();
+    judge.failure_unheard();
+    judge.answered(durable, Answer::Done, &[]).unwrap();
+    assert_eq!(judge_after(&mut judge, 3, &untouched(3)), None);
     // Where nothing is lost an error tells of nothing, and what is complete is owed as before.
     let mut clean = super::judge(false);
     clean.cache_gave_up();
