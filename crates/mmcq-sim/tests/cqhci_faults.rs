@@ -93,7 +93,7 @@ fn a_task_that_is_not_announced_is_named() {
     let fault = rig.fault();
     assert_eq!((fault.cause, fault.stage), (Cause::Timeout, Stage::Command));
     assert_eq!((fault.index, fault.slot, fault.response), (Some(44), Some(2), None));
-    assert_eq!(fault.to_string(), "Timeout error in the Command stage of CMD44 of task 2");
+    assert_eq!(fault.to_string(), "the card's answer did not come in time: CMD44 of task 2");
     rig.halt();
     rig.clear_all();
     rig.recover();
@@ -223,7 +223,10 @@ fn an_error_that_names_no_task_blames_none() {
     let mut rig = struck(Form::Wide, plan);
     let fault = rig.fault();
     assert_eq!((fault.cause, fault.index, fault.slot), (Cause::Crc, None, None));
-    assert_eq!(fault.to_string(), "Crc error in the Data stage, of no task that the engine names");
+    assert_eq!(
+        fault.to_string(),
+        "the card's data, or the busy after them, had a bad CRC, at a task that the queue engine does not name"
+    );
     rig.halt();
     rig.clear_all();
     rig.recover();

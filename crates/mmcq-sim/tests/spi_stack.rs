@@ -464,7 +464,7 @@ fn a_line_or_a_card_that_is_gone() {
     let rig = Rig::new("sdhc-16g-hs", Habits::USUAL);
     rig.faults(Plan::none().shot(Point::Exchange, 1, Strike::Line(0)));
     let error = rig.bring_up().unwrap_err();
-    assert_eq!(error, "bring-up: LineLow error in the Command stage");
+    assert_eq!(error, "bring-up: the card's line is low all the time: not wired, or its port is not set up");
     assert!(rig.line.time.now() < 3_000_000_000, "{} ns", rig.line.time.now());
 }
 

@@ -55,7 +55,7 @@ fn a_read_that_is_tried_again_is_told_step_by_step() {
     };
     let commands: Vec<&str> = of("TRACE").into_iter().filter(|line| line.starts_with("CMD")).collect();
     assert_eq!(commands, ["CMD18 0x00000000", "CMD13 0x00010000", "CMD18 0x00000000"]);
-    assert_eq!(of("DEBUG"), ["CMD18: Crc error in the Data stage"]);
+    assert_eq!(of("DEBUG"), ["CMD18: the card's data, or the busy after them, had a bad CRC"]);
     let steps = of("WARN");
     assert_eq!(steps.len(), 3, "{steps:?}");
     for (step, name) in steps.iter().zip(["Classify", "Status", "Retry"]) {

@@ -60,7 +60,31 @@ pub struct Fault {
 
 impl core::fmt::Display for Fault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:?} error in the {:?} stage", self.cause, self.stage)
+        let (party, what) = explain(self.cause, self.stage);
+        write!(f, "{party} {what}")
+    }
+}
+
+/// Returns who failed in a phase, and how: the subject of a sentence, and the rest of it.
+pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'static str) {
+    let of_card = match stage {
+        Stage::Command => "the card's answer",
+        Stage::Data => "the card's data, or the busy after them,",
+        Stage::Stop => "the card's answer to the automatic CMD12",
+        Stage::Count => "the card's answer to the automatic CMD23",
+        Stage::Busy => "the end of the card's busy",
+    };
+    match cause {
+        Cause::Timeout => (of_card, "did not come in time"),
+        Cause::Crc => (of_card, "had a bad CRC"),
+        Cause::EndBit => (of_card, "had a bad end bit"),
+        Cause::Index => (of_card, "named another command"),
+        Cause::Response => (of_card, "had error bits"),
+        Cause::Dma => ("the controller's DMA", "failed"),
+        Cause::Power => ("the card", "draws too much current"),
+        Cause::Gone => ("the controller", "is off the bus: it reads as all ones"),
+        Cause::LineLow => ("the card's line", "is low all the time: not wired, or its port is not set up"),
+        Cause::Other => ("the controller", "reports an error that it does not name"),
     }
 }
 
@@ -108,4 +132,20 @@ pub struct Events {
     pub presence: bool,
     /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn a_fault_names_who_failed_and_where() {
+        let said = |cause, stage| Fault { cause, stage, response: None }.to_string();
+        assert_eq!(said(Cause::Timeout, Stage::Command), "the card's answer did not come in time");
+        assert_eq!(said(Cause::Crc, Stage::Stop), "the card's answer to the automatic CMD12 had a bad CRC");
+        assert_eq!(said(Cause::Timeout, Stage::Busy), "the end of the card's busy did not come in time");
+        assert_eq!(said(Cause::Dma, Stage::Data), "the controller's DMA failed");
+    }
 }

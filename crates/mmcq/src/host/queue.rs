@@ -4,6 +4,7 @@
 //! The controller tells the card of it, asks when the card is ready, moves the data, and reports
 //! the end: in any order. Read first: [`CommandQueueHost`].
 
+use super::events::explain;
 use super::{Cause, Direction, DmaError, Segment, Stage};
 use crate::spec::command::Command;
 use core::fmt;
@@ -189,12 +190,13 @@ pub struct QueueFault {
 
 impl fmt::Display for QueueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} error in the {:?} stage", self.cause, self.stage)?;
+        let (party, what) = explain(self.cause, self.stage);
+        write!(f, "{party} {what}")?;
         match (self.index, self.slot) {
-            (Some(index), Some(slot)) => write!(f, " of CMD{index} of task {slot}"),
-            (Some(index), None) => write!(f, " of CMD{index}"),
-            (None, Some(slot)) => write!(f, " of task {slot}"),
-            (None, None) => f.write_str(", of no task that the engine names"),
+            (Some(index), Some(slot)) => write!(f, ": CMD{index} of task {slot}"),
+            (Some(index), None) => write!(f, ": CMD{index}"),
+            (None, Some(slot)) => write!(f, ": task {slot}"),
+            (None, None) => f.write_str(", at a task that the queue engine does not name"),
         }
     }
 }
