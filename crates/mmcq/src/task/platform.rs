@@ -32,13 +32,14 @@ pub trait Clock {
     /// is read with the lock held.
     fn now_ns(&self) -> u64;
 
-    /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces
-    /// the request before. `None`: no need. Called with the lock held, so that alarms come in the
-    /// order of what they are for. A poll from inside is turned away: have it made later.
-    ///
-    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier
-    /// time, and in `poll`. So an alarm may ring for nothing: that costs a poll. A platform whose
-    /// timer has stopped in a sleep calls `poll` when it wakes up.
+    /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once
+    /// if it has passed). Replaces the alarm set before; `None` removes it. This function is called
+    /// with the lock held, so that alarms are set in the right order. It must not call `poll`
+    /// itself: that call would be refused.
+    /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
+    /// The stack relies on an alarm until `poll` is called. It sets another one only for an earlier
+    /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
+    /// platform whose timer stops in a sleep state calls `poll` when it wakes up.
     fn set_alarm(&self, at_ns: Option<u64>);
 }
 

@@ -1,15 +1,16 @@
-//! What goes wrong with a chain.
+//! Failures of a chain.
 //!
-//! The controller says at which transfer it stopped. That one fails as a transfer of the single lane
-//! does, and goes the ladder. What is behind it was not begun and waits again with its age,
-//! unpunished. What is before it is done: reads are complete; writes are if the response that came
-//! last shows no error, and are written again, in their order and one at a time, if it does or did
-//! not come. Nothing of this happens before the lines are reset, since the controller has the memory
-//! of the whole chain until then.
+//! The controller reports at which transfer it stopped. That transfer is handled by the recovery
+//! ladder, as a failed one of the single lane is. The transfers after it were not begun; their
+//! requests wait again with their age, and the failure does not count against them. The transfers
+//! before it are done. Their reads are complete. Their writes are complete if the last response
+//! shows no error; if it does, or did not come, they are written again, in order and one at a time.
+//! All this happens only after the lines are reset, since the controller has the memory of the
+//! whole chain until then.
 //!
-//! Where the controller says that all is well and its registers say otherwise, or do not agree,
-//! nothing of the chain is believed: all of it is tried again by the single lane, and after the
-//! first such end no chain is made any more.
+//! If the controller reports success and its registers contradict it, or each other, nothing of the
+//! chain counts as done: all of it is repeated by the single lane. After the first such end no more
+//! chains are made.
 
 use super::super::Error;
 use super::super::slot::{State, bits};
@@ -20,7 +21,7 @@ use crate::sched::{Policy, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The controller says that a chain has failed.
+    /// Handles a chain that the controller reports as failed.
     #[cold]
     pub(super) fn chain_fault(&mut self, seen: ChainFault, now_ns: u64) {
         message!(warn, "{}", seen);

@@ -1,4 +1,4 @@
-//! Packed commands of an eMMC: several transfers of different places go to the card as one
+//! Packed commands of an eMMC: several transfers of different places are sent to the card as one
 //! [eMMC 6.6.29].
 //!
 //! A pack is made of what waits when the controller is free. The policy names each entry in turn,
