@@ -1,4 +1,4 @@
-//! The end of a slot's life: which slots wait for a status, have ended, or are done and not
+//! The end of a request: which slots wait for a status, have ended, or are done and not reported.
 //! reported.
 
 use super::super::{Error, Kind};
@@ -17,20 +17,20 @@ impl<const N: usize> Slots<N> {
         self.settling != 0
     }
 
-    /// Lets a written request wait for the card's next status, which tells how that went.
+    /// Lets a written request wait for the card's next status, which shows its result.
     #[inline(always)]
     pub fn await_status(&mut self, index: u8) {
         self.at_mut(index).state = State::Settling;
         self.settling |= 1 << index;
     }
 
-    /// Takes all requests that wait for a status; they wait no more.
+    /// Takes all requests that wait for a status; they no longer wait.
     #[inline(always)]
     pub fn take_settling(&mut self) -> SlotSet {
         core::mem::take(&mut self.settling)
     }
 
-    /// Takes a request out of those that wait for a status.
+    /// Removes a request from those that wait for a status.
     pub fn stop_settling(&mut self, index: u8) {
         self.settling &= !(1 << index);
     }
