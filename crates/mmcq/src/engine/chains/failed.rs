@@ -41,14 +41,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Has the chain a write before this transfer?
+    /// Returns whether the chain has a write before this transfer.
     fn has_written(&self, passed: Option<u8>) -> bool {
         let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
         let before = links.iter().take(usize::from(passed.unwrap_or(0)));
         before.into_iter().any(|link| link.direction == Direction::Write)
     }
 
-    /// Ends the chain, if what is in progress and has failed is one.
+    /// Ends the chain, if a chain is in progress and has failed.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.has_chain() {
@@ -56,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Nothing is heard of it, or it must end.
+    /// Ends a chain that the controller does not report on, or that must end.
     #[cold]
     #[inline(never)]
     fn break_chain(&mut self, now_ns: u64) {
@@ -66,8 +66,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// Ends a chain that stopped at this transfer, which is the transfer in progress from now on.
-    /// `told`: the last response that came.
+    /// Ends a chain that stopped at this transfer, which becomes the transfer in progress. `told`:
+    /// the last response that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -103,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Splits a chain that failed, now that a reset has made the controller let go of it.
+    /// Splits a chain that failed, after a reset: the controller does not use its memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Puts a request back into the queue with its age, or ends it with what is known of it.
+    /// Puts a request back into the queue with its age, or ends it with the result that is known.
     fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
         if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);
