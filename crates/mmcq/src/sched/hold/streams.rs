@@ -390,8 +390,8 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Returns whether no other stream has transferred data since the completion before this one's
-    /// last.
+    /// Returns whether no request of another stream has come since the completion before this
+    /// stream's last one.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)
