@@ -20,7 +20,7 @@ pub const fn crc16(bytes: &[u8]) -> u16 {
     crc16_after(0, bytes)
 }
 
-/// As [`crc16`], of bytes that come after those with this CRC.
+/// Returns the CRC as [`crc16`], for bytes that follow those with this CRC.
 pub const fn crc16_after(mut crc: u16, bytes: &[u8]) -> u16 {
     let mut i = 0;
     while i < bytes.len() {
@@ -128,7 +128,7 @@ mod tests {
         });
     }
 
-    /// What goes over one line, packed into bytes.
+    /// Returns the bits of one line, packed into bytes.
     fn line(bytes: &[u8], line: usize, lanes: usize) -> Vec<u8> {
         let mut bits = Vec::new();
         for byte in bytes {

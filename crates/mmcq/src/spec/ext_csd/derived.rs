@@ -1,4 +1,4 @@
-//! EXT_CSD in bytes and nanoseconds [eMMC 7.4].
+//! Contents of EXT_CSD in bytes and nanoseconds [eMMC 7.4].
 
 use super::ExtCsd;
 use crate::spec::timing;
@@ -15,10 +15,10 @@ pub enum Hpi {
     Cmd13,
 }
 
-/// Spare blocks that are used up [eMMC 7.4, 267].
+/// Share of the spare blocks that is used up [eMMC 7.4, 267].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreEol {
-    /// 0: the device does not tell.
+    /// 0: not reported.
     Undefined,
     /// 1: fewer than 80 %.
     Normal,
@@ -33,11 +33,11 @@ pub enum PreEol {
 /// Wear of one type of memory [eMMC 7.4, 268 and 269].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeTime {
-    /// 0: the device does not tell.
+    /// 0: not reported.
     Undefined,
-    /// 1 to 10: at most this share of its life is used, in percent.
+    /// 1 to 10: at most this share of its lifetime is used, in percent.
     UsedPercent(u8),
-    /// 11: beyond its life.
+    /// 11: its lifetime is exceeded.
     Exceeded,
     /// Anything else.
     Reserved(u8),
@@ -54,14 +54,14 @@ impl LifeTime {
     }
 }
 
-/// A time that doubles with each step, for exponents up to the largest that the standard allows
-/// (0x17).
+/// Returns a time that doubles with each step, for exponents up to the largest that the standard
+/// allows (0x17).
 const fn doubled(unit_ns: u64, exponent: u8) -> u64 {
     unit_ns << if exponent > 0x17 { 0x17 } else { exponent }
 }
 
 impl ExtCsd<'_> {
-    /// A little-endian number of `len` bytes, at most 8.
+    /// Returns a little-endian number of `len` bytes, at most 8.
     const fn number(&self, at: usize, len: usize) -> u64 {
         let mut value = 0;
         let mut n = len;
@@ -72,7 +72,8 @@ impl ExtCsd<'_> {
         value
     }
 
-    /// Size of the user area from SEC_COUNT (215:212); 0 on devices up to 2 GB, whose CSD tells.
+    /// Returns the size of the user area from SEC_COUNT (215:212); 0 on devices up to 2 GB, which
+    /// have it in the CSD.
     pub const fn capacity_bytes(&self) -> u64 {
         self.number(212, 4) * 512
     }
@@ -144,7 +145,8 @@ impl ExtCsd<'_> {
         self.number(249, 4) * KIB
     }
 
-    /// The cache is flushed in the order in which data came in, so that a barrier costs nothing.
+    /// Returns whether the cache is flushed in the order in which data came in, so that a barrier
+    /// costs nothing.
     pub const fn cache_flushes_in_order(&self) -> bool {
         self.cache_flush_policy() & 1 != 0
     }
@@ -199,7 +201,7 @@ impl ExtCsd<'_> {
         if self.cmdq_support() & 1 == 0 { 0 } else { (self.cmdq_depth_less_1() & 0x1f) + 1 }
     }
 
-    /// The high-priority interrupt, if there is one.
+    /// Returns how the high-priority interrupt is sent; `None`: there is none.
     pub const fn hpi(&self) -> Option<Hpi> {
         match self.hpi_features() & 3 {
             1 => Some(Hpi::Cmd13),
@@ -213,7 +215,7 @@ impl ExtCsd<'_> {
         self.sec_feature_support() & 1 << 4 != 0
     }
 
-    /// Discard is supported: it came with 4.5.
+    /// Returns whether discard is supported: from version 4.5 on.
     pub const fn discard(&self) -> bool {
         self.ext_csd_rev() >= 6
     }
@@ -283,12 +285,12 @@ impl ExtCsd<'_> {
         self.number(487, 4) as u32
     }
 
-    /// The maker's own account of its health (301:270).
+    /// Returns the maker's own health report (301:270).
     pub fn vendor_health(&self) -> &[u8] {
         self.0.get(270..302).unwrap_or(&[])
     }
 
-    /// Spare blocks that are used up.
+    /// Returns the share of the spare blocks that is used up.
     pub const fn pre_eol(&self) -> PreEol {
         match self.pre_eol_info() {
             0 => PreEol::Undefined,
@@ -309,7 +311,7 @@ impl ExtCsd<'_> {
         LifeTime::from_byte(self.device_life_time_est_typ_b())
     }
 
-    /// Longest busy of CMD6 (248); where the device does not tell, [`timing::emmc::SWITCH_NS`].
+    /// Returns the longest busy of CMD6 (248); if not declared, [`timing::emmc::SWITCH_NS`].
     pub const fn generic_cmd6_time_ns(&self) -> u64 {
         match self.generic_cmd6_time() {
             0 => timing::emmc::SWITCH_NS,
@@ -317,7 +319,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy of a partition switch (199); where the device does not tell, that of CMD6.
+    /// Returns the longest busy of a partition switch (199); if not declared, that of CMD6.
     pub const fn part_switch_time_ns(&self) -> u64 {
         match self.partition_switch_time() {
             0 => self.generic_cmd6_time_ns(),
@@ -325,12 +327,12 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy after a high-priority interrupt (198); 0 if the device does not tell.
+    /// Returns the longest busy after a high-priority interrupt (198); 0 if not declared.
     pub const fn out_of_interrupt_time_ns(&self) -> u64 {
         self.out_of_interrupt_time() as u64 * 10 * MS
     }
 
-    /// Longest busy of a long power-off notification (247); where the device does not tell, that of
+    /// Returns the longest busy of a long power-off notification (247); if not declared, that of
     /// CMD6.
     pub const fn power_off_long_time_ns(&self) -> u64 {
         match self.power_off_long_time() {
@@ -349,27 +351,27 @@ impl ExtCsd<'_> {
         doubled(10_000, self.sleep_notification_time())
     }
 
-    /// Longest power-up (CMD1) after partitioning (241); 0 if the device does not tell.
+    /// Returns the longest power-up (CMD1) after partitioning (241); 0 if not declared.
     pub const fn first_power_up_time_ns(&self) -> u64 {
         self.ini_timeout_ap() as u64 * 100 * MS
     }
 
-    /// Longest erase of one high-capacity erase group (223); 0 if the device does not tell.
+    /// Returns the longest erase of one high-capacity erase group (223); 0 if not declared.
     pub const fn erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_mult() as u64 * 300 * MS
     }
 
-    /// Longest trim or discard of one erase group (232); 0 if the device does not tell.
+    /// Returns the longest trim or discard of one erase group (232); 0 if not declared.
     pub const fn trim_timeout_ns(&self) -> u64 {
         self.trim_mult() as u64 * 300 * MS
     }
 
-    /// Longest secure erase of one erase group (230); 0 if the device does not tell.
+    /// Returns the longest secure erase of one erase group (230); 0 if not declared.
     pub const fn secure_erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_erase_mult() as u64
     }
 
-    /// Longest secure trim of one erase group (229); 0 if the device does not tell.
+    /// Returns the longest secure trim of one erase group (229); 0 if not declared.
     pub const fn secure_trim_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_trim_mult() as u64
     }

@@ -2,7 +2,7 @@
 
 use super::bit;
 
-/// How a card counts addresses.
+/// The unit of a card's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressUnit {
     /// In bytes: up to 2 GB.
@@ -11,12 +11,12 @@ pub enum AddressUnit {
     Sector,
 }
 
-/// The OCR, as in R3. A bit that only one standard has is named so.
+/// The OCR, as in R3. Bits that only one standard has are named accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ocr(pub u32);
 
 impl Ocr {
-    /// 2.7 to 3.6 V, bits 23:15: what a card of either standard has to support in full.
+    /// 2.7 to 3.6 V, bits 23:15: every card of either standard supports all of it.
     pub const V27_36: u32 = 0x00ff_8000;
     /// eMMC: 1.70 to 1.95 V, bit 7.
     pub const V170_195: u32 = 1 << 7;
@@ -46,7 +46,7 @@ impl Ocr {
         bit(self.0, 24)
     }
 
-    /// eMMC, bits 30:29: how the device counts addresses; `None` for the two reserved codes.
+    /// Returns the unit of an eMMC's addresses, bits 30:29; `None` for the two reserved codes.
     pub const fn emmc_access(self) -> Option<AddressUnit> {
         match self.0 >> 29 & 3 {
             0 => Some(AddressUnit::Byte),
@@ -61,8 +61,8 @@ impl Ocr {
         self.0 & 0x00ff_ff80
     }
 
-    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at
-    /// both ends.
+    /// Returns whether the card works with this supply, in millivolts. The windows of 2.7 V and up
+    /// include both ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;
