@@ -22,7 +22,7 @@ use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
-/// A request that came this many requests later, or more, never overtakes.
+/// Largest distance in arrival, in requests, at which a younger request may overtake.
 const PASSES: u32 = 64;
 /// Factor on the blocks that may overtake, for a request that continues an open transfer: it saves
 /// an end and a start.

@@ -23,7 +23,7 @@ enum Stage {
     /// The DMA's request to fall, and the FIFO to be empty again (DesignWare).
     Requests,
     Fifo,
-    /// The clock to stop, to be divided, to run.
+    /// Three waits: until the clock has stopped, has its new divider, runs again.
     ClockOff,
     ClockDivider,
     ClockOn,
