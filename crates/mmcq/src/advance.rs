@@ -1,17 +1,14 @@
-//! Whether code that waits for the controller spins or leaves. After leaving it is called again by
-//! the interrupt, by a deferred interrupt or by a thread.
+//! Decides whether code that waits for the controller spins, or leaves and is called again later.
 //!
 //! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
 //! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
 //!   ([`WaitStrategy::slept`]).
-//! - Prediction: it predicts the length of each phase from its size, from the clock and width of
-//!   the bus, and from the card's delay, which it learns by class ([`WaitStrategy::saw`]).
-//! - Answer: [`WaitStrategy::choose`] returns either to spin for at most some time, or to leave,
-//!   and which context advances when the phase ends.
+//! - Prediction: the length of each phase, from its size, from the clock and width of the bus, and
+//!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
+//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
-//! It has no clock of its own and no lock, and uses integers only. An update that two cores lose to
-//! each other is learned from the next phase.
-//! [`Stack::request_with`](crate::task::Stack::request_with) uses it.
+//! It has no clock and no lock, and uses integers only; the next phase makes up for an update that
+//! two cores lose. [`Stack::request_with`](crate::task::Stack::request_with) uses it.
 //!
 //! The rule: spin if the phase is expected to take less time than the CPU time of leaving and
 //! coming back, and give up after twice that. So a wrong guess costs at most three times the price
@@ -46,10 +43,9 @@ pub struct Costs {
     pub thread_ns: u32,
     /// Least time of one poll of the controller.
     pub look_ns: u32,
-    /// The CPU moves 1024 bytes through the FIFO.
+    /// A transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
-    /// What a transfer by DMA costs more than one by the CPU, whatever its size: descriptors, one
-    /// more interrupt.
+    /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
     /// Cache maintenance around DMA of 1024 bytes.
     pub dma_kib_ns: u32,
@@ -193,8 +189,7 @@ impl Wait {
     fn clocks(&self, bus: Bus) -> u64 {
         /// A command's token.
         const TOKEN: u64 = 48;
-        /// From a command to its response: N_CR, 2 to 64 clocks. To the first data: N_AC, at least
-        /// 8.
+        /// From a command to its response: N_CR, 2 to 64 clocks. To the first data: N_AC, from 8.
         const GAP: u64 = 8;
         /// Start bit, CRC16 and end bit of a block, and the gap to the next.
         const AROUND: u64 = 18 + 8;
@@ -325,8 +320,7 @@ impl WaitStrategy {
         wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
-    /// Returns the cost of leaving this context and coming back, given or measured; `None`: not
-    /// known yet.
+    /// Returns the cost of leaving this context and coming back; `None`: not known yet.
     pub fn price_ns(&self, from: Context) -> Option<u64> {
         let told_ns = self.costs.price_ns(from);
         let price_ns = match told_ns {
@@ -392,9 +386,8 @@ impl WaitStrategy {
     }
 
     /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
-    /// `away_ns`. The difference is the cost of leaving; it is ignored if the platform has given
-    /// that cost. A sample counts for at most twice the known cost, because a waiter that other
-    /// work has delayed is no measure of it.
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
+    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -60,8 +60,8 @@ pub async fn protect_boot<B: Platform, const N: usize>(
     switch(stack, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that has `lba`, or removes its protection [SD 4.3.6], [eMMC
-/// 6.6.15]. On an eMMC the kind of protection is set in USER_WP: by default, one that can be
+/// Protects the group of blocks that has `lba`, or removes its protection [SD 4.3.6],
+/// [eMMC 6.6.15]. On an eMMC the kind of protection is set in USER_WP: by default, one that can be
 /// removed.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::spec::cid::Cid;
 
-    /// The CID that the maker of the fix for it published, CRC left out.
+    /// A card's CID without its CRC, from the publication of the fix for that card.
     const GIGASTONE_2022: [u32; 4] = [0x1234_5641, 0x5354_4300, 0x2000_0001, 0x4501_6200];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Rest of an unused card: its clock stops, or the eMMC sleeps, until the next request [eMMC
-//! 6.6.21].
+//! Rest of an unused card: its clock stops, or the eMMC sleeps, until the next request
+//! [eMMC 6.6.21].
 //!
 //! The supervisor puts the card to rest when the engine reports that nothing has used it for a
 //! while. Requests that come meanwhile wait in the queue, and the supervisor wakes the card first.

@@ -18,7 +18,7 @@ use crate::task::{Platform, Stack};
 const TOGETHER: usize = 4;
 /// Blocks of a task of the test, where the scratch memory is large enough for them.
 const TEST_BLOCKS: u32 = 8;
-/// Longest time until a task of the test is ready or the switch is done, and the interval of polls.
+/// Longest time until a task of the test is ready; interval of polls; longest time of the switch.
 const READY_NS: u64 = 1_000_000_000;
 const ASK_NS: u64 = 100_000;
 const SWITCH_NS: u64 = 12_000_000;

@@ -1,5 +1,5 @@
-//! Settings of a UHS-I card before its bus speed mode: driver strength and current limit [SD
-//! 4.3.10].
+//! Settings of a UHS-I card before its bus speed mode: driver strength and current limit
+//! [SD 4.3.10].
 
 use super::Options;
 use crate::host::Timing;

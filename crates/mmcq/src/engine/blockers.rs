@@ -33,7 +33,7 @@ pub(super) const LAST_BLOCK: u32 = 1 << 4;
 
 /// An incident is open: recovery is running.
 const INCIDENT: u32 = 1 << 5;
-/// It is not known whether some writes reached the medium, or they are to be written again.
+/// Some writes may not have reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;

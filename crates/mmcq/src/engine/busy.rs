@@ -70,7 +70,7 @@ impl Busy {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns how long a busy lasts from one that was found over now, after so many blocks.
+    /// Learns the length of a busy that was found over now, after this many blocks.
     #[inline(always)]
     fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);

@@ -39,7 +39,7 @@ pub(super) struct Concurrent<E> {
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
-/// What is on the CMD line during data.
+/// The command on the CMD line during data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,

@@ -16,8 +16,8 @@ use crate::spec::response::R1;
 /// block that requests the result, then the blocks that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionAccess {
-    /// PARTITION_CONFIG with the access bits of the partition, and the other bits unchanged [eMMC
-    /// 7.4.69].
+    /// PARTITION_CONFIG with the access bits of the partition, and the other bits unchanged
+    /// [eMMC 7.4.69].
     pub config: u8,
     /// Longest time of the switch.
     pub switch_ns: u64,

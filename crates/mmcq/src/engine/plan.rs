@@ -27,7 +27,7 @@ pub(super) struct Plan {
     ends: Ends,
 }
 
-/// What a controller does itself to end a transfer of several blocks.
+/// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// Nothing.

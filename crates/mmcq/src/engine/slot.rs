@@ -14,8 +14,8 @@ use crate::sched::{Origin, Waiting};
 use core::task::Waker;
 pub(super) use rules::Rules;
 
-/// The states of a slot: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended
-/// -> Lost -> Free` if no client waits any more.
+/// The states of a slot: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`;
+/// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The slot has no owner.
@@ -41,8 +41,7 @@ pub(super) struct Slot {
     state: State,
     /// Whether no client waits for the result.
     orphan: bool,
-    /// Whether the request is never merged again: it failed together with others, and is now tried
-    /// alone.
+    /// Whether it is never merged again: it failed together with others, and is now tried alone.
     solo: bool,
     /// Whether it was written a second time, because the result of the first was lost.
     redone: bool,
@@ -144,8 +143,7 @@ pub(super) struct Slots<const N: usize> {
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,
-    /// A bit for each slot whose waker will not be woken any more. The waker is dropped outside of
-    /// the lock.
+    /// A bit for each slot whose waker will not be woken, and is dropped outside of the lock.
     stale: SlotSet,
     /// Three sets, a bit for each queued request: the reads, the writes, all others.
     reads: SlotSet,

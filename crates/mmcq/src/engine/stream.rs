@@ -43,7 +43,7 @@ pub enum Close {
     Idle,
     /// No request was known that might continue it.
     End,
-    /// It has reached the end of the card.
+    /// The transfer has reached the end of the card.
     Edge,
     /// The queue was suspended or halted.
     Stop,

@@ -7,7 +7,7 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// What is known of the tail of the next batch.
+/// The tail of the next batch, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.

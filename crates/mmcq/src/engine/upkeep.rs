@@ -16,7 +16,7 @@ use crate::sched::Profile;
 const QUIET_NS: u64 = 20_000_000;
 /// Shortest time between two reads of the exceptions: an exception that stays is in every status.
 const LOOK_NS: u64 = 1_000_000_000;
-/// The same where the last read found nothing new.
+/// Shortest time between two reads where the last one found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
 /// The chores and their times.

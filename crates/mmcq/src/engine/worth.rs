@@ -193,7 +193,7 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// A client that takes turns with another one: whatever the two ways cost, the engine does not
+    /// A client that takes turns with another one: for any costs of both decisions, the engine does not
     /// change between them.
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {

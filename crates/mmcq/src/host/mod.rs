@@ -86,8 +86,8 @@ pub struct Phase {
     pub data: Option<Data>,
     /// What the host itself adds.
     pub auto: Auto,
-    /// Whether this is a step of tuning (CMD19/CMD21): the data stay in the controller [SDHC
-    /// 2.2.26].
+    /// Whether this is a step of tuning (CMD19/CMD21): the data stay in the controller
+    /// [SDHC 2.2.26].
     pub tuning: bool,
 }
 
@@ -174,20 +174,20 @@ pub enum Step {
 /// Safe code gets its memory back when a driver reports an end, so a driver promises:
 ///
 /// 1. Driver and controller access a segment's memory only between [`map`](Host::map) and
-/// [`unmap`](Host::unmap), and there only while they *have* it.
+///    [`unmap`](Host::unmap), and there only while they *have* it.
 /// 2. They have the memory from the [`start`](Host::start) that returned `Ok` with it. They have
-/// released it when
+///    released it when
 ///    - [`ack`](Host::ack) or [`ack_fast`](Host::ack_fast) reports the phase's end as `Ok`, or
 ///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
 ///      [`BusOp::ResetAll`] returns [`Step::Done`], or
-/// - the end is a fault with [`Cause::Gone`]: such a controller accesses no memory, or
+///    - the end is a fault with [`Cause::Gone`]: such a controller accesses no memory, or
 ///    - [`isolate`](Host::isolate) returns true.
 ///
-/// After an error of `start` they have nothing.
+///    After an error of `start` they have nothing.
 /// 3. They only read the memory of a write, and write the memory of a read only in its `len` bytes.
 /// 4. The controller is given only addresses that `map` set and that have not been unmapped, and
-/// memory of the driver's own that outlives the driver, or that its `drop` takes back. This holds
-/// for any phase and any segments, even too few, and for any content of the registers.
+///    memory of the driver's own that outlives the driver, or that its `drop` takes back. This
+///    holds for any phase and any segments, even too few, and for any content of the registers.
 /// 5. The driver keeps no copy of a segment's address after it has released it.
 ///
 /// A driver that wraps another one ([`faulty::Faulty`], for example) keeps these promises if it

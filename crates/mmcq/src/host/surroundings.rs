@@ -57,8 +57,8 @@ pub trait Surroundings {
     }
 
     /// Drives RST_n: low if `active`. Returns false if there is no such line. It resets the card
-    /// whenever its supply was switched on, which helps where the supply cannot be switched [eMMC
-    /// 6.15.10].
+    /// whenever its supply was switched on, which helps where the supply cannot be switched
+    /// [eMMC 6.15.10].
     fn reset_card(&mut self, active: bool) -> bool {
         let _ = active;
         false

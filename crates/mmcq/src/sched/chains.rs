@@ -82,7 +82,7 @@ impl Link {
 /// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// There is no chain, or it is being made.
+    /// No chain, or one that is being made.
     Rest,
     /// The chain is described, and could not be started yet.
     Waits,

@@ -45,9 +45,9 @@ use crate::host::Direction;
 /// A waiting request as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its index, which identifies it until it has been sent or taken back.
+    /// The request's index, which identifies it until it has been sent or taken back.
     pub index: u8,
-    /// Its direction.
+    /// The direction.
     pub direction: Direction,
     /// First block of 512 bytes that is still to be transferred.
     pub lba: u64,
@@ -73,7 +73,7 @@ impl Origin {
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
-/// What happens next.
+/// The next action of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Send this request ([`Waiting::index`]).

@@ -14,7 +14,7 @@
 //! state. Then:
 //!
 //! 1. End the driver's work in progress; buffers of dropped transfers come back by
-//! [`reclaim`](crate::engine::Engine::reclaim).
+//!    [`reclaim`](crate::engine::Engine::reclaim).
 //! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It powers the
 //!    slot off and on. `NoCard` means: not yet.
 //! 3. Make each [`Function`] anew from the new [`IoCard`](crate::card::IoCard); enable it, and set

@@ -109,11 +109,11 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
         pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
+        /// [`Engine::cancel`]. Nested: `None`, and the request continues.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::take_back`]. Nested: `None`, and the request goes on.
+        /// [`Engine::take_back`]. Nested: `None`, and the request continues.
         pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::abandon`]. Nested: the request goes on.
+        /// [`Engine::abandon`]. Nested: the request continues.
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// [`Engine::reclaim`]. Nested: `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };

@@ -7,8 +7,8 @@
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
 
-/// Slowest clock of a bus, for the longest waits: cards are brought up at 100 kHz at least [SD
-/// 4.2.1].
+/// Slowest clock of a bus, for the longest waits: cards are brought up at 100 kHz at least
+/// [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;
 /// Clocks after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;

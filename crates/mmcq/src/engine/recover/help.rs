@@ -73,7 +73,7 @@ enum Pace {
     Unbegun,
     /// The last step of the conversation began at this time, in nanoseconds.
     Step(u64),
-    /// There was a gap between two steps: the machine was suspended.
+    /// A gap between two steps: the machine was suspended.
     Gap,
     /// The time limit has been granted a second time.
     Again,
@@ -185,7 +185,7 @@ impl Helping {
 enum Resting {
     No,
     Yes,
-    /// It has to end: a request waits, or the supervisor is to end.
+    /// The rest has to end: a request waits, or the supervisor is to end.
     Over,
 }
 

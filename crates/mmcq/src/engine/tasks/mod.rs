@@ -42,7 +42,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What a lane returns to the loop.
+/// The result of a lane for the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane continues.

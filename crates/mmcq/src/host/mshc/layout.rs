@@ -101,7 +101,7 @@ pub const SMHC_SAMPLE_DELAY: u16 = 0x144;
 pub const SMHC_THRESHOLD: u32 = 0x2007_0008;
 /// SMHC's FIFO; the A10's is at 100h.
 pub const SMHC_FIFO: u16 = 0x200;
-/// Words in it, at least.
+/// Words in that FIFO, at least.
 pub const SMHC_FIFO_WORDS: u32 = 16;
 
 /// Synopsys DesignWare's MSHC (`dw_mshc`).
@@ -147,7 +147,7 @@ pub const DW_NO_CARD: u16 = 0x50;
 pub const DW_PROTECTED: u16 = 0x54;
 /// Its version in 15:0.
 pub const DW_VERSION: u16 = 0x6c;
-/// From this one on the FIFO is at 200h, and there is a register of reads' room.
+/// From this version on the FIFO is at 200h, and there is a register for the space of reads.
 pub const DW_VERSION_240A: u32 = 0x240a;
 /// How it was built.
 pub const DW_HARDWARE: u16 = 0x70;

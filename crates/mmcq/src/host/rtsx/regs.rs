@@ -211,7 +211,7 @@ pub const PAD_1V8: u8 = 1 << 7;
 pub const SD_CMD0: u16 = 0xfda9;
 /// Bytes in a block, two registers, the lower first.
 pub const SD_BYTE_COUNT: u16 = 0xfdaf;
-/// Blocks, two registers, the lower first.
+/// Number of blocks, two registers, the lower first.
 pub const SD_BLOCK_COUNT: u16 = 0xfdb1;
 
 /// Starts a transfer and shows its state.

@@ -47,7 +47,7 @@ pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// AMD Versal: as [`ZYNQMP`], with the tap delays in registers of the controller.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const VERSAL: NeedsClock = ZYNQMP;
 
 /// Raspberry Pi 0 to 3, and the Wi-Fi of later ones: Arasan without DMA or capabilities.
@@ -72,13 +72,13 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
 /// [`fixed`](SdhciConfig::fixed). PHY: the supply of the lines, by the firmware's GPIO expander
 /// (`signalling`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const BCM2711_EMMC2: NeedsClock = NeedsClock(quirks(Quirks::ACCESS_32BIT).fixed(true));
 
 /// Raspberry Pi 5. PHY: the supply of the lines (`signalling`), and pins in the controller's
 /// neighbour.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Aspeed AST2400 to AST2600; the slots begin 0x100 and 0x200 behind the block that both share.
@@ -102,24 +102,24 @@ pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 /// board's [`Dma`](crate::host::Dma) must not return memory that does. PHY: the vendor's delay
 /// line, 0x500 behind the registers (`pins`, `clock`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Texas Instruments AM654 and its successors. PHY: delay line and output taps in the subsystem's
 /// registers (`pins`, `clock`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const AM654: SdhciConfig = SdhciConfig::new();
 
 /// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: delays, 0x200 behind the
 /// registers (`pins`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
 
 /// Intel's controllers for eMMC on PCI. PHY: none.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 
 /// A controller of PCI's class 08.05 that follows the standard. PHY: none.

@@ -38,8 +38,8 @@ pub enum Progress {
 ///
 /// # Safety
 /// 1. The port accesses a segment's memory from the [`exchange`](Port::exchange) that has it until
-/// [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other time. A
-/// port that is dropped before has stopped.
+///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other time.
+///    A port that is dropped before has stopped.
 /// 2. It only reads the memory of [`Exchange::Send`], and accesses no byte outside of a segment.
 /// 3. It keeps no address afterwards.
 pub unsafe trait Port {

@@ -25,7 +25,7 @@
 //! # Bound
 //! Let R be the longest transfer in blocks, B the budget, Q = B + R - 1 the largest charge of a
 //! turn, w the weights. Blocks that a merged transfer takes along out of turn are charged to their
-//! client, but stand outside these bounds.
+//! client, but are outside of these bounds.
 //!
 //! 1. *Share*: while clients i and j both have synchronous requests waiting, their charges c over
 //!    any interval differ by |c_i / w_i - c_j / w_j| <= Q / w_i + Q / w_j. (Goyal's theorem 1, with
@@ -43,11 +43,11 @@
 //! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in
 //!    a row. Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays
-//! for it as for card time. A turn may begin with idling (its client was served last, and its tag
-//! is still the smallest); if nothing comes, another client's turn follows. There is no idling
-//! while all waiting requests are alike: reads as long as the client's last, of clients of its
-//! weight that have one request each and whose requests are not sequential either. Turns of one
-//! request are as fair there, and 1 and 2 hold unchanged.
+//!    for it as for card time. A turn may begin with idling (its client was served last, and its
+//!    tag is still the smallest); if nothing comes, another client's turn follows. There is no idling
+//!    while all waiting requests are alike: reads as long as the client's last, of clients of its
+//!    weight that have one request each and whose requests are not sequential either. Turns of one
+//!    request are as fair there, and 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!

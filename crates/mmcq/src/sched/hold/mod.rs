@@ -55,7 +55,7 @@ const CREDITS_MAX: u64 = 4;
 const SHARE: u64 = 256;
 /// Number of starts that continue no stream after which streams are not watched any more.
 const DULL_MAX: u8 = 32;
-/// One in this many transfers may leave its end for the next.
+/// Interval, in transfers, at which one may leave its end for the next.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, if they are one contiguous run.

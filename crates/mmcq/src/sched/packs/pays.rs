@@ -6,7 +6,7 @@
 
 use crate::host::Direction;
 
-/// One transfer in this many, and the one behind it, go the other way.
+/// Interval of trials, in transfers: one transfer and the next one go the other way.
 const PROBE: u8 = 64;
 /// Weight of a new time: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;

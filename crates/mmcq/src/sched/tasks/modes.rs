@@ -52,7 +52,7 @@ pub(crate) enum Step {
     Look(After),
 }
 
-/// What the engine waits for after such a command.
+/// The event that the engine waits for after such a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Discard,

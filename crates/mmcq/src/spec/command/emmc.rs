@@ -13,7 +13,7 @@ pub const fn boot_initiation() -> Command {
     Command::new(0, 0xffff_fffa, Resp::None)
 }
 
-/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the
+/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0: only inquires; `sector_mode`: the
 /// host addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
 pub const fn send_op_cond(voltages: u32, sector_mode: bool) -> Command {
     let mode = if sector_mode { 1 << 30 } else { 0 };

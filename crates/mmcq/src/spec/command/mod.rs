@@ -122,8 +122,8 @@ pub const fn send_queue_status(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1 << 15, Resp::R1)
 }
 
-/// CMD15 `GO_INACTIVE_STATE`: the addressed card is out until the next power cycle [SD 4.2.2],
-/// [eMMC 6.4.1].
+/// CMD15 `GO_INACTIVE_STATE`: the addressed card ignores all commands until the next power cycle
+/// [SD 4.2.2], [eMMC 6.4.1].
 pub const fn go_inactive_state(rca: u16) -> Command {
     Command::new(15, rca_arg(rca), Resp::None)
 }
@@ -146,8 +146,8 @@ pub const fn read_single_block(addr: u32) -> Command {
     Command::new(17, addr, Resp::R1)
 }
 
-/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.3], [eMMC
-/// 6.10.4].
+/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.3],
+/// [eMMC 6.10.4].
 pub const fn read_multiple_block(addr: u32) -> Command {
     Command::new(18, addr, Resp::R1)
 }
@@ -166,8 +166,8 @@ pub const fn write_block(addr: u32) -> Command {
     Command::new(24, addr, Resp::R1)
 }
 
-/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.4], [eMMC
-/// 6.10.4].
+/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.4],
+/// [eMMC 6.10.4].
 pub const fn write_multiple_block(addr: u32) -> Command {
     Command::new(25, addr, Resp::R1)
 }

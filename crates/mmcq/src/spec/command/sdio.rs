@@ -2,7 +2,7 @@
 
 use super::{Command, Resp};
 
-/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0 only asks; `s18r` asks for 1.8 V
+/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0: only inquires; `s18r` requests 1.8 V
 /// signalling [SDIO 3.2].
 pub const fn io_send_op_cond(voltages: u32, s18r: bool) -> Command {
     Command::new(5, voltages & 0x00ff_ffff | (s18r as u32) << 24, Resp::R4)
