@@ -280,7 +280,7 @@ impl WaitStrategy {
         (self.listen)(on);
     }
 
-    /// What the board costs.
+    /// Returns the board's costs.
     pub const fn costs(&self) -> &Costs {
         &self.costs
     }

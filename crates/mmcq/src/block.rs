@@ -508,7 +508,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// As [`BlockDevice::rebind`].
+    /// Binds the device to the present card, as [`BlockDevice::rebind`].
     pub fn rebind(&mut self) {
         self.device.rebind();
     }
@@ -518,7 +518,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         &self.device
     }
 
-    /// As [`BlockDevice::flush`].
+    /// Flushes, as [`BlockDevice::flush`].
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.device.flush().await
     }

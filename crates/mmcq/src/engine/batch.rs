@@ -57,7 +57,7 @@ impl<const N: usize> Batch<N> {
         self.direction
     }
 
-    /// The first block.
+    /// Returns the first block.
     #[inline(always)]
     pub fn lba(&self) -> u64 {
         self.lba
@@ -175,7 +175,7 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// A piece of one request, with no other beside it.
+    /// Sets a piece of one request, without any other request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }

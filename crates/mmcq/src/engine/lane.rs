@@ -248,7 +248,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.fast_kind = kind;
     }
 
-    /// How what the controller has may end.
+    /// Returns how the fast path may end the phase that the controller has.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind

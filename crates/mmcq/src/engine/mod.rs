@@ -7,6 +7,9 @@
 //!
 //! A program uses the engine inside of a [`Stack`](crate::task::Stack), and reads and writes by a
 //! [`BlockDevice`](crate::block::BlockDevice).
+//!
+//! `GLOSSARY.md` defines the words of this project: lane, chain, pack, batch, hold, tail, ladder,
+//! incident, supervisor, chore, run, gate, blocker.
 
 // Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
 // (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else),
@@ -351,7 +354,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card's parameters.
+    /// Returns the card's parameters.
     pub fn card_params(&self) -> Option<&CardParams> {
         self.card.target().as_ref()
     }
@@ -384,7 +387,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         N - self.slots.free_count() as usize
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn host(&self) -> &H {
         self.bus.host()
     }
@@ -394,7 +397,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.host().caps()
     }
 
-    /// The driver, for settings of its own.
+    /// Returns the driver, to change its own settings.
     ///
     /// # Safety
     /// The caller calls none of [`Host`]'s methods that take `&mut self`, and does not replace the
@@ -410,7 +413,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.policy()
     }
 
-    /// The scheduler, to change weights, say.
+    /// Returns the scheduler, to change its weights, for example.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
         if !P::Policy::IN_ORDER {
             self.close_fast();

@@ -210,17 +210,17 @@ impl<H, const M: usize> Faulty<H, M> {
         self.events.get(point as usize).copied().unwrap_or(0)
     }
 
-    /// The driver inside.
+    /// Returns the driver inside.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// The driver inside, to change.
+    /// Returns the driver inside, to change it.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }
 
-    /// The driver alone again.
+    /// Returns the driver without the injected faults.
     pub fn into_inner(self) -> H {
         self.inner
     }

@@ -166,12 +166,12 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         Surrounded { host, board, at: 0, begun: false, until_ns: 0, timing: Timing::Legacy, tunes: false }
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(&self) -> &H {
         &self.host
     }
 
-    /// The board.
+    /// Returns the board.
     pub fn board(&self) -> &S {
         &self.board
     }

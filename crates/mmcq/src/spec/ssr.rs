@@ -55,7 +55,7 @@ pub struct Ssr {
     pub fule: bool,
 }
 
-/// AU_SIZE and UHS_AU_SIZE; 0 is undefined.
+/// Returns the bytes for AU_SIZE and UHS_AU_SIZE; code 0 is undefined.
 fn au_bytes(code: u32) -> Option<u32> {
     match code {
         1..=9 => Some((16 * KIB) << (code - 1)),

@@ -93,7 +93,7 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// The card's maker.
+    /// Returns the card's maker.
     pub fn manufacturer(&self) -> Option<Manufacturer> {
         self.cis.manufacturer
     }

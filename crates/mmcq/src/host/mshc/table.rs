@@ -30,7 +30,7 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
     /// Its size in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new() -> Self {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }

@@ -43,7 +43,7 @@ impl Buffers {
     /// Bytes of the table.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
 
-    /// Empty buffers.
+    /// Makes empty buffers.
     pub const fn new() -> Self {
         Buffers { operations: [0; OPERATIONS], table: [0; SEGMENTS] }
     }

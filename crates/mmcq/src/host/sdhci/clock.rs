@@ -97,7 +97,7 @@ impl Clocks {
     }
 }
 
-/// SDCLK Frequency Select: 7:0 of the divider in 15:8, 9:8 in 7:6.
+/// Returns SDCLK Frequency Select: 7:0 of the divider in 15:8, 9:8 in 7:6.
 fn encode(divider: u32) -> u16 {
     ((divider & 0xff) << 8 | (divider & 0x300) >> 2) as u16
 }

@@ -17,7 +17,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
     /// Its size in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new() -> Self {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }

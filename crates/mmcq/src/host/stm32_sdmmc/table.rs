@@ -40,7 +40,7 @@ impl<const PIECES: usize> Pieces<PIECES> {
     /// Bytes of the list.
     pub(super) const LIST_BYTES: usize = ITEM_BYTES as usize * PIECES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Pieces { bounce: [0; BOUNCE_WORDS], items: [[0; 3]; PIECES] }
     }

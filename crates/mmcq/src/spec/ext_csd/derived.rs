@@ -78,12 +78,12 @@ impl ExtCsd<'_> {
         self.number(212, 4) * 512
     }
 
-    /// Size of a sector: 512 or 4096.
+    /// Returns the size of a sector: 512 or 4096.
     pub const fn sector_bytes(&self) -> u32 {
         if self.data_sector_size() == 1 { 4096 } else { 512 }
     }
 
-    /// High-capacity erase group (224); `None` if there are none.
+    /// Returns the size of a high-capacity erase group (224); `None` if there are none.
     pub const fn hc_erase_group_bytes(&self) -> Option<u64> {
         match self.hc_erase_grp_size() {
             0 => None,
@@ -91,7 +91,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// High-capacity write protect group (221); `None` if there are none.
+    /// Returns the size of a high-capacity write protect group (221); `None` if there are none.
     pub const fn hc_wp_group_bytes(&self) -> Option<u64> {
         match (self.hc_erase_group_bytes(), self.hc_wp_grp_size()) {
             (None, _) | (_, 0) => None,
@@ -99,17 +99,17 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Each of the two boot areas (226).
+    /// Returns the size of each of the two boot areas (226).
     pub const fn boot_bytes(&self) -> u64 {
         self.boot_size_mult() as u64 * 128 * KIB
     }
 
-    /// The replay-protected area (168).
+    /// Returns the size of the replay-protected area (168).
     pub const fn rpmb_bytes(&self) -> u64 {
         self.rpmb_size_mult() as u64 * 128 * KIB
     }
 
-    /// A general purpose partition, 1 to 4 (154:143); 0 if there is none.
+    /// Returns the size of general purpose partition 1 to 4 (154:143); 0 if there is none.
     pub const fn gp_bytes(&self, partition: u8) -> u64 {
         match (partition, self.hc_wp_group_bytes()) {
             (1..=4, Some(unit)) => self.number(143 + 3 * (partition as usize - 1), 3) * unit,
@@ -117,14 +117,14 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Start of the enhanced user area (139:136), in bytes.
+    /// Returns the start of the enhanced user area (139:136), in bytes.
     pub const fn enhanced_start_bytes(&self) -> u64 {
         // In bytes on devices up to 2 GB, else in sectors.
         let unit = if self.capacity_bytes() > 2 << 30 { 512 } else { 1 };
         self.number(136, 4) * unit
     }
 
-    /// Size of the enhanced user area (142:140).
+    /// Returns the size of the enhanced user area (142:140).
     pub const fn enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(140, 3) * unit,
@@ -132,7 +132,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// The largest that the enhanced area may be (159:157).
+    /// Returns the largest size of the enhanced area (159:157).
     pub const fn max_enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(157, 3) * unit,
@@ -140,7 +140,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// The cache (252:249); 0 if there is none.
+    /// Returns the size of the cache (252:249); 0 if there is none.
     pub const fn cache_bytes(&self) -> u64 {
         self.number(249, 4) * KIB
     }
@@ -151,52 +151,52 @@ impl ExtCsd<'_> {
         self.cache_flush_policy() & 1 != 0
     }
 
-    /// HS at 26 MHz.
+    /// Returns whether the device has HS at 26 MHz.
     pub const fn hs26(&self) -> bool {
         self.device_type() & 1 << 0 != 0
     }
 
-    /// HS at 52 MHz.
+    /// Returns whether the device has HS at 52 MHz.
     pub const fn hs52(&self) -> bool {
         self.device_type() & 1 << 1 != 0
     }
 
-    /// DDR52 at 1.8 or 3.3 V.
+    /// Returns whether the device has DDR52 at 1.8 or 3.3 V.
     pub const fn ddr52(&self) -> bool {
         self.device_type() & 1 << 2 != 0
     }
 
-    /// DDR52 at 1.2 V.
+    /// Returns whether the device has DDR52 at 1.2 V.
     pub const fn ddr52_1v2(&self) -> bool {
         self.device_type() & 1 << 3 != 0
     }
 
-    /// HS200 at 1.8 V.
+    /// Returns whether the device has HS200 at 1.8 V.
     pub const fn hs200(&self) -> bool {
         self.device_type() & 1 << 4 != 0
     }
 
-    /// HS200 at 1.2 V.
+    /// Returns whether the device has HS200 at 1.2 V.
     pub const fn hs200_1v2(&self) -> bool {
         self.device_type() & 1 << 5 != 0
     }
 
-    /// HS400 at 1.8 V.
+    /// Returns whether the device has HS400 at 1.8 V.
     pub const fn hs400(&self) -> bool {
         self.device_type() & 1 << 6 != 0
     }
 
-    /// HS400 at 1.2 V.
+    /// Returns whether the device has HS400 at 1.2 V.
     pub const fn hs400_1v2(&self) -> bool {
         self.device_type() & 1 << 7 != 0
     }
 
-    /// HS400 with enhanced strobe.
+    /// Returns whether the device has HS400 with enhanced strobe.
     pub const fn enhanced_strobe(&self) -> bool {
         self.strobe_support() & 1 != 0
     }
 
-    /// Depth of the command queue, 1 to 32; 0 if there is none.
+    /// Returns the depth of the command queue, 1 to 32; 0 if there is none.
     pub const fn cmdq_depth(&self) -> u8 {
         if self.cmdq_support() & 1 == 0 { 0 } else { (self.cmdq_depth_less_1() & 0x1f) + 1 }
     }
@@ -210,7 +210,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Trim is supported.
+    /// Returns whether trim is supported.
     pub const fn trim(&self) -> bool {
         self.sec_feature_support() & 1 << 4 != 0
     }
@@ -220,39 +220,39 @@ impl ExtCsd<'_> {
         self.ext_csd_rev() >= 6
     }
 
-    /// Secure erase and secure trim are supported.
+    /// Returns whether secure erase and secure trim are supported.
     pub const fn secure_erase(&self) -> bool {
         self.sec_feature_support() & 1 << 0 != 0
     }
 
-    /// Sanitize is supported.
+    /// Returns whether sanitize is supported.
     pub const fn sanitize(&self) -> bool {
         self.sec_feature_support() & 1 << 6 != 0
     }
 
-    /// Reliable writes may have any length; else they have 1 or
+    /// Returns whether reliable writes may have any length; otherwise they have 1 or
     /// [`rel_wr_sec_c`](Self::rel_wr_sec_c) sectors.
     pub const fn reliable_write_enhanced(&self) -> bool {
         self.wr_rel_param() & 1 << 2 != 0
     }
 
-    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2
-    /// system pool, 3 packed, 4 extended security.
+    /// Returns the exception events that happened (55:54): bit 0 urgent background operations, 1
+    /// dynamic capacity, 2 system pool, 3 packed, 4 extended security.
     pub const fn exception_events_status(&self) -> u16 {
         self.number(54, 2) as u16
     }
 
-    /// Exception events that raise the status bit (57:56).
+    /// Returns the exception events that raise the status bit (57:56).
     pub const fn exception_events_ctrl(&self) -> u16 {
         self.number(56, 2) as u16
     }
 
-    /// Extended partition attributes (53:52), four bits a partition.
+    /// Returns the extended partition attributes (53:52), four bits a partition.
     pub const fn ext_partitions_attribute(&self) -> u16 {
         self.number(52, 2) as u16
     }
 
-    /// Configuration of a context, 1 to 15 (51:37); 0 for any other.
+    /// Returns the configuration of a context, 1 to 15 (51:37); 0 for any other.
     pub const fn context_conf(&self, context: u8) -> u8 {
         match context {
             1..=15 => self.0[36 + context as usize],
@@ -260,27 +260,27 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Sectors of the last write that were programmed (245:242).
+    /// Returns the sectors of the last write that were programmed (245:242).
     pub const fn correctly_programmed_sectors(&self) -> u32 {
         self.number(242, 4) as u32
     }
 
-    /// Firmware version (261:254), in the maker's coding.
+    /// Returns the firmware version (261:254), in the maker's coding.
     pub const fn firmware_version(&self) -> u64 {
         self.number(254, 8)
     }
 
-    /// Device version (263:262).
+    /// Returns the device version (263:262).
     pub const fn device_version(&self) -> u16 {
         self.number(262, 2) as u16
     }
 
-    /// Sectors of a firmware update that were programmed (305:302).
+    /// Returns the sectors of a firmware update that were programmed (305:302).
     pub const fn firmware_sectors_programmed(&self) -> u32 {
         self.number(302, 4) as u32
     }
 
-    /// Argument of CMD25 in a firmware update (490:487).
+    /// Returns the argument of CMD25 in a firmware update (490:487).
     pub const fn ffu_arg(&self) -> u32 {
         self.number(487, 4) as u32
     }
@@ -301,12 +301,12 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Wear of type A memory (by custom, the fast one).
+    /// Returns the wear of type A memory (by custom, the fast one).
     pub const fn life_time_a(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_a())
     }
 
-    /// Wear of type B memory (by custom, the bulk).
+    /// Returns the wear of type B memory (by custom, the bulk).
     pub const fn life_time_b(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_b())
     }
@@ -341,12 +341,12 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy of CMD5 (217).
+    /// Returns the longest busy of CMD5 (217).
     pub const fn sleep_awake_time_ns(&self) -> u64 {
         doubled(100, self.s_a_timeout())
     }
 
-    /// Longest busy of a sleep notification (216).
+    /// Returns the longest busy of a sleep notification (216).
     pub const fn sleep_notification_time_ns(&self) -> u64 {
         doubled(10_000, self.sleep_notification_time())
     }

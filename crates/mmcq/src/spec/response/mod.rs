@@ -67,17 +67,17 @@ const fn bit(word: u32, n: u32) -> bool {
 pub struct R4(pub u32);
 
 impl R4 {
-    /// C: the card has powered up.
+    /// Returns whether the card has powered up (C).
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }
 
-    /// Number of I/O functions besides function 0, 0 to 7.
+    /// Returns the number of I/O functions besides function 0, 0 to 7.
     pub const fn functions(self) -> u8 {
         (self.0 >> 28 & 7) as u8
     }
 
-    /// The card has memory as well: a combo card.
+    /// Returns whether the card also has memory: a combo card.
     pub const fn memory_present(self) -> bool {
         bit(self.0, 27)
     }
@@ -87,7 +87,8 @@ impl R4 {
         bit(self.0, 24)
     }
 
-    /// Voltage window, bits 23:0 of the I/O OCR: bit 8 is 2.0 to 2.1 V, bit 23 is 3.5 to 3.6 V.
+    /// Returns the voltage window, bits 23:0 of the I/O OCR: bit 8 is 2.0 to 2.1 V, bit 23 is 3.5
+    /// to 3.6 V.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ffff
     }
@@ -114,17 +115,17 @@ impl R5 {
     /// Bits 15, 14 (both of the previous command), 11, 9 and 8: every error.
     pub const ERRORS: u32 = 0xcb00;
 
-    /// The byte that was read; after a plain write, the byte that was sent.
+    /// Returns the byte that was read; after a plain write, the byte that was sent.
     pub const fn data(self) -> u8 {
         self.0 as u8
     }
 
-    /// The CRC of the previous command was wrong.
+    /// Returns whether the CRC of the previous command was wrong.
     pub const fn com_crc_error(self) -> bool {
         bit(self.0, 15)
     }
 
-    /// The previous command was not legal in its state.
+    /// Returns whether the previous command was not legal in its state.
     pub const fn illegal_command(self) -> bool {
         bit(self.0, 14)
     }
@@ -139,17 +140,17 @@ impl R5 {
         }
     }
 
-    /// General or unknown error.
+    /// Returns whether there was a general or unknown error.
     pub const fn error(self) -> bool {
         bit(self.0, 11)
     }
 
-    /// The function does not exist.
+    /// Returns whether the function does not exist.
     pub const fn function_number(self) -> bool {
         bit(self.0, 9)
     }
 
-    /// The argument was out of this function's range.
+    /// Returns whether the argument was out of this function's range.
     pub const fn out_of_range(self) -> bool {
         bit(self.0, 8)
     }
@@ -170,7 +171,7 @@ impl R6 {
         (self.0 >> 16) as u16
     }
 
-    /// The card status bits that R6 carries (23, 22, 19 and 12:0), where R1 has them.
+    /// Returns the card status bits in R6 (23, 22, 19 and 12:0), at their places in R1.
     pub const fn status(self) -> R1 {
         R1((self.0 & 0xc000) << 8 | (self.0 & 0x2000) << 6 | self.0 & 0x1fff)
     }
@@ -187,12 +188,12 @@ impl R7 {
         (self.0 >> 8 & 0xf) as u8
     }
 
-    /// The echo of the pattern.
+    /// Returns the echo of the pattern.
     pub const fn pattern(self) -> u8 {
         self.0 as u8
     }
 
-    /// The card has a PCIe interface (SD Express).
+    /// Returns whether the card has a PCIe interface (SD Express).
     pub const fn pcie(self) -> bool {
         bit(self.0, 12)
     }

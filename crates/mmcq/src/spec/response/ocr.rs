@@ -21,27 +21,29 @@ impl Ocr {
     /// eMMC: 1.70 to 1.95 V, bit 7.
     pub const V170_195: u32 = 1 << 7;
 
-    /// Bit 31: power-up is over. Until then the bits above the voltages mean nothing.
+    /// Returns whether power-up is over (bit 31). Until then the bits above the voltages mean
+    /// nothing.
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }
 
-    /// SD, CCS: the card is over 2 GB and counts in sectors. Valid once [`ready`](Self::ready).
+    /// SD, CCS: returns whether the card is over 2 GB and uses sector addresses. Valid once
+    /// [`ready`](Self::ready).
     pub const fn ccs(self) -> bool {
         bit(self.0, 30)
     }
 
-    /// SD: the card has a UHS-II interface.
+    /// SD: returns whether the card has a UHS-II interface.
     pub const fn uhs2(self) -> bool {
         bit(self.0, 29)
     }
 
-    /// SD, CO2T: the card is over 2 TB.
+    /// SD, CO2T: returns whether the card is over 2 TB.
     pub const fn co2t(self) -> bool {
         bit(self.0, 27)
     }
 
-    /// SD, S18A: the card will switch to 1.8 V signalling.
+    /// SD, S18A: returns whether the card will switch to 1.8 V signalling.
     pub const fn s18a(self) -> bool {
         bit(self.0, 24)
     }
@@ -55,8 +57,8 @@ impl Ocr {
         }
     }
 
-    /// Voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7 the low
-    /// range.
+    /// Returns the voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7
+    /// the low range.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ff80
     }

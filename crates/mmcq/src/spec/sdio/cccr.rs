@@ -147,22 +147,22 @@ impl Cccr {
         self.can(0)
     }
 
-    /// SMB: CMD53 in block mode.
+    /// SMB: returns whether CMD53 has a block mode.
     pub const fn multi_block(&self) -> bool {
         self.can(1)
     }
 
-    /// SRW: read wait.
+    /// SRW: returns whether there is read wait.
     pub const fn read_wait(&self) -> bool {
         self.can(2)
     }
 
-    /// SBS: suspend and resume.
+    /// SBS: returns whether there are suspend and resume.
     pub const fn suspend(&self) -> bool {
         self.can(3)
     }
 
-    /// S4MI: interrupts between the blocks of a transfer on four lines.
+    /// S4MI: returns whether the card can interrupt between the blocks of a transfer on four lines.
     pub const fn interrupt_between_blocks(&self) -> bool {
         self.can(4)
     }
@@ -172,32 +172,33 @@ impl Cccr {
         self.can(5)
     }
 
-    /// LSC: up to 400 kHz only.
+    /// LSC: returns whether the card is limited to 400 kHz.
     pub const fn low_speed(&self) -> bool {
         self.can(6)
     }
 
-    /// Four data lines: every full-speed card, and a low-speed card with 4BLS.
+    /// Returns whether four data lines work: on every full-speed card, and a low-speed card with
+    /// 4BLS.
     pub const fn width4(&self) -> bool {
         !self.low_speed() || self.can(7)
     }
 
-    /// SHS: high speed.
+    /// SHS: returns whether the card has high speed.
     pub const fn high_speed(&self) -> bool {
         self.speed & 1 != 0
     }
 
-    /// SSDR50.
+    /// Returns whether the card has SDR50 (SSDR50).
     pub const fn sdr50(&self) -> bool {
         self.uhs & 1 != 0
     }
 
-    /// SSDR104.
+    /// Returns whether the card has SDR104 (SSDR104).
     pub const fn sdr104(&self) -> bool {
         self.uhs & 2 != 0
     }
 
-    /// SDDR50.
+    /// Returns whether the card has DDR50 (SDDR50).
     pub const fn ddr50(&self) -> bool {
         self.uhs & 4 != 0
     }
@@ -218,12 +219,12 @@ impl Cccr {
         self.drive & 7
     }
 
-    /// The driver type in use: 0 B, 1 A, 2 C, 3 D.
+    /// Returns the driver type in use: 0 B, 1 A, 2 C, 3 D.
     pub const fn driver_type(&self) -> u8 {
         self.drive >> 4 & 3
     }
 
-    /// SAI: interrupts without a clock.
+    /// SAI: returns whether interrupts work without a clock.
     pub const fn async_interrupt(&self) -> bool {
         self.interrupt_extension & 1 != 0
     }

@@ -47,7 +47,7 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     const TRANSFERS_AT: usize = 16 * ENTRIES;
     const EACH: usize = COMMAND_BYTES + Table::<PIECES>::BYTES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         const {
             assert!(Self::BYTES == Self::TRANSFERS_AT + ENTRIES * Self::EACH && PIECES > 0);

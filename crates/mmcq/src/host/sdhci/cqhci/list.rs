@@ -31,7 +31,7 @@ impl<const PIECES: usize> TaskList<PIECES> {
     pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
     pub(super) const SLOT_BYTES: usize = 16 * PIECES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
     }
