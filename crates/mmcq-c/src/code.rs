@@ -58,7 +58,7 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
 /// Why a call failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
-    /// An error of the engine. It may be that a slot is free in a moment.
+    /// An error of the queue, where a slot may be free again in a moment, or of what is below it.
     Engine(Error),
     /// Any other error.
     Code(i32),

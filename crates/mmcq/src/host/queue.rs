@@ -25,7 +25,7 @@ impl TaskFlags {
     /// The task is executed after all that were rung before it, and before all that are rung after
     /// it.
     pub const BARRIER: TaskFlags = TaskFlags(1 << 14);
-    /// After a power failure the blocks are all old or all new: reliable write.
+    /// After a power failure each block is old or new, and none is a mixture: reliable write.
     pub const RELIABLE: TaskFlags = TaskFlags(1 << 15);
     /// The task's end interrupts at once where ends are [coalesced](Coalescing).
     pub const AT_ONCE: TaskFlags = TaskFlags(1 << 2);

@@ -388,7 +388,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 }
 
-/// Runs a function on the buffer as frames.
+/// Passes the buffer to a function, as frames.
 fn with_frames<R>(buf: &mut DmaBuf, f: impl FnOnce(&mut [Frame]) -> R) -> R {
     let (frames, _) = buf.as_chunks_mut::<FRAME_BYTES>();
     f(frames)
