@@ -1,7 +1,7 @@
-//! Memory of the calls that wait, mapped before they take the lock.
+//! Memory of waiting calls, mapped before they take the lock.
 //!
-//! Cleaning and invalidating a cache takes time by the byte. Under the lock, and in the interrupt,
-//! that would be time in which nothing else is served. So a call that waits maps its memory first
+//! Cleaning and invalidating a cache takes time for each byte. Under the lock, and in the
+//! interrupt, nothing else would be served in that time. So a waiting call maps its memory first
 //! and unmaps it last, in its own thread; the driver finds the mapping here.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -12,7 +12,7 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use mmcq::host::{Direction, DmaError};
 
-/// Calls that can have memory here; those beyond wait.
+/// Most calls with memory here; more calls wait.
 const CALLS_MAX: usize = SLOTS;
 
 /// A mapping.
@@ -36,12 +36,12 @@ impl Mapping {
         Some(bus.map(|bus| Mapping { ptr, bytes, direction, bus }))
     }
 
-    /// One that the driver has made.
+    /// Makes the entry of a mapping that the driver has made.
     pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
         Mapping { ptr, bytes, direction, bus }
     }
 
-    /// Ends it: the controller has let go, and no lookup finds it here.
+    /// Ends the mapping: the controller does not use it any more, and no lookup finds it.
     pub fn end(self, platform: &mmcq_platform) {
         platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction);
     }
@@ -51,7 +51,7 @@ impl Mapping {
         from < other_from.saturating_add(other.bytes) && other_from < from.saturating_add(self.bytes)
     }
 
-    /// Where the controller sees a part of it.
+    /// Returns the controller's address of a part of it; `None`: not inside.
     fn bus_of(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.ptr.addr().get())?;
         let inside = skip.checked_add(bytes)? <= self.bytes;
@@ -59,7 +59,7 @@ impl Mapping {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = set.trailing_zeros() as usize;
@@ -68,14 +68,14 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The mappings of one controller. Touched under the lock of its stack alone.
+/// The mappings of one controller. Accessed only with the lock of its stack held.
 pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
-    /// A bit for each of them that is there: what looks for a mapping looks at these alone.
+    /// A bit for each mapping that exists: lookups check only these.
     used: Cell<u64>,
-    /// The descriptor table, which the driver maps once and for good: what a close unmaps.
+    /// The descriptor table, which the driver maps once and for good; a close unmaps it.
     table: Cell<Option<Mapping>>,
-    /// The driver is being made.
+    /// Whether the driver is being made.
     opening: Cell<bool>,
 }
 
@@ -92,7 +92,7 @@ impl Ahead {
         }
     }
 
-    /// Between `true` and `false` the driver maps its table.
+    /// Sets whether the driver is being made: in that time it maps its table.
     pub fn set_opening(&self, opening: bool) {
         if opening {
             self.table.set(None);
@@ -100,14 +100,14 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// The driver has mapped this itself.
+    /// Notes a mapping that the driver has made itself.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get() {
             self.table.set(Some(mapping()));
         }
     }
 
-    /// The driver has gone.
+    /// Ends the driver's mapping: the driver is gone.
     pub fn close(&self, platform: &mmcq_platform) {
         if let Some(table) = self.table.take() {
             table.end(platform);
@@ -119,8 +119,8 @@ impl Ahead {
         bits(self.used.get()).filter_map(|index| Some((index, self.calls.get(index)?.get()?)))
     }
 
-    /// Keeps a mapping for the driver. False: there is no room, or another call has some of this
-    /// memory: what a request was given must stay mapped until that request ends.
+    /// Adds a mapping for the driver. Returns false if there is no free entry, or another call has
+    /// some of this memory: memory of a request must stay mapped until that request ends.
     pub fn add(&self, mapping: Mapping) -> bool {
         if self.mappings().any(|(_, other)| other.overlaps(&mapping)) {
             return false;
@@ -132,14 +132,14 @@ impl Ahead {
         true
     }
 
-    /// The driver does not find it any more.
+    /// Removes a mapping: the driver does not find it any more.
     pub fn remove(&self, mapping: &Mapping) {
         if let Some((index, _)) = self.mappings().find(|(_, other)| other == mapping) {
             self.used.set(self.used.get() & !(1 << index));
         }
     }
 
-    /// Where the controller sees this memory, if it is in one of the mappings.
+    /// Returns the controller's address of this memory, if it is in one of the mappings.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
     }

@@ -55,24 +55,25 @@ const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
-/// One controller.
+/// State of one controller.
 pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
-    /// What the controller reads and writes, unless the program brings the memory.
+    /// The memory that the controller reads and writes, unless the program supplies it.
     room: UnsafeCell<Room>,
-    /// Out while a bring-up has it; under the stack's lock.
+    /// The scratch buffer; empty while a bring-up has it. Accessed under the stack's lock.
     scratch_buf: Cell<Option<DmaBuf>>,
     pub supervisor: Supervisor,
     pub ahead: Ahead,
-    /// Requests without a thread.
+    /// Submitted requests, for which no thread waits.
     pub waiting: Waiting,
-    /// What the program knows of the slot.
+    /// The card events that were reported to the program.
     events: CardEvents,
-    /// What was brought up last; under the stack's lock.
+    /// The card that was brought up last; accessed under the stack's lock.
     card: Cell<Option<Card>>,
-    /// How often a bring-up has begun, or the controller was closed; under the stack's lock.
+    /// How many times a bring-up has begun, or the controller was closed; accessed under the
+    /// stack's lock.
     bring_ups: Cell<u32>,
 }
 
@@ -99,41 +100,41 @@ impl Place {
         }
     }
 
-    /// Tells the program what has happened beside its calls: requests that have ended, cards that
-    /// came or went.
+    /// Calls the program back for what has happened outside of its calls: requests that have ended,
+    /// cards that came or went.
     pub fn events(&'static self, stack: &'static Stack, platform: &mmcq_platform) {
         self.waiting.call_back(self, stack, platform);
         self.events.tell(stack, platform);
     }
 
-    /// What belonged to the card before is no more. Under the stack's lock.
+    /// Drops what belonged to the card before. Called under the stack's lock.
     pub fn begin_bring_up(&self) {
         self.bring_ups.set(self.bring_ups.get().wrapping_add(1));
     }
 
-    /// How often a bring-up has begun. Under the stack's lock.
+    /// Returns how many times a bring-up has begun. Called under the stack's lock.
     ///
-    /// Never 0: before the first one no functions were found by any.
+    /// Never 0, so that 0 can stand for "found by no bring-up".
     pub fn bring_ups(&self) -> u32 {
         self.bring_ups.get().wrapping_add(1).max(1)
     }
 
-    /// What was brought up. Under the stack's lock.
+    /// Stores the card that was brought up. Called under the stack's lock.
     pub fn set_card(&self, card: Option<Card>) {
         self.card.set(card);
     }
 
-    /// The memory for registers of a card. `None`: another call has it.
+    /// Takes the memory for registers of a card. `None`: another call has it.
     pub fn take_scratch(&self, stack: &Stack) -> Option<DmaBuf> {
         stack.with(|_| self.scratch_buf.take())
     }
 
-    /// From now on another call may have it.
+    /// Returns that memory, so that another call may take it.
     pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
         stack.with(|_| self.scratch_buf.set(Some(scratch)));
     }
 
-    /// The card as it is now: it may have another address than when it was brought up.
+    /// Returns the card in its present state: its address may have changed since bring-up.
     pub fn card(&self, stack: &Stack) -> Option<Card> {
         stack.with(|engine| {
             let card = self.card.get()?;
@@ -147,8 +148,7 @@ impl Place {
         stack.block_on(left, |idle| platform.wait(idle));
     }
 
-    /// The controller is not open any more. What it had is given up: the memory is the library's
-    /// own.
+    /// Closes the controller. The memory that it used is given up: it belongs to the library.
     ///
     /// # Safety
     /// No other call of this controller is in progress, and the supervisor has left.
@@ -188,7 +188,7 @@ impl Place {
     }
 }
 
-/// The supervisor of controller number `host`.
+/// Returns the supervisor of controller number `host`.
 pub(crate) fn supervisor(host: usize) -> Option<&'static Supervisor> {
     PLACES.get(host).map(|place| &place.supervisor)
 }
@@ -205,7 +205,7 @@ fn set_alarm<const I: usize>(at_ns: Option<u64>) {
     }
 }
 
-/// As many as there can be hosts.
+/// One timer for each possible host.
 const TIMERS: [Timer; 8] = {
     macro_rules! timers {
         ($($host:literal)*) => {
@@ -220,7 +220,7 @@ fn place(host: u32) -> Option<(&'static Place, Timer)> {
     Some((PLACES.get(host)?, *TIMERS.get(host)?))
 }
 
-/// The stack of an open controller, or the code why not.
+/// Returns the stack of an open controller, or an error code.
 pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
     let (place, _) = place(host).ok_or(MMCQ_E_ARGUMENT)?;
     match (place.stack(), place.platform()) {
@@ -348,20 +348,19 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     }
 }
 
-/// May the memory of a request lie in pieces?
+/// Returns whether the memory of a request may be in several segments.
 fn writes_lists(stack: &Stack) -> bool {
     stack.with(|engine| engine.host().is_some_and(|driver| driver.transfer_mode() == TransferMode::Adma2))
 }
 
-/// What a thread does that waits for its request.
+/// Waits, in a thread, for a request to end.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.supervisor.go_on(stack);
     place.events(stack, platform);
     platform.wait(idle);
 }
 
-/// Calls again and again while there is no slot or no room to map, for as long as the platform says
-/// at most.
+/// Repeats a call while there is no free slot or mapping, at most as long as the platform allows.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,
@@ -391,9 +390,9 @@ pub(crate) fn patiently<E: Into<Failure>>(
     }
 }
 
-/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given
-/// back. `call` says with its result whether a controller that cannot be stopped still has the
-/// memory: then it stays mapped.
+/// Transfers data with memory that is mapped before the lock is taken, and unmapped after it was
+/// released. `call` returns with its result whether a controller that cannot be stopped still uses
+/// the memory: then it stays mapped.
 pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
@@ -410,8 +409,8 @@ pub(crate) fn mapped(
     })
 }
 
-/// One try of [`mapped`], for memory whose alignment has been checked. Without a direction nothing
-/// is mapped.
+/// Makes one try of [`mapped`], for memory whose alignment has been checked. Without a direction
+/// nothing is mapped.
 pub(crate) fn mapped_once(
     place: &'static Place,
     stack: &'static Stack,
@@ -436,8 +435,8 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller
-/// cannot use it.
+/// Returns whether this memory has to be mapped: memory that the CPU transfers must not be
+/// invalidated. An error: the controller cannot use it.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     let (by_dma, align) = stack.with(|engine| {
         let caps = engine.caps();
@@ -451,7 +450,7 @@ pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction)
     Ok(by_dma)
 }
 
-/// The length in bytes of memory that may be used, or `None`.
+/// Returns the length of memory in bytes, or `None` if it cannot be used.
 pub(crate) fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
     // The engine counts bytes in 32 bits, and a slice has half the address space at most.
@@ -490,7 +489,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     unsafe { write(host, blocks, memory, |device, memory, idle| device.write_blocking(lba, memory, idle)) }
 }
 
-/// A write by `call`.
+/// Writes by `call`.
 ///
 /// # Safety
 /// As the header says of `mmcq_write`.

@@ -58,9 +58,9 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
 /// Why a call failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
-    /// The queue, which may have a slot again in a moment, or what is below it.
+    /// An error of the queue, where a slot may be free again in a moment, or of what is below it.
     Engine(Error),
-    /// Anything else.
+    /// Any other error.
     Code(i32),
 }
 

@@ -1,5 +1,5 @@
-//! What a controller reads and writes besides the program's blocks: descriptors and registers of
-//! the card.
+//! Memory that a controller reads and writes besides the program's blocks: descriptors and
+//! registers of the card.
 
 use crate::sizes::DESCRIPTORS;
 use mmcq::card::SCRATCH_BYTES;
@@ -15,12 +15,12 @@ impl Scratch {
     }
 }
 
-/// One controller's memory. Any content is a valid one. In the header it is `MMCQ_DMA_BYTES` long.
+/// One controller's memory. Any content is valid. In the header its length is `MMCQ_DMA_BYTES`.
 #[repr(C, align(128))]
 pub(crate) struct Room {
     pub table: Table<DESCRIPTORS>,
     pub scratch: Scratch,
-    /// The same for the supervisor.
+    /// Memory for registers, for the supervisor.
     pub supervisor_scratch: Scratch,
 }
 

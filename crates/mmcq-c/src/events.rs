@@ -5,14 +5,14 @@ use crate::platform::mmcq_platform;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Events that one call tells of. What comes later is told by the next.
+/// Most events that one call reports. Later events are reported by the next call.
 const EVENTS_MAX: u32 = 4;
 
-/// What the program has been told of the slot of one controller. `told` is touched under the lock
-/// of its stack alone.
+/// The card events of one controller that were reported to the program. `told` is accessed only
+/// with the lock of its stack held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// A call tells; another came meanwhile, and has left the rest to it.
+    /// Whether a call is reporting; and whether another came meanwhile and has left the rest to it.
     telling: AtomicBool,
     again: AtomicBool,
 }
@@ -22,12 +22,12 @@ impl CardEvents {
         CardEvents { told: Cell::new(false), telling: AtomicBool::new(false), again: AtomicBool::new(false) }
     }
 
-    /// The controller has just been opened: the program knows of no card.
+    /// Begins for a controller that was just opened: the program knows of no card.
     pub fn begin(&self) {
         self.told.set(false);
     }
 
-    /// Tells of a card that came or went since.
+    /// Reports a card that came or went since the last report.
     pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
         if !platform.has_card_event() {
             return;

@@ -34,7 +34,7 @@ pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.erase(lba, blocks).await)
 }
 
-/// A call that needs to know more of the card than reads and writes do.
+/// Makes a call that needs more abilities of the card than reads and writes.
 fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {
     let (place, stack, platform) = match open(host) {
         Ok(open) => open,
@@ -55,7 +55,7 @@ fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Err
     })
 }
 
-/// Reads what the card can do besides reading and writing.
+/// Reads the card's abilities besides reading and writing.
 fn look_at_the_card(
     place: &'static Place,
     stack: &'static Stack,

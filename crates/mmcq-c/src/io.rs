@@ -42,13 +42,13 @@ pub(crate) type Io = Function<'static, (Its, Driver), SLOTS>;
 type Interrupt = CardInterrupt<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// The functions of one controller's card. Touched under the lock of its stack alone.
+/// The functions of one controller's card. Accessed only with the lock of its stack held.
 pub(crate) struct Functions {
     /// The bring-up that found them ([`Place::bring_ups`]).
     found_by: Cell<u32>,
-    /// Function 1 is the first. Away while a call has it.
+    /// The handles; function 1 is the first. Empty while a call has it.
     handles: [Cell<Option<Io>>; FUNCTIONS],
-    /// Which there are, one bit each.
+    /// Existing functions, one bit each.
     there: Cell<u8>,
     interrupt: Cell<Option<Interrupt>>,
 }
@@ -82,7 +82,7 @@ impl Functions {
         self.found_by.set(found_by);
     }
 
-    /// Takes a function's handle; for function 0 one that is free.
+    /// Takes a function's handle; for function 0 any free one.
     pub fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
         if self.found_by.get() != bring_ups {
             return Err(Error::NoCard.into());
@@ -100,7 +100,8 @@ impl Functions {
         free.ok_or(Error::Full.into())
     }
 
-    /// From now on another call may have it, unless the card was brought up anew.
+    /// Puts a handle back, so that another call may take it, unless the card was brought up again
+    /// meanwhile.
     pub fn put_back(&self, index: usize, function: Io, found_by: u32) {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)
@@ -110,7 +111,7 @@ impl Functions {
     }
 }
 
-/// A call of one function. Calls of the same function wait for each other.
+/// Makes a call on one function. Calls on the same function wait for each other.
 fn with_function(host: u32, number: u32, mut call: impl FnMut(Open, &mut Io) -> Result<u32, Failure>) -> i32 {
     let open @ (place, stack, platform) = match open(host) {
         Ok(open) => open,
@@ -335,7 +336,7 @@ struct Start(NonNull<u8>);
 // SAFETY: the program has lent the memory to the library, whatever context moves it on.
 unsafe impl Send for Start {}
 
-/// What a transfer moves.
+/// The memory and the direction of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Moves {
     start: Start,
@@ -345,7 +346,7 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// `None`: what the program asks for makes no sense.
+    /// Makes the transfer. `None`: the program's arguments are invalid.
     pub fn new(
         function: u32,
         (address, how): (u32, u32),
@@ -368,7 +369,7 @@ impl Moves {
         NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
     }
 
-    /// Does the controller fetch and store it itself? An error: it cannot from there.
+    /// Returns whether the controller transfers this memory by DMA. An error: it cannot reach it.
     pub fn by_dma(&self, stack: &Stack) -> Result<bool, Error> {
         let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
         let align = if self.direction == Direction::Read { align } else { align.min(4) };
@@ -379,8 +380,8 @@ impl Moves {
     }
 }
 
-/// Moves what is left of a transfer, and counts what is done. True: a controller that cannot be
-/// stopped still has the memory.
+/// Transfers the rest of a transfer, and counts the bytes that are done. Returns true if a
+/// controller that cannot be stopped still uses the memory.
 pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
     let Moves { start, bytes, at, direction } = moves;
     // Every turn moves a byte at least.
@@ -406,13 +407,14 @@ pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), 
     (Ok(()), false)
 }
 
-/// Bytes of the next command of a transfer.
+/// Returns the bytes of the next command of a transfer.
 fn piece(io: &Io, left: u32) -> u32 {
     let split = io.split();
     split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)
 }
 
-/// A call of the card interrupt. It is one thread's at a time: another gets `MMCQ_E_STATE`.
+/// Makes a call on the card interrupt. Only one thread may use it at a time: another gets
+/// `MMCQ_E_STATE`.
 fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(), Failure>) -> i32 {
     let open @ (place, stack, platform) = match open(host) {
         Ok(open) => open,

@@ -31,8 +31,8 @@ fn area(partition: u32) -> Option<Area> {
     }
 }
 
-/// Asks the card where the partition is. Each call does: what the card says of booting may have
-/// changed since the last.
+/// Reads from the card where the partition is. Each call does this, because the card's boot
+/// settings may have changed since the last one.
 fn opened(
     place: &'static Place,
     stack: &'static Stack,

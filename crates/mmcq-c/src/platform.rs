@@ -1,4 +1,4 @@
-//! What the C program brings: registers, memory, lock, time.
+//! The parts that the C program supplies: registers, memory, lock, time.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,8 +17,7 @@ use mmcq::task::{Idle, Lock};
 /// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
 pub const MMCQ_EMMC_18: u32 = 1;
 
-/// How long a call waits for a free slot, or for memory that can be mapped, where the platform says
-/// nothing.
+/// How long a call waits for a free slot or mapping, if the platform does not set it.
 const PATIENCE_MS: u32 = 30_000;
 
 /// The longest cache line that the library's own memory is aligned to.
@@ -33,8 +32,8 @@ pub struct mmcq_idle(pub(crate) Idle);
 ///
 /// # Safety
 ///
-/// The functions are C's, so calling one is `unsafe`: what each must do and may be called from
-/// stands in the header, and the caller of `mmcq_open` promises it.
+/// The functions are C's, so calling one is `unsafe`. The header says what each must do and from
+/// where it may be called; the caller of `mmcq_open` promises that.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -69,7 +68,7 @@ unsafe impl Send for mmcq_platform {}
 unsafe impl Sync for mmcq_platform {}
 
 impl mmcq_platform {
-    /// Is everything there that must be?
+    /// Returns whether all required members are set.
     pub(crate) fn is_complete(&self) -> bool {
         let registers = match (self.read, self.write) {
             (Some(_), Some(_)) => true,
@@ -92,7 +91,7 @@ impl mmcq_platform {
             && self.now_ns.is_some()
     }
 
-    /// The quirks by their names, with commas between; `None`: an unknown name.
+    /// Returns the quirks by their names, separated by commas; `None`: an unknown name.
     pub(crate) fn quirks(&self) -> Option<SdhciQuirks> {
         if self.quirks.is_null() {
             return Some(SdhciQuirks::NONE);
@@ -103,8 +102,8 @@ impl mmcq_platform {
         names.try_fold(SdhciQuirks::NONE, |quirks, name| Some(quirks.with(SdhciQuirks::named(name)?)))
     }
 
-    /// The program's memory for what the controller reads and writes besides blocks, if it brings
-    /// any that is large enough, aligned, and in reach.
+    /// Returns the program's memory for what the controller reads and writes besides blocks, if the
+    /// program supplies any that is large enough, aligned, and in reach.
     pub(crate) fn dma_room(&self) -> Option<NonNull<Room>> {
         let room = NonNull::new(self.dma.cast::<Room>())?;
         let align = align_of::<Room>() as u64;
@@ -113,14 +112,15 @@ impl mmcq_platform {
         (aligned && ends && self.dma_bytes >= size_of::<Room>()).then_some(room)
     }
 
-    /// Where the controller sees this part of the program's memory for that, if it is one.
+    /// Returns the controller's address of this part of that memory; `None`: not inside.
     fn in_dma(&self, ptr: NonNull<u8>, len: usize) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.dma.addr()).filter(|_| !self.dma.is_null())?;
         (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
     }
 
-    /// How the stack is set up. Where requests lie in pieces, a merged transfer has no more blocks
-    /// than the list has descriptors: no piece but a whole mapping is shorter than a block.
+    /// Returns the settings of the stack. If requests may be in several segments, a merged transfer
+    /// has at most as many blocks as the list has descriptors: only a whole mapping can be shorter
+    /// than a block.
     pub(crate) fn config(&self) -> Config {
         match self.piece {
             Some(_) => Config::DEFAULT.merge_blocks(DESCRIPTORS as u32 - 1),
@@ -128,12 +128,12 @@ impl mmcq_platform {
         }
     }
 
-    /// What memory for reads begins and ends at multiples of.
+    /// Returns the alignment of begin and end of memory for reads.
     pub(crate) fn line_bytes(&self) -> u32 {
         self.cache_line.max(1)
     }
 
-    /// The address for the controller; `None`: there are no functions for that.
+    /// Returns the address for the controller; `None`: the platform has no functions for that.
     pub(crate) fn map_memory(
         &self,
         ptr: NonNull<u8>,
@@ -171,12 +171,12 @@ impl mmcq_platform {
         }
     }
 
-    /// How long a call waits for a free slot, or for memory that can be mapped.
+    /// Returns how long a call waits for a free slot or mapping.
     pub(crate) fn patience_ns(&self) -> u64 {
         u64::from(if self.patience_ms == 0 { PATIENCE_MS } else { self.patience_ms }) * 1_000_000
     }
 
-    /// Does the program want to hear of cards?
+    /// Returns whether the program wants card events.
     pub(crate) fn has_card_event(&self) -> bool {
         self.card_event.is_some()
     }
@@ -188,7 +188,7 @@ impl mmcq_platform {
         }
     }
 
-    /// As the contract of [`Idle`] wants it.
+    /// Waits, as the contract of [`Idle`] requires.
     pub(crate) fn wait(&self, idle: &Idle) {
         if let Some(wait) = self.wait
             && idle.may_sleep()
@@ -200,7 +200,7 @@ impl mmcq_platform {
     }
 }
 
-/// The platform as lock, registers and memory.
+/// The platform as the stack's lock, registers and memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Its(pub &'static mmcq_platform, pub &'static Ahead);
 

@@ -8,19 +8,19 @@ use core::mem::MaybeUninit;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// An `async fn` of one argument. Each of them has a future of its own.
+/// An `async fn` of one argument. Each has a future type of its own.
 pub(crate) type Begin<A, F> = fn(A) -> F;
 
-/// Of the room; said here as well because the room's layout cannot be asked for while it is made.
+/// Alignment of the room; repeated here because the room's layout is not known while it is defined.
 const ALIGN: usize = 16;
 
-/// Bytes that the future of such a function takes.
+/// Returns the bytes of such a function's future.
 pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
     assert!(align_of::<F>() <= ALIGN, "the future wants more alignment than its room has");
     size_of::<F>()
 }
 
-/// Room for one future. Who may touch it is its owner's to say.
+/// Memory for one future. Its owner decides who may access it.
 #[repr(C, align(16))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
 
@@ -42,8 +42,8 @@ impl<const BYTES: usize> Room<BYTES> {
     /// Polls the future. When it has ended, the room is empty.
     ///
     /// # Safety
-    /// This function began the future that is here, nothing else touches the room during the call,
-    /// and the room stays where it is until the future has ended.
+    /// This function began the future that is here, nothing else accesses the room during the call,
+    /// and the room is not moved until the future has ended.
     pub unsafe fn poll<A, F: Future + Send>(
         &self,
         _: Begin<A, F>,

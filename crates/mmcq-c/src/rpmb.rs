@@ -10,7 +10,7 @@ use mmcq::engine::{DmaBuf, Error, Irreversible};
 use mmcq::host::Direction;
 use mmcq::rpmb::{Key, Rpmb, RpmbError, UNIT_BYTES};
 
-/// The number that `mmcq_rpmb_program_key` wants to see.
+/// The number that `mmcq_rpmb_program_key` requires as confirmation.
 pub const MMCQ_RPMB_FOR_EVER: u32 = 0x4b45_5921;
 
 /// See the header.
@@ -27,7 +27,7 @@ pub struct mmcq_rpmb {
 type Area = Rpmb<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// What a call has been given, checked.
+/// The arguments of a call, checked.
 struct Given {
     key: Key,
     nonces: [[u8; 16]; 2],
@@ -51,7 +51,7 @@ unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
     Some(Given { key, nonces: how.nonces, memory: NonNull::new(how.memory)?, bytes: how.memory_bytes })
 }
 
-/// Goes on with the open controller, and with what the call was given if that is whole.
+/// Calls `go_on` with the open controller and the arguments, if they are complete.
 fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) -> i32) -> i32 {
     match (open(host), given) {
         (Err(code), _) => code,
@@ -60,8 +60,8 @@ fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) 
     }
 }
 
-/// Opens the area, and makes one call. Only the opening is tried again where no slot is free: a
-/// number that was used in a question must not be used once more.
+/// Opens the area, and makes one call. Only the opening is repeated if no slot is free: a nonce
+/// must not be used twice.
 fn with_area(
     (place, stack, platform): Open,
     given: &Given,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn mmcq_rpmb_counter(host: u32, how: *const mmcq_rpmb, cou
     })
 }
 
-/// Bytes of so many units, at least one.
+/// Returns the bytes of this many units, at least one.
 fn bytes_of(units: u32, data: *const u8) -> Option<usize> {
     let bytes = usize::from(u16::try_from(units).ok()?) * UNIT_BYTES;
     (bytes > 0 && !data.is_null() && data.addr().checked_add(bytes).is_some()).then_some(bytes)

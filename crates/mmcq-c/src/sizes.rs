@@ -1,4 +1,4 @@
-//! What the library has room for, chosen when it is built.
+//! Sizes of the library, chosen when it is built.
 //!
 //! `MMCQ_HOSTS`, `MMCQ_SLOTS` and `MMCQ_PIECES` are variables of the build's environment, and the
 //! names of macros in the header.
@@ -26,9 +26,9 @@ macro_rules! number {
     };
 }
 
-/// Controllers.
+/// Number of controllers.
 pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
-/// Requests at a time, and one slot more of the library's own.
+/// Most requests at a time, plus one slot for the library itself.
 pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;
-/// Descriptors of one transfer, and one more for controllers that need a separate end descriptor.
+/// Most descriptors of one transfer, plus one for controllers that need a separate end descriptor.
 pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4096) + 1;

@@ -1,4 +1,4 @@
-//! What has happened so far.
+//! Counters since the controller was opened.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

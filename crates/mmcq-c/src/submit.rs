@@ -14,17 +14,17 @@ use mmcq::block::BlockDevice;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::{Direction, DmaError};
 
-/// `op`: blocks to memory.
+/// `op`: reads blocks into memory.
 pub const MMCQ_READ: u32 = 0;
-/// `op`: blocks from memory.
+/// `op`: writes blocks from memory.
 pub const MMCQ_WRITE: u32 = 1;
-/// `op`: the same, past every cache.
+/// `op`: writes blocks from memory, past every cache.
 pub const MMCQ_WRITE_DURABLE: u32 = 2;
-/// `op`: everything written before; no memory.
+/// `op`: flushes everything written before; no memory.
 pub const MMCQ_FLUSH: u32 = 3;
-/// `op`: the content of blocks is not needed any more; no memory.
+/// `op`: discards blocks whose content is not needed any more; no memory.
 pub const MMCQ_DISCARD: u32 = 4;
-/// `op`: blocks read as zeros, by an erase; no memory.
+/// `op`: makes blocks read as zeros, by an erase; no memory.
 pub const MMCQ_ZEROES: u32 = 5;
 
 /// See the header.
@@ -49,22 +49,23 @@ struct Submitted {
     ahead: Option<Mapping>,
 }
 
-/// Moves on the transfers of a controller's I/O functions. True: one has ended.
+/// Continues the transfers of a controller's I/O functions. Returns true if one has ended.
 pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool;
 
-/// The requests of one controller, by the engine's slots. The slots are touched under the lock of
-/// its stack alone.
+/// The requests of one controller, by the engine's slots. The slots are accessed only with the lock
+/// of its stack held.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
-    /// A bit for each slot that has one: what looks for a request looks at these alone.
+    /// A bit for each slot with a request: lookups check only these.
     used: Cell<u64>,
-    /// How many there are: most programs have none.
+    /// Number of requests: most programs have none.
     count: AtomicU32,
-    /// The transfers of I/O functions, and who moves them on: a program without any does not link
-    /// that. Under the lock.
+    /// Number of transfers of I/O functions, and the function that continues them: a program
+    /// without such transfers does not link it. Accessed under the lock.
     transfers: AtomicU32,
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// A call calls back; another came meanwhile, and has left the rest to it.
+    /// Whether a call is calling back; and whether another came meanwhile and has left the rest to
+    /// it.
     calling: AtomicBool,
     again: AtomicBool,
 }
@@ -82,7 +83,7 @@ impl Waiting {
         }
     }
 
-    /// A request has not been called back yet.
+    /// Returns whether a request has not been called back yet.
     pub fn is_any(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0 || self.has_transfers()
     }
@@ -91,24 +92,24 @@ impl Waiting {
         self.transfers.load(Ordering::Acquire) != 0
     }
 
-    /// A transfer has begun, which this function moves on. Called under the lock.
+    /// Notes a transfer that has begun, and the function that continues it. Called under the lock.
     pub fn add_transfer(&self, move_on: MoveOn, host: usize) {
         self.move_on.set(Some((move_on, host)));
         self.transfers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One has ended. Called under the lock.
+    /// Notes that a transfer has ended. Called under the lock.
     pub fn remove_transfer(&self) {
         self.transfers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The slots that have a request, with what they have. Under the lock.
+    /// Returns the slots with a request, and their requests. Called under the lock.
     fn submitted(&self) -> impl Iterator<Item = (usize, Submitted)> + '_ {
         let slots = bits(self.used.get());
         slots.filter_map(|index| Some((index, self.slots.get(index)?.get()?)))
     }
 
-    /// The engine's slot has this request. Under the lock.
+    /// Stores the request of a slot of the engine. Called under the lock.
     fn put(&self, index: usize, submitted: Submitted) {
         if let Some(slot) = self.slots.get(index) {
             slot.set(Some(submitted));
@@ -117,7 +118,7 @@ impl Waiting {
         }
     }
 
-    /// It has no request any more. Under the lock.
+    /// Removes the request of a slot. Called under the lock.
     fn clear(&self, index: usize) {
         self.used.set(self.used.get() & !(1 << index));
         if let Some(slot) = self.slots.get(index) {
@@ -126,8 +127,8 @@ impl Waiting {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Calls back for every request that has ended. A callback may submit, and what it submits may
-    /// end at once: that waits for the call that is calling back already.
+    /// Calls back for every request that has ended. A callback may submit a request that ends at
+    /// once: that one waits for the call that is already calling back.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
         while self.is_any() {
             self.again.store(true, Ordering::Release);
@@ -145,13 +146,13 @@ impl Waiting {
         }
     }
 
-    /// Moves on the transfers of I/O functions. True: there was one that had ended.
+    /// Continues the transfers of I/O functions. Returns true if one had ended.
     fn transfer(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let move_on = if self.has_transfers() { stack.with(|_| self.move_on.get()) } else { None };
         move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
     }
 
-    /// True: there was one that had ended.
+    /// Calls back for one request. Returns true if one had ended.
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let ended = stack.with(|engine| {
             self.submitted().find_map(|(index, submitted)| {
@@ -176,8 +177,8 @@ impl Waiting {
         true
     }
 
-    /// Takes a request back that the controller has got nothing of yet. `None`: it has begun, has
-    /// ended, or never was. What comes is its mapping, to be ended without the lock.
+    /// Takes back a request of which the controller has got nothing yet. `None`: it has begun, has
+    /// ended, or never existed. Returns its mapping, which has to be ended without the lock.
     fn take_back(
         &self,
         place: &Place,

@@ -1,5 +1,5 @@
 //! The supervisor ([`mmcq::card::supervise`]) in a program without an executor: a future in static
-//! memory for each controller. The program's calls of the library move it on.
+//! memory for each controller. The program's calls of the library poll it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,13 +13,13 @@ use mmcq::card::{Card, Event, Options, Upkeep, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::task::Idle;
 
-/// A card that comes is another until the program has brought it up and looked: it knows the one
-/// before by its size.
+/// Options of the supervisor. A card that comes counts as another until the program has brought it
+/// up and compared it: the program knows the one before by its size.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
-/// Steps in one call; what is left is done by the next.
+/// Most steps in one call; the rest is done by the next.
 const STEPS_MAX: u32 = 8;
 
-/// Keeps the card until it is gone, or the program wants to bring it up anew.
+/// Keeps the card working until it is gone, or the program wants to bring it up again.
 async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Card, usize)) {
     loop {
         let (event, back) = supervise(stack, scratch, OPTIONS, card).await;
@@ -36,24 +36,24 @@ async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Car
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The room is empty.
+    /// There is no future.
     Away,
-    /// There is a future in it.
+    /// There is a future, and no call polls it.
     There,
-    /// A call polls it.
+    /// A call polls the future.
     Polled,
 }
 
-/// The supervisor of one controller. All but `called` is touched under the lock of its stack alone.
-/// The room is touched by the call that has set [`State::Polled`], or by the one bring-up that
-/// finds it empty.
+/// The supervisor of one controller. All but `called` is accessed only with the lock of its stack
+/// held. The room is accessed by the call that has set [`State::Polled`], or by the one bring-up
+/// that finds it empty.
 pub(crate) struct Supervisor {
     room: Room<{ bytes_of(&(kept as Begin<_, _>)) }>,
     state: Cell<State>,
     host: Cell<usize>,
-    /// Its waker was called.
+    /// Whether its waker was called.
     called: AtomicBool,
-    /// Its memory for registers, while it does not have it itself.
+    /// Its memory for registers, while its future does not have it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
@@ -68,8 +68,8 @@ impl Supervisor {
         }
     }
 
-    /// Begins to keep this card, unless there is one kept already. Called by the thread that
-    /// brought it up, while no other may.
+    /// Begins to keep this card, unless one is kept already. Called by the thread that brought it
+    /// up, while no other thread may.
     pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
         let Ok(host) = usize::try_from(host) else { return };
         if stack.with(|_| self.state.get() != State::Away) {
@@ -86,7 +86,7 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Asks the supervisor to leave. True: it is still there, and at work.
+    /// Requests the supervisor to end. Returns true if it is still working.
     pub fn leave(&self, stack: &'static Stack) -> bool {
         if stack.with(|engine| self.state.get() == State::There && engine.dismiss_supervisor()) {
             self.called.store(true, Ordering::Release);
@@ -126,7 +126,7 @@ impl Supervisor {
     }
 }
 
-/// One for each controller: where it points to says which.
+/// One byte for each controller: a pointer to it identifies the controller.
 static NAMES: [u8; HOSTS] = [0; HOSTS];
 
 fn waker(host: usize) -> Waker {

@@ -18,7 +18,8 @@ use mmcq::engine::Error;
 use mmcq::host::{Direction, DmaError};
 use mmcq::sdio::IoError;
 
-/// Transfers that the functions of one controller's card have under way, of each one at most.
+/// Most transfers in progress on the functions of one controller's card; each function has at most
+/// one.
 const TRANSFERS: usize = 2;
 
 /// See the header.
@@ -36,15 +37,15 @@ pub struct mmcq_io_request {
     pub context: *mut c_void,
 }
 
-/// A transfer that has ended, with the function that it had.
+/// A transfer that has ended, with its function's handle.
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
-    /// A controller that cannot be stopped still has the memory.
+    /// Whether a controller that cannot be stopped still uses the memory.
     kept: bool,
 }
 
-/// Moves all of it. Where no slot is free, whatever ends next polls this again.
+/// Runs the whole transfer. If no slot is free, it is polled again when anything else ends.
 async fn carried((io, moves): (Io, Moves)) -> Ended {
     let mut done = 0;
     loop {
@@ -61,29 +62,30 @@ async fn carried((io, moves): (Io, Moves)) -> Ended {
     }
 }
 
-/// What belongs to a transfer beside its future.
+/// Data of a transfer besides its future.
 #[derive(Clone, Copy)]
 struct Owner {
     request: NonNull<mmcq_io_request>,
     done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
     mapping: Option<Mapping>,
-    /// The function's handle, and the bring-up that it is of.
+    /// The function's handle, and the bring-up that the handle belongs to.
     handle: usize,
     found_by: u32,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The room is empty.
+    /// There is no future.
     Free,
-    /// A call puts a future there.
+    /// A call is placing a future here.
     Taken,
-    /// There is one.
+    /// A future is here.
     UnderWay(Owner),
 }
 
-/// One transfer. The state is touched under the lock of its controller's stack alone; the room by
-/// the call that has set [`State::Taken`], and then by the one context that calls back.
+/// One transfer. The state is accessed only with the lock of its controller's stack held. The room
+/// is accessed by the call that has set [`State::Taken`], and then by the one context that calls
+/// back.
 struct Transfer {
     room: Room<{ bytes_of(&(carried as Begin<_, _>)) }>,
     state: Cell<State>,
@@ -95,8 +97,8 @@ unsafe impl Sync for Transfer {}
 static TRANSFERS_OF: [[Transfer; TRANSFERS]; HOSTS] =
     [const { [const { Transfer { room: Room::new(), state: Cell::new(State::Free) } }; TRANSFERS] }; HOSTS];
 
-/// Polls each transfer of this controller. True: one has ended, and was called back for. Called by
-/// one context at a time (`Waiting::call_back`).
+/// Polls each transfer of this controller. Returns true if one has ended, and was called back for.
+/// Called by one context at a time (`Waiting::call_back`).
 fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
     for transfer in TRANSFERS_OF.get(host).into_iter().flatten() {
         let State::UnderWay(owner) = stack.with(|_| transfer.state.get()) else { continue };

@@ -1,4 +1,4 @@
-//! A card for file systems and stores that block.
+//! A card for file systems and stores with blocking calls.
 
 #![cfg_attr(feature = "embedded-sdmmc", allow(unsafe_code, reason = "docs/safety.md says why"))]
 
@@ -9,10 +9,10 @@ use mmcq::block::BlockError;
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::{Idle, Platform, Stack};
 
-/// A [`Region`] by calls that block, and wait by the board's own `idle`.
+/// A [`Region`] with blocking calls, which wait by the board's own `idle`.
 ///
-/// With feature `embedded-sdmmc` it is a block device for the file system of that name, with
-/// feature `embedded-storage` it has the traits `ReadStorage` and `Storage`. Both have no flush:
+/// With feature `embedded-sdmmc` it is a block device for that file system; with feature
+/// `embedded-storage` it implements the traits `ReadStorage` and `Storage`. Neither has a flush:
 /// call [`flush`](Self::flush).
 pub struct Blocking<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -21,12 +21,12 @@ pub struct Blocking<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
-    /// A handle on this region of `stack`. `idle` waits for an interrupt, or does nothing.
+    /// Makes a handle on this region of `stack`. `idle` waits for an interrupt, or does nothing.
     pub fn new(stack: &'a Stack<B, N>, region: Region<'a, B, N>, idle: fn(&Idle)) -> Self {
         Blocking { stack, region: RefCell::new(region), idle }
     }
 
-    /// The whole card, copied through `bounce`.
+    /// Makes a handle on the whole card, copied through `bounce`.
     ///
     /// # Errors
     /// As [`Region::new`].
@@ -34,7 +34,7 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         Ok(Self::new(stack, Region::new(stack, bounce)?, idle))
     }
 
-    /// Runs `call` with the region, unless `idle` has called back in here.
+    /// Runs `call` with the region; refuses a call that comes from inside `idle`.
     fn with(
         &self,
         call: impl AsyncFnOnce(&mut Region<'a, B, N>) -> Result<(), BlockError>,
@@ -60,7 +60,7 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(async |region| region.write_at(offset, bytes).await)
     }
 
-    /// Everything written before is on the medium when this returns.
+    /// Flushes: when the call returns, everything written before is on the medium.
     ///
     /// # Errors
     /// As [`Region::flush`].
@@ -71,15 +71,15 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(flush).map_err(Error::from)
     }
 
-    /// As [`Region::rebind`].
+    /// Binds the handle to the present card, as [`Region::rebind`].
     ///
     /// # Errors
-    /// As there.
+    /// As of [`Region::rebind`].
     pub fn rebind(&self) -> Result<(), Error> {
         self.region.try_borrow_mut().map_err(|_| Error::Reentered)?.rebind()
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.region.try_borrow().map_or(0, |region| region.len_bytes())
     }

@@ -1,4 +1,4 @@
-//! One of our hosts as embassy's `sdio::MmcBus`.
+//! A host of mmcq as embassy's `sdio::MmcBus`.
 
 use core::future::poll_fn;
 use core::task::Poll;
@@ -12,17 +12,18 @@ use sdio::{
 };
 
 const MS_NS: u64 = 1_000_000;
-/// A command and its response.
+/// Longest time of a command and its response.
 const COMMAND_NS: u64 = 20 * MS_NS;
-/// A command with busy; erasing takes longest.
+/// Longest time of a command with busy; erasing takes longest.
 const BUSY_NS: u64 = 10_000 * MS_NS;
-/// Data: a full second more than any standard allows a block.
+/// Longest time of data: a full second more than any standard allows a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
-/// The supply falls, and rises [SD 6.4.1]; then 74 clocks at 400 kHz.
+/// Time for the supply to fall, and to rise [SD 6.4.1]; then 74 clocks at 400 kHz.
 const POWER_OFF_NS: u64 = 2 * MS_NS;
 const POWER_UP_NS: u64 = 2 * MS_NS;
 const CLOCKS_74_NS: u64 = MS_NS / 2;
-/// The clock is off during the voltage switch [SD 4.2.4.2], and DAT is high soon after.
+/// Time with the clock off during the voltage switch [SD 4.2.4.2], and until DAT is high
+/// afterwards.
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
 const SWITCH_ON_NS: u64 = MS_NS;
 /// Blocks of a tuning procedure [SD 4.2.4.5].
@@ -33,35 +34,37 @@ const HIGH_HZ: u32 = 50_000_000;
 const SDR50_HZ: u32 = 100_000_000;
 const SDR104_HZ: u32 = 208_000_000;
 
-/// A controller behind mmcq's queue, as drivers of embassy's `sdio` want it: SDIO functions (cyw43,
-/// esp-hosted), or `sdio`'s own cards.
+/// A controller behind mmcq's queue, as a bus for drivers of embassy's `sdio`: SDIO functions
+/// (cyw43, esp-hosted), or `sdio`'s own cards.
 ///
 /// Commands go through the queue like all others, so a memory card on the same controller (a combo
-/// card) keeps its turns. Bring a card up by one side only.
+/// card) keeps its turns. Bring a card up either with mmcq or with `sdio`, not with both.
 ///
-/// Data are copied through a buffer, which must hold the longest transfer of the driver above:
-/// `sdio` does not cut requests. A call may be dropped at any point; what the controller was given
-/// ends by itself.
+/// Data are copied through a buffer, which must be as long as the longest transfer of the driver
+/// above: `sdio` does not split requests. A call may be dropped at any point; a phase that the
+/// controller has ends by itself.
 ///
-/// `set_bus` is no `async fn`: it notes what is wanted, and the next command begins with the
-/// change, and reports its failure.
+/// `set_bus` is not an `async fn`: it stores the settings. The next command begins with the change,
+/// and reports its failure.
 #[derive(Debug)]
 pub struct Bus<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
-    /// Away while a request has it.
+    /// The buffer; empty while a request has it.
     bounce: Option<DmaBuf>,
     claim: Claim,
     wanted: Option<(Width, u32)>,
-    /// The card may be in the middle of an open transfer, for want of its CMD12.
+    /// Whether the card may be in an open transfer, because its CMD12 was not sent.
     owes_stop: bool,
-    /// The controller may be in its tuning procedure, where no other command goes [SDHC 2.2.25].
+    /// Whether the controller may be in its tuning procedure, where no other command can be sent
+    /// [SDHC 2.2.25].
     tuning: bool,
     widest: Width,
     signal18: bool,
 }
 
 impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
-    /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
+    /// Makes a bus of the controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer)
+    /// makes one.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Self {
         Bus {
             stack,
@@ -75,8 +78,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         }
     }
 
-    /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus
-    /// that offers eight: a slot for SD cards says four.
+    /// Limits the number of data lines that the bus offers. `sdio` 0.5 refuses an SD card on a bus
+    /// that offers eight: use four for a slot for SD cards.
     #[must_use]
     pub fn at_most(self, width: Width) -> Self {
         Bus { widest: width, ..self }
@@ -90,8 +93,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.stack.pause(ns).await.map_err(mmc_error)
     }
 
-    /// Ends what a call before has left open, and does what [`MmcBus::set_bus`] wanted; dropped
-    /// half-way, all of it again.
+    /// Ends what an earlier call has left open, and makes the changes that [`MmcBus::set_bus`]
+    /// requested. If it is dropped half-way, the next call does all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
         if self.tuning {
             self.end_tuning().await?;
@@ -108,7 +111,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(())
     }
 
-    /// Lines whose reset hangs would not take the next command.
+    /// Ends tuning by a reset of the lines. If the reset does not end, the lines would not take the
+    /// next command.
     async fn end_tuning(&mut self) -> Result<(), MmcError> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             self.bus(BusOp::ResetAll).await?;
@@ -117,7 +121,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(())
     }
 
-    /// CMD12.
+    /// Sends CMD12.
     async fn stop(&mut self) -> Result<(), MmcError> {
         let stopped = self.command(command::stop_transmission(), BUSY_NS).await;
         self.owes_stop = false;
@@ -140,7 +144,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// The buffer, or after a call that was dropped the one that the engine has kept.
+    /// Takes the buffer; after a dropped call, takes back the one that the engine has kept.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
@@ -152,8 +156,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(buf)
     }
 
-    /// The bus is settled: between taking the buffer and giving it to the engine nothing may be
-    /// awaited, or a call that is dropped there loses it.
+    /// Runs a command with data on a settled bus. It must not await anything between taking the
+    /// buffer and passing it to the engine, or a call that is dropped there loses the buffer.
     async fn data(
         &mut self,
         command: Command,
@@ -222,7 +226,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.data(command, data, buf, stop).await
     }
 
-    /// CMD11 and what belongs to it [SD 4.2.4.2].
+    /// Switches the voltage by CMD11 [SD 4.2.4.2].
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
         let hz = self.stack.with(|engine| engine.caps().clock_hz.0).max(400_000);
@@ -317,7 +321,8 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         self.pause(CLOCKS_74_NS).await
     }
 
-    /// The controller tunes itself, so `op` is not needed. Up to 50 MHz nothing is to be tuned.
+    /// Tunes the bus. The controller tunes itself, so `op` is not needed. Up to 50 MHz no tuning is
+    /// needed.
     async fn tune_bus<O>(&mut self, width: BusWidth, hz: u32, op: O) -> Result<(), MmcError>
     where
         O: TuningOp,
@@ -354,7 +359,8 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         Err(MmcError::Signaling)
     }
 
-    /// [`MmcError::Unsupported`] where the host [has no card interrupt](Host::CARD_IRQ).
+    /// Waits for the card interrupt. [`MmcError::Unsupported`] where the host [has no card
+    /// interrupt](Host::CARD_IRQ).
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
         if !B::Host::CARD_IRQ {
             return Err(MmcError::Unsupported);
@@ -422,7 +428,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 }
 
-/// The timing that goes with a clock.
+/// Returns the timing for a clock.
 fn timing(hz: u32, signal18: bool) -> Timing {
     match (signal18, hz) {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,
@@ -434,7 +440,7 @@ fn timing(hz: u32, signal18: bool) -> Timing {
     }
 }
 
-/// The form of a response, as far as a controller must know it.
+/// Returns the form of a response, as far as a controller must know it.
 fn resp<R: Response>() -> Resp {
     match R::LEN {
         ResponseLen::Zero => Resp::None,
@@ -445,7 +451,7 @@ fn resp<R: Response>() -> Resp {
     }
 }
 
-/// A command with data. `sdio` calls the response of writes R1b; their busy is that of the data.
+/// Makes a command with data. `sdio` gives writes an R1b response; their busy is that of the data.
 fn with_data<R: Response>(index: u8, arg: u32) -> Command {
     let resp = match resp::<R>() {
         Resp::R1b => Resp::R1,
@@ -454,7 +460,7 @@ fn with_data<R: Response>(index: u8, arg: u32) -> Command {
     Command::new(index, arg, resp)
 }
 
-/// The words of a response as `sdio` has them: of a long one the last bits first.
+/// Returns the words of a response in the order of `sdio`: for a long one the last bits first.
 pub(crate) fn words(resp: Resp, [a, b, c, d]: [u32; 4]) -> [u32; 4] {
     if resp == Resp::R2 { [d, c, b, a] } else { [a, b, c, d] }
 }
@@ -466,7 +472,7 @@ fn data(direction: Direction, block_bytes: usize, blocks: u32) -> Result<Data, M
     }
 }
 
-/// The length of the data, which the command's memory must have.
+/// Returns the length of the data, and checks that the memory has it.
 fn length(data: Data, given: usize) -> Result<usize, MmcError> {
     let bytes =
         usize::try_from(data.blocks).ok().and_then(|blocks| blocks.checked_mul(data.block_size.into()));

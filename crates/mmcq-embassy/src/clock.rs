@@ -7,26 +7,26 @@ use critical_section::Mutex;
 use embassy_time::{Instant, TICK_HZ};
 use mmcq::task::{Platform, Stack, Timer};
 
-/// How many stacks in a program can have a clock.
+/// Number of stacks in a program that can have a clock.
 pub const CLOCKS: usize = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What one stack's alarm knows.
+/// State of one stack's alarm.
 struct Alarm {
     deadline_ns: Cell<Option<u64>>,
-    /// Of the task that runs [`Clock::run`].
+    /// Waker of the task that runs [`Clock::run`].
     waker: RefCell<Option<Waker>>,
 }
 
 static ALARMS: [Mutex<Alarm>; CLOCKS] =
     [const { Mutex::new(Alarm { deadline_ns: Cell::new(None), waker: RefCell::new(None) }) }; CLOCKS];
 
-/// The clock of one stack: number `I` of [`CLOCKS`], each for one stack only.
+/// The clock of one stack: number `I` of [`CLOCKS`]. Each number is for one stack only.
 ///
 /// [`TIMER`](Self::TIMER) goes into [`Stack::new`]; a task awaits [`run`](Self::run) for as long as
-/// the stack is used. Without that task nothing polls at deadlines: a controller that stays silent
-/// would be waited for for ever, and pauses would not end.
+/// the stack is used. Without that task nothing polls at deadlines: a wait for a silent controller
+/// would never end, nor would pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<const I: usize>;
 
@@ -43,8 +43,8 @@ impl<const I: usize> Clock<I> {
         &ALARMS[Self::INDEX]
     }
 
-    /// The driver keeps the earliest wake-up of a task by itself, so an alarm that moves away costs
-    /// one poll for nothing.
+    /// Sets the alarm. The time driver only keeps the earliest wake-up of a task, so an alarm that
+    /// is moved to a later time costs one unnecessary poll.
     fn set_alarm(at_ns: Option<u64>) {
         critical_section::with(|cs| {
             let alarm = Self::alarm().borrow(cs);
@@ -97,12 +97,12 @@ impl<const I: usize> Clock<I> {
     }
 }
 
-/// Nanoseconds since start-up, by `embassy-time`.
+/// Returns the nanoseconds since start-up, by `embassy-time`.
 fn now_ns() -> u64 {
     ns(Instant::now().as_ticks())
 }
 
-/// A number of ticks in nanoseconds, rounded down.
+/// Returns a number of ticks in nanoseconds, rounded down.
 const fn ns(ticks: u64) -> u64 {
     let (seconds, rest) = (ticks / TICK_HZ, ticks % TICK_HZ);
     seconds
@@ -110,7 +110,7 @@ const fn ns(ticks: u64) -> u64 {
         .saturating_add((rest as u128 * SECOND_NS as u128 / TICK_HZ as u128) as u64)
 }
 
-/// The first tick at which [`ns`] is no less than `at_ns`.
+/// Returns the first tick at which [`ns`] is at least `at_ns`.
 const fn ticks_after(at_ns: u64) -> u64 {
     let (seconds, rest) = (at_ns / SECOND_NS, at_ns % SECOND_NS);
     seconds

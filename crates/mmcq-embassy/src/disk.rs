@@ -10,18 +10,18 @@ use mmcq::task::{Platform, Stack};
 
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share
-/// its queue, so that tasks and file systems together keep the card busy.
+/// A card for a file system: a handle with a buffer of its own. Several handles on a stack share
+/// its queue, so tasks and file systems together keep the card busy.
 ///
 /// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point:
-/// the slot owns the buffer, and a drop waits for nothing. No handle lets the controller work in
-/// borrowed memory. Its drop would have to wait in the executor's thread until the controller has
-/// let go. What must help the engine then, such as [`supervise`](crate::supervise) or a
-/// [`Runner`](crate::Runner), may wait for that same thread. Buffers that travel through the call
-/// go without a copy ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment that
-/// the file system's buffers get; the copy does not mind which.
+/// the slot owns the buffer, and a drop waits for nothing. No handle lets the controller access
+/// borrowed memory: its drop would have to block the executor's thread until the controller has
+/// released that memory. But [`supervise`](crate::supervise) or a [`Runner`](crate::Runner), which
+/// must help the engine then, may need that same thread. Buffers that travel through the call are
+/// not copied ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment of the file
+/// system's buffers; the copy works with any.
 ///
-/// The trait has no flush: call [`flush`](Self::flush) when the data must be safe.
+/// The trait has no flush: call [`flush`](Self::flush) when the data must be durable.
 #[derive(Debug)]
 pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
     copying: Bounced<'a, B, N>,
@@ -29,22 +29,23 @@ pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
 }
 
 impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
-    /// A handle that copies through `bounce`, a block at least; longer is faster.
+    /// Makes a handle that copies through `bounce`, which is at least one block long. A longer
+    /// buffer is faster.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         Ok(Disk { copying: Bounced::new(BlockDevice::new(stack), bounce)?, align: PhantomData })
     }
 
-    /// As [`BlockDevice::rebind`].
+    /// Binds the handle to the present card, as [`BlockDevice::rebind`].
     pub fn rebind(&mut self) {
         self.copying.rebind();
     }
 
-    /// Everything written before is on the medium when this returns.
+    /// Flushes: when the call returns, everything written before is on the medium.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.copying.flush().await
     }
 
-    /// The handle without the copy, with all that the stack offers.
+    /// Returns the handle without the copy, with all functions of the stack.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         self.copying.device()
     }
@@ -77,13 +78,13 @@ impl<B: Platform, const N: usize, A: Alignment> block_device_driver::BlockDevice
     }
 }
 
-/// The card's size in bytes.
+/// Returns the card's size in bytes.
 pub(crate) fn size<B: Platform, const N: usize>(device: &BlockDevice<'_, B, N>) -> Result<u64, BlockError> {
     let geometry = device.geometry().ok_or(BlockError { error: Error::NoCard, blocks_done: 0 })?;
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
 }
 
-/// Blocks that follow each other without a gap.
+/// Blocks in memory without gaps between them.
 struct Dense<A>(PhantomData<A>);
 
 impl<A: Alignment> Dense<A> {

@@ -1,19 +1,19 @@
-//! The mmcq stack in embassy's world.
+//! The mmcq stack with embassy.
 //!
-//! | you have | you want | take |
+//! | you have | you need | use |
 //! |---|---|---|
 //! | an executor and a time driver | deadlines of the stack | [`Clock`] |
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
-//! | a card that recovers, and may be changed for another | a task that keeps it | [`supervise`] |
+//! | a card that may fail, or be exchanged | a task that recovers it | [`supervise`] |
 //! | a file system on `block-device-driver` | a card for it | [`Disk`] |
-//! | the file system `embedded-sdmmc`, or another that blocks | a card for it | [`Blocking`] |
-//! | a store on `embedded-storage`, or bytes at any offset | a part of a card for it | [`Region`], [`Blocking`] |
-//! | buffers that travel through the call | transfers without a copy | [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
+//! | the file system `embedded-sdmmc`, or another with blocking calls | a card for it | [`Blocking`] |
+//! | a store on `embedded-storage`, or data at any byte offset | a part of a card as bytes | [`Region`], [`Blocking`] |
+//! | transfers without a copy | buffers that travel through the call | [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
 #![cfg_attr(
     feature = "spi",
     doc = "| an SD card in SPI mode, on a bus of `embedded-hal-async` | a port for mmcq's driver | [`SpiMailbox`] |"
 )]
-//! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
+//! | one of mmcq's host drivers | an `sdio::MmcBus` for drivers on it | [`Bus`] |
 //!
 //! ```
 //! use mmcq::card::{Options, bring_up};
@@ -77,7 +77,7 @@ pub use region::Region;
 pub use spi::{SpiMailbox, SpiPort, SpiRunner};
 pub use supervisor::supervise;
 
-/// The guides of `docs/`, whose code is compiled, and run where it can be.
+/// The guides of `docs/`. Their code is compiled, and run where possible.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../guides/readme.md")]

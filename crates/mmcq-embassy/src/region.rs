@@ -1,37 +1,38 @@
-//! Blocks of a card as bytes at any place.
+//! Blocks of a card as bytes at any offset.
 
 use crate::disk::BLOCK;
 use mmcq::block::{BlockDevice, BlockError, Bounced};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::{Platform, Stack};
 
-/// A part of a card whose bytes are read and written at any offset: settings in a few blocks, say.
-/// With feature `embedded-storage` it has the traits `ReadStorage` and `Storage` of
+/// A part of a card whose bytes are read and written at any offset, for example settings in a few
+/// blocks. With feature `embedded-storage` it implements the traits `ReadStorage` and `Storage` of
 /// `embedded-storage-async`.
 ///
 /// A write that begins or ends inside of a block reads that block first. So no other handle may
-/// write to the same blocks meanwhile. A power cut in a write leaves each of its blocks old or new,
-/// where the card keeps to its standard. The traits have no flush: call [`flush`](Self::flush) when
-/// the data must be safe.
+/// write to the same blocks meanwhile. A power failure during a write leaves each of its blocks old
+/// or new, if the card follows its standard. The traits have no flush: call [`flush`](Self::flush)
+/// when the data must be durable.
 #[derive(Debug)]
 pub struct Region<'a, B: Platform, const N: usize> {
     copying: Bounced<'a, B, N>,
     first: u64,
     blocks: u64,
-    /// It is all of the card.
+    /// Whether it is the whole card.
     whole: bool,
 }
 
-/// Bytes of one request, cut at the borders of blocks.
+/// A part of a request, split at block boundaries.
 struct Piece {
     lba: u64,
-    /// Where it begins in its first block.
+    /// Its offset in its first block.
     within: usize,
     bytes: usize,
 }
 
 impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
-    /// All blocks of the card, copied through `bounce`, a block at least; longer is faster.
+    /// Makes a region of the whole card, copied through `bounce`, which is at least one block long.
+    /// A longer buffer is faster.
     ///
     /// # Errors
     /// [`Error::NoCard`] before bring-up.
@@ -41,10 +42,10 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(Region { copying: Bounced::new(device, bounce)?, first: 0, blocks, whole: true })
     }
 
-    /// So many blocks from `first` on.
+    /// Makes a region of this many blocks from `first` on.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] where the card has not so many.
+    /// [`Error::OutOfRange`] if the card has fewer blocks.
     pub fn part(stack: &'a Stack<B, N>, bounce: DmaBuf, first: u64, blocks: u64) -> Result<Self, Error> {
         let device = BlockDevice::new(stack);
         let sectors = device.geometry().ok_or(Error::NoCard)?.blocks;
@@ -54,11 +55,12 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(Region { copying: Bounced::new(device, bounce)?, first, blocks, whole: false })
     }
 
-    /// Is for the card that is in the slot now, as in [`BlockDevice::rebind`]: all of it, or the
-    /// same part.
+    /// Binds the region to the card that is in the slot now, as [`BlockDevice::rebind`]: the whole
+    /// card, or the same part.
     ///
     /// # Errors
-    /// As [`new`](Self::new) and [`part`](Self::part); it is for the card before then, as it was.
+    /// As of [`new`](Self::new) and [`part`](Self::part); the region then stays bound to the card
+    /// before.
     pub fn rebind(&mut self) -> Result<(), Error> {
         let mut now = self.copying.device().clone();
         now.rebind();
@@ -72,12 +74,12 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.blocks.saturating_mul(BLOCK as u64)
     }
 
-    /// Everything written before is on the medium when this returns.
+    /// Flushes: when the call returns, everything written before is on the medium.
     ///
     /// # Errors
     /// As [`BlockDevice::flush`].
@@ -94,8 +96,8 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// The next piece: the rest of a block that was begun, whole blocks, or the beginning of the
-    /// last.
+    /// Returns the next part: the rest of a block that was begun, whole blocks, or the beginning of
+    /// the last block.
     fn piece(&self, offset: u64, len: usize) -> Piece {
         let within = (offset % BLOCK as u64) as usize;
         let bytes = match within {
@@ -153,7 +155,7 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
     }
 }
 
-/// Of a length that a trait counts in this type.
+/// Returns a length in the type of a trait, or its maximum.
 #[cfg(feature = "embedded-storage")]
 pub(crate) fn capacity(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -1,9 +1,9 @@
 //! An SD card in SPI mode on a bus of `embedded-hal-async`.
 //!
-//! A transfer of such a bus is a future that a task must poll, so there are two halves:
-//! [`SpiPort`] is what the driver has, [`SpiRunner`] is a task that carries its exchanges out. They
-//! talk through an [`SpiMailbox`]. The driver keeps the whole protocol: an exchange is some bytes,
-//! or a block.
+//! With such a bus a transfer is a future that a task must poll. So there are two halves: the
+//! driver has [`SpiPort`], and [`SpiRunner`] is a task that runs its exchanges. They communicate
+//! through an [`SpiMailbox`]. The driver has the whole protocol: an exchange is some bytes, or a
+//! block.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -20,12 +20,12 @@ use mmcq::task::{Platform, Stack};
 
 const BYTES: usize = BLOCK_BYTES as usize;
 
-/// What the bus is asked to do.
+/// A job for the bus.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// First this.
+    /// The clock to set first.
     clock_hz: Option<u32>,
-    /// And this.
+    /// The chip select to set then.
     select: Option<bool>,
     way: Way,
     bytes: usize,
@@ -41,16 +41,16 @@ enum Way {
 
 struct Inner<'b> {
     job: Option<Job>,
-    /// How it ended.
+    /// The result.
     done: Option<bool>,
-    /// Away while the runner is at it, or the port fills or empties it.
+    /// The buffer; empty while the runner uses it, or the port copies it.
     buffer: Option<&'b mut [u8; BYTES]>,
-    /// Of the runner's task; woken and dropped outside of the lock.
+    /// Waker of the runner's task; woken and dropped outside of the lock.
     waker: Option<Waker>,
     halves: u8,
 }
 
-/// Where [`SpiPort`] and [`SpiRunner`] meet. It may live in a static or in the frame of `main`.
+/// The connection of [`SpiPort`] and [`SpiRunner`]. It may be a static, or in the frame of `main`.
 pub struct SpiMailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -62,16 +62,17 @@ impl core::fmt::Debug for SpiMailbox<'_> {
 }
 
 impl<'b> SpiMailbox<'b> {
-    /// With memory for a block. The bytes are copied through it, so that neither side ever has the
-    /// other's memory.
+    /// Makes a mailbox with memory for a block. The bytes are copied through it, so neither half
+    /// ever has the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
         let inner = Inner { job: None, done: None, buffer: Some(buffer), waker: None, halves: 0 };
         SpiMailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// The two halves: a port for [`Spi::new`], and the task that runs it. The bus is the card's
-    /// alone, in mode 0; `select` is the card's chip select, low: selected. `clock` sets the bus's
-    /// clock in hertz, rounded down. `None` until both halves of an earlier call have been dropped.
+    /// Makes the two halves: a port for [`Spi::new`], and the task that runs it. The bus has no
+    /// other device, and is in mode 0; `select` is the card's chip select, low: selected. `clock`
+    /// sets the bus's clock in hertz, rounded down. Returns `None` until both halves of an earlier
+    /// call have been dropped.
     pub fn connect<'m, B, C, F>(
         &'m self,
         bus: B,
@@ -107,21 +108,21 @@ impl<'b> SpiMailbox<'b> {
         drop(before);
     }
 
-    /// Lets go of a half.
+    /// Notes that a half was dropped.
     fn leave(&self) {
         self.with(|inner| inner.halves = inner.halves.saturating_sub(1));
     }
 }
 
-/// The driver's half: a [`Port`].
+/// The half for the driver: a [`Port`].
 #[derive(Debug)]
 pub struct SpiPort<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
-    /// Where the bytes of the exchange go when it is over.
+    /// Memory for the bytes of the exchange when it is over.
     into: Option<Segment>,
     clock_hz: Option<u32>,
     select: Option<bool>,
-    /// The runner has something to do, and has not been woken for it.
+    /// Whether the runner has work, and has not been woken for it.
     wakes: bool,
 }
 
@@ -211,7 +212,7 @@ impl Drop for SpiPort<'_, '_> {
     }
 }
 
-/// The executor's half.
+/// The half for the executor.
 #[derive(Debug)]
 pub struct SpiRunner<'m, 'b, B, C, F> {
     mailbox: &'m SpiMailbox<'b>,
@@ -221,9 +222,11 @@ pub struct SpiRunner<'m, 'b, B, C, F> {
 }
 
 impl<'m, 'b, B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> SpiRunner<'m, 'b, B, C, F> {
-    /// A task of its own, for as long as the stack is used; `stack` is the one with the other half.
+    /// Runs the exchanges, in a task of its own, for as long as the stack is used. `stack` is the
+    /// one that has the other half.
     ///
-    /// Dropped, it drops the transfer that the bus is at, which fails; it may be run again.
+    /// If this future is dropped, the transfer in progress is dropped too, and fails. It may be run
+    /// again.
     pub async fn run<P: Platform<Host = Spi<SpiPort<'m, 'b>>>, const N: usize>(
         &mut self,
         stack: &Stack<P, N>,
@@ -259,7 +262,7 @@ impl<'b> SpiMailbox<'b> {
     }
 }
 
-/// The buffer, while the runner has it; goes back with the result, whatever happens.
+/// The buffer while the runner has it; its drop returns the buffer, with the result.
 struct Loan<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
     buffer: Option<&'b mut [u8; BYTES]>,
@@ -272,7 +275,7 @@ impl Drop for Loan<'_, '_> {
     }
 }
 
-/// Did it go well?
+/// Runs an exchange. Returns whether it went well.
 async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
     bus: &mut B,
     select: &mut C,

@@ -4,15 +4,14 @@ use mmcq::card::{self, Card, Event, Options};
 use mmcq::engine::DmaBuf;
 use mmcq::task::{Platform, Stack};
 
-/// Keeps a card ([`mmcq::card::supervise`]), and those that come after it, with `options`: a task
-/// of its own, from the moment that bring-up is done. What happens is told to `heard`.
+/// Supervises a card ([`mmcq::card::supervise`]), and those that come after it, with `options`: run
+/// it in a task of its own as soon as bring-up is done. Calls `heard` with each event.
 ///
-/// Without it a transfer that fails is tried again, but no card is initialised again that lost its
-/// state, tunes it again, or brings up the one that was put in. `scratch` is the memory that
-/// bring-up gave back; it comes back when the supervisor was
-/// [dismissed](mmcq::engine::Engine::dismiss_supervisor). For a slot that only takes one family of
-/// cards the same loop around [`supervise_sd`](card::supervise_sd) or
-/// [`supervise_emmc`](card::supervise_emmc) is smaller.
+/// Without it a transfer that fails is tried again, but nothing initialises a card that lost its
+/// state, tunes it again, or brings up a new card. `scratch` is the memory that bring-up gave back;
+/// it comes back when the supervisor was [dismissed](mmcq::engine::Engine::dismiss_supervisor). For
+/// a slot that only takes one family of cards, the same loop around
+/// [`supervise_sd`](card::supervise_sd) or [`supervise_emmc`](card::supervise_emmc) is smaller.
 pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     mut scratch: DmaBuf,

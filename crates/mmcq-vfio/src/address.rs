@@ -1,4 +1,4 @@
-//! Where a function sits on PCI.
+//! Addresses of PCI functions.
 
 use crate::error::Error;
 use std::fmt;
@@ -20,7 +20,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A hexadecimal number of at most so many digits, and no more than `most`.
+/// Returns a hexadecimal number of at most this many digits, if it is at most `most`.
 fn number(text: &str, digits: usize, most: u32) -> Option<u32> {
     let well = !text.is_empty() && text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     u32::from_str_radix(text, 16).ok().filter(|&number| well && number <= most)
@@ -29,7 +29,7 @@ fn number(text: &str, digits: usize, most: u32) -> Option<u32> {
 impl FromStr for Address {
     type Err = Error;
 
-    /// `[DOMAIN:]BUS:DEVICE.FUNCTION`, in hexadecimal; without a domain it is 0000.
+    /// Reads `[DOMAIN:]BUS:DEVICE.FUNCTION`, in hexadecimal; without a domain it is 0000.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = || {
             let (rest, function) = text.rsplit_once('.')?;

@@ -1,4 +1,4 @@
-//! A PCI function that VFIO has handed to us: configuration space, registers, memory, interrupt.
+//! A PCI function opened through VFIO: configuration space, registers, memory, interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -22,30 +22,33 @@ const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;
-/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0
+/// Slot Information: number of slots minus one in 6:4, BAR of the first in 2:0 [SDHC, the appendix
+/// on PCI].
 /// [SDHC, the appendix on PCI].
 const SLOT_INFORMATION: u64 = 0x40;
 const READ_AND_WRITE: u32 = 3;
 const CAN_BE_MAPPED: u32 = 4;
-/// Where the controller may see the memory: below 4 GiB, clear of x86's window for messages
-/// (0xfee0_0000); the first that the IOMMU has free.
+/// Bus addresses for the memory: below 4 GiB, and outside of x86's window for messages
+/// (0xfee0_0000). The first that is free in the IOMMU is used.
 const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
 
-/// How a reader is to be opened.
+/// Options to open a reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Which of the controller's slots, from 0.
+    /// The controller's slot, from 0.
     pub slot: u8,
-    /// Without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller reaches all of the
-    /// machine's memory. Needs root and a large page.
+    /// Whether to work without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller then
+    /// reaches all of the machine's memory. Needs root and a large page.
     pub noiommu: bool,
-    /// Reach the registers by system calls, which strace shows, even if they can be mapped.
+    /// Whether to access the registers by system calls, which strace shows, even if they can be
+    /// mapped.
     pub by_calls: bool,
-    /// What must be known of the controller.
+    /// Settings of the controller.
     pub config: SdhciConfig,
 }
 
-/// An open device. Ours alone, until it is dropped: then it can no longer reach memory.
+/// An open device. No other program can use it until it is dropped; then it can no longer reach
+/// memory.
 #[derive(Debug)]
 pub struct Device {
     address: Address,
@@ -54,11 +57,11 @@ pub struct Device {
     file: Arc<File>,
     config: RegionInfo,
     container: File,
-    /// The kernel keeps the device as long as its group is open.
+    /// The group's file: the kernel keeps the device as long as this is open.
     _group: File,
 }
 
-/// The kinds of protection that will do, best first.
+/// Returns the kinds of protection that are acceptable, best first.
 fn protections(noiommu: bool) -> &'static [i32] {
     if noiommu { &[kernel::NOIOMMU] } else { &[kernel::TYPE1_V2, kernel::TYPE1] }
 }
@@ -78,7 +81,8 @@ fn open(path: &str) -> Result<File, Error> {
 }
 
 impl Device {
-    /// Takes the device at `address` over, at rest. It reaches no memory before `connect`.
+    /// Takes over the device at `address`, and makes it idle. It reaches no memory before
+    /// `connect`.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
@@ -121,12 +125,12 @@ impl Device {
         self.set_bus_master(true)
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// Its vendor's number, and its own.
+    /// Returns its vendor's number and its own.
     pub fn id(&self) -> (u32, u32) {
         self.id
     }
@@ -149,7 +153,7 @@ impl Device {
             .map_err(|error| Error::system(format!("{}: configuration space", self.address), error))
     }
 
-    /// The registers of a slot; `by_calls`: not mapped.
+    /// Returns the registers of a slot; `by_calls`: not mapped.
     pub(crate) fn registers(&self, slot: u8, by_calls: bool) -> Result<Window, Error> {
         let wrong = |what| self.wrong_registers(what);
         let [slots] = self.config_bytes(SLOT_INFORMATION)?;
@@ -171,7 +175,7 @@ impl Device {
         Error::Registers { address: self.address, what }
     }
 
-    /// Memory that the controller reaches.
+    /// Makes memory that the controller reaches.
     pub(crate) fn memory(&self) -> Result<Memory, Error> {
         let mebibytes = memory::BYTES >> 20;
         let mut memory = Memory::new(self.noiommu).map_err(|error| {
@@ -235,12 +239,12 @@ impl Drop for Device {
     }
 }
 
-/// How many slots there are, by the Slot Information register.
+/// Returns the number of slots in the Slot Information register.
 fn slots_of(slots: u8) -> u8 {
     (slots >> 4 & 7) + 1
 }
 
-/// The BAR of a slot, by the Slot Information register.
+/// Returns the BAR of a slot, by the Slot Information register.
 fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
     let (count, first) = (slots_of(slots), slots & 7);
     if slot >= count {
@@ -252,7 +256,7 @@ fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
     }
 }
 
-/// Can an SDHCI be behind this BAR? `base` is its register.
+/// Checks whether an SDHCI can be behind this BAR. `base` is the BAR's value.
 fn checked(bar: u32, base: u32, region: &RegionInfo) -> Result<(), String> {
     let expected = window::BYTES;
     if base & BAR_IO != 0 && region.size != 0 {

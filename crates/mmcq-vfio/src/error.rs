@@ -1,4 +1,4 @@
-//! What can be wrong with a device, a line each.
+//! Errors of a device, one line each.
 
 use crate::address::Address;
 use std::io;
@@ -12,32 +12,32 @@ pub enum Error {
         "{0:?}: not a PCI address; expected [DOMAIN:]BUS:DEVICE.FUNCTION in hexadecimal, as 0000:00:04.0"
     )]
     Address(String),
-    /// Nothing is there.
+    /// There is no device at this address.
     #[error("{address}: no such PCI device; {known}")]
     NoDevice {
-        /// Asked for.
+        /// The address.
         address: Address,
-        /// What there is.
+        /// The devices that exist.
         known: String,
     },
     /// Not an SD host controller.
     #[error("{address}: class {class:#08x}, expected 0x0805xx (SD host controller); {known}")]
     Class {
-        /// Whose.
+        /// The address.
         address: Address,
         /// Base class, subclass, interface.
         class: u32,
-        /// Those that this machine has.
+        /// The SD host controllers of this machine.
         known: String,
     },
-    /// Another driver has it, or none.
+    /// The device has another driver, or none.
     #[error("{address}: bound to {driver}, expected vfio-pci; as root: {command}")]
     Driver {
-        /// Whose.
+        /// The address.
         address: Address,
-        /// Its driver now.
+        /// Its present driver.
         driver: String,
-        /// What binds it.
+        /// The command that binds it.
         command: String,
     },
     /// No IOMMU protects the machine.
@@ -46,13 +46,13 @@ pub enum Error {
          or --noiommu, which is unsafe"
     )]
     NoGroup {
-        /// Whose.
+        /// The address.
         address: Address,
     },
-    /// An IOMMU protects the machine.
+    /// An IOMMU protects the machine, and the options ask for none.
     #[error("{address}: behind an IOMMU; expected no --noiommu")]
     Protected {
-        /// Whose.
+        /// The address.
         address: Address,
     },
     /// A file that may not be opened.
@@ -60,10 +60,10 @@ pub enum Error {
     Permission {
         /// The file.
         path: String,
-        /// The user that asked, by number.
+        /// The number of the user.
         user: u32,
     },
-    /// A group with devices that other drivers have.
+    /// A group with devices that have other drivers.
     #[error("IOMMU group {group}: not all of {members} are bound to vfio-pci or to no driver")]
     NotViable {
         /// Its number.
@@ -71,65 +71,65 @@ pub enum Error {
         /// Its devices.
         members: String,
     },
-    /// The operating system said no.
+    /// A call of the operating system failed.
     #[error("{what}: {error}")]
     System {
-        /// To what.
+        /// The call.
         what: String,
-        /// Why.
+        /// Its error.
         error: io::Error,
     },
-    /// The kernel's VFIO is of another kind.
+    /// The kernel's VFIO is not supported.
     #[error("/dev/vfio/vfio: {0}")]
     Vfio(String),
     /// The registers are not where they should be.
     #[error("{address}: {what}")]
     Registers {
-        /// Whose.
+        /// The address.
         address: Address,
-        /// What is wrong with them.
+        /// The fault.
         what: String,
     },
-    /// The driver does not take the controller.
+    /// The driver refuses the controller.
     #[error("{address}: {error}")]
     Controller {
-        /// Whose.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         error: mmcq::host::sdhci::SdhciInitError,
     },
     /// The slot is empty.
     #[error("{address}: no card in the slot")]
     NoCard {
-        /// Whose.
+        /// The address.
         address: Address,
     },
-    /// The card does not come up.
+    /// The card cannot be brought up.
     #[error("{address}: bring-up of the card failed: {error}")]
     BringUp {
-        /// Whose.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         error: mmcq::engine::Error,
     },
-    /// What was asked of the card failed.
+    /// A request to the card failed.
     #[error("{address}: {error}")]
     Card {
-        /// Whose.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         error: mmcq::engine::Error,
     },
-    /// The card is not the one that was there.
+    /// The card is gone, or has been exchanged.
     #[error("{address}: the card was taken out, or another one came")]
     Left {
-        /// Whose.
+        /// The address.
         address: Address,
     },
 }
 
 impl Error {
-    /// The operating system said no to `what`.
+    /// Makes the error of a failed system call; `what` names it.
     pub(crate) fn system(what: impl Into<String>, error: io::Error) -> Self {
         Error::System { what: what.into(), error }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How the controller interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// By its pin, which the kernel masks each time until it is served.
+    /// By its pin. The kernel masks it each time until it is served.
     Pin,
     /// By a message.
     Message,
@@ -39,7 +39,7 @@ fn eventfd() -> io::Result<File> {
 }
 
 impl Interrupt {
-    /// The pin, or the first message of a controller without a pin.
+    /// Sets up the pin, or the first message of a controller without a pin.
     pub(crate) fn new(device: Arc<File>) -> Result<Self, Error> {
         let system = |error| Error::system("interrupt", error);
         for (index, kind) in [(kernel::IRQ_INTX, Kind::Pin), (kernel::IRQ_MSI, Kind::Message)] {
@@ -53,24 +53,24 @@ impl Interrupt {
         Err(system(io::Error::new(io::ErrorKind::Unsupported, "the device has neither a pin nor messages")))
     }
 
-    /// How the controller interrupts.
+    /// Returns how the controller interrupts.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Sleeps until the controller interrupts (true), or for so long (`None`: for good), or until a
-    /// signal comes.
+    /// Sleeps until the controller interrupts (returns true), for at most this time (`None`: no
+    /// limit), or until a signal comes.
     pub fn wait(&self, at_most: Option<Duration>) -> io::Result<bool> {
         wait(&self.event, at_most)
     }
 
-    /// It has been served and may come again.
+    /// Unmasks the interrupt, which has been served.
     pub fn unmask(&self) -> io::Result<()> {
         if self.masks_itself { kernel::unmask(&self.device, kernel::IRQ_INTX) } else { Ok(()) }
     }
 }
 
-/// A time as the kernel takes it.
+/// Returns a time in the kernel's format.
 fn timespec(time: Duration) -> libc::timespec {
     // SAFETY: a structure of numbers; all zeros is a value of it.
     let mut kernel: libc::timespec = unsafe { std::mem::zeroed() };

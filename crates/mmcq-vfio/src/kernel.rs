@@ -1,5 +1,5 @@
-//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows
-//! a structure by its size.
+//! VFIO's calls, with the numbers and structures of `linux/vfio.h`. The kernel checks each
+//! structure by its size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -23,7 +23,7 @@ const DEVICE_SET_IRQS: libc::Ioctl = call(10);
 const DEVICE_RESET: libc::Ioctl = call(11);
 const IOMMU_MAP_DMA: libc::Ioctl = call(13);
 
-/// The interface that this file was written for.
+/// The version of the interface that this file was written for.
 pub const API_VERSION: i32 = 0;
 /// Kinds of protection.
 pub const TYPE1: i32 = 1;
@@ -55,21 +55,21 @@ struct GroupStatus {
     flags: u32,
 }
 
-/// Where a region is in the device's file, and what may be done with it.
+/// Place of a region in the device's file, and the possible accesses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// Of this structure.
+    /// Size of this structure.
     pub argsz: u32,
     /// Bits: 1 readable, 2 writable, 4 can be mapped.
     pub flags: u32,
-    /// Which.
+    /// The region's number.
     pub index: u32,
-    /// Where more is said, of no interest here.
+    /// Offset of further information; not used.
     pub cap_offset: u32,
-    /// In bytes; 0: there is none.
+    /// Size in bytes; 0: there is none.
     pub size: u64,
-    /// Where.
+    /// Offset in the device's file.
     pub offset: u64,
 }
 
@@ -128,22 +128,22 @@ unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> i
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(argument)) })
 }
 
-/// Which interface the kernel has.
+/// Returns the kernel's version of the interface.
 pub fn api_version(container: &File) -> io::Result<i32> {
     call_plain(container, GET_API_VERSION, 0)
 }
 
-/// Does it have this kind of protection?
+/// Returns whether the kernel has this kind of protection.
 pub fn has_extension(container: &File, kind: i32) -> bool {
     call_plain(container, CHECK_EXTENSION, kind).is_ok_and(|answer| answer > 0)
 }
 
-/// Chooses a kind of protection; after the first group has come.
+/// Chooses a kind of protection; called after the first group was added.
 pub fn set_iommu(container: &File, kind: i32) -> io::Result<()> {
     call_plain(container, SET_IOMMU, kind).map(|_| ())
 }
 
-/// Are all devices of the group ours, or without a driver?
+/// Returns whether all devices of the group belong to this program, or have no driver.
 pub fn is_viable(group: &File) -> io::Result<bool> {
     let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
     // SAFETY: `struct vfio_group_status`.
@@ -167,7 +167,8 @@ pub fn device(group: &File, name: &str) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// Resets the device; its configuration space is as before then. False: the kernel knows no way.
+/// Resets the device, and restores its configuration space. Returns false if the kernel has no way
+/// to do it.
 pub fn reset(device: &File) -> io::Result<bool> {
     let mut info = DeviceInfo { argsz: size_of::<DeviceInfo>() as u32, ..DeviceInfo::default() };
     // SAFETY: `struct vfio_device_info`.
@@ -178,7 +179,7 @@ pub fn reset(device: &File) -> io::Result<bool> {
     call_plain(device, DEVICE_RESET, 0).map(|_| true)
 }
 
-/// A region of the device.
+/// Returns a region of the device.
 pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
     let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
     // SAFETY: `struct vfio_region_info`.
@@ -186,8 +187,8 @@ pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
     Ok(info)
 }
 
-/// How an interrupt can be had: how many there are, and whether it masks itself. `None`: not by
-/// eventfd.
+/// Returns how many interrupts of this kind there are, and whether they mask themselves. `None`:
+/// not available by eventfd.
 pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     let mut info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, index, ..IrqInfo::default() };
     // SAFETY: `struct vfio_irq_info`.
@@ -195,7 +196,7 @@ pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
     Ok((info.flags & IRQ_EVENTFD != 0).then_some((info.count, info.flags & IRQ_AUTOMASKED != 0)))
 }
 
-/// Has the first interrupt of this kind told to an eventfd.
+/// Lets the first interrupt of this kind signal an eventfd.
 pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     let argsz = size_of::<IrqSet>() as u32;
     let mut set = IrqSet { argsz, flags: SET_EVENTFD | SET_TRIGGER, index, start: 0, count: 1, event };
@@ -203,7 +204,7 @@ pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Lets an interrupt that has masked itself come again.
+/// Unmasks an interrupt that has masked itself.
 pub fn unmask(device: &File, index: u32) -> io::Result<()> {
     // Without the descriptor.
     let argsz = size_of::<IrqSet>() as u32 - 4;
@@ -212,11 +213,11 @@ pub fn unmask(device: &File, index: u32) -> io::Result<()> {
     unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
 }
 
-/// Lets the devices of a container reach `size` bytes of memory at `vaddr` by the address `iova`.
+/// Maps `size` bytes of memory at `vaddr` for the devices of a container, at the address `iova`.
 ///
 /// # Safety
-/// Devices may write there from now on until the container is closed: the memory must not be used
-/// for anything else before.
+/// Devices may write to the memory from now on until the container is closed: it must not be used
+/// for anything else before that.
 pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
     let argsz = size_of::<DmaMap>() as u32;
     let mut map = DmaMap { argsz, flags: DMA_READ_AND_WRITE, vaddr, iova, size };

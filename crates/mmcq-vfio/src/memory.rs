@@ -11,41 +11,42 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
-/// Its size: one large page, and below the 8 MiB that Linux lets any user pin.
+/// Size of the memory: one large page, and less than the 8 MiB that Linux lets any user pin.
 pub(crate) const BYTES: usize = 2 << 20;
-/// What it is cut into begins at multiples of this.
+/// Alignment of its parts.
 const ALIGN: usize = 4096;
 /// `MAP_HUGE_2MB`.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
-/// One contiguous piece of memory at one bus address. Parts of it go out and come back; the whole
-/// stays for good, since parts may be with the engine.
+/// One contiguous range of memory at one bus address. Parts of it are given out and come back; the
+/// whole is never freed, since the engine may have parts.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
     bus: u64,
-    /// What is out, in order of address.
+    /// Parts that are given out, in order of address.
     parts: RefCell<Vec<Part>>,
 }
 
-/// A part that is out.
+/// A part that is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// From the memory's beginning.
+    /// Offset from the memory's beginning.
     start: usize,
-    /// As asked for.
+    /// Requested size in bytes.
     bytes: usize,
 }
 
 impl Part {
-    /// Where the next one may begin.
+    /// Returns where the next part may begin.
     fn end(&self) -> usize {
         self.start + self.bytes.next_multiple_of(ALIGN)
     }
 }
 
 impl Memory {
-    /// Fresh zeros, without a bus address yet; `huge`: contiguous in the machine's memory.
+    /// Makes memory of zeros, without a bus address yet; `huge`: contiguous in the machine's
+    /// memory.
     pub(crate) fn new(huge: bool) -> io::Result<Self> {
         // Stack, so that a child process does not leave us with copies that the controller does not
         // see.
@@ -67,12 +68,12 @@ impl Memory {
         self.base.addr().get() as u64
     }
 
-    /// The controller sees it there.
+    /// Sets the bus address.
     pub(crate) fn set_bus(&mut self, bus: u64) {
         self.bus = bus;
     }
 
-    /// Where it is in the machine's memory, as `/proc/self/pagemap` tells root.
+    /// Returns its physical address, which `/proc/self/pagemap` shows to root.
     pub(crate) fn physical(&self) -> io::Result<u64> {
         // Bits 54:0 the page's number, 63 present.
         let pagemap = File::open("/proc/self/pagemap")?;
@@ -111,8 +112,8 @@ impl Memory {
         Some(unsafe { self.base.add(start) })
     }
 
-    /// Takes back what [`carve`](Self::carve) gave. False: it is not a whole part of this memory,
-    /// and is leaked.
+    /// Takes back a part from [`carve`](Self::carve). Returns false if it is not a whole part of
+    /// this memory; then it is leaked.
     pub fn give_back(&self, buffer: DmaBuf) -> bool {
         let Some(start) = buffer.as_non_null().addr().get().checked_sub(self.base.addr().get()) else {
             return false;
@@ -126,8 +127,8 @@ impl Memory {
         true
     }
 
-    /// A part of it, for a request; `None` if so much is not left in one piece. What it holds is
-    /// arbitrary.
+    /// Gives out a part, for a request; `None` if that much is not free in one range. Its content
+    /// is arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize)?;
         // SAFETY: initialised by the kernel, never unmapped, and `take` hands out what is not out
@@ -135,7 +136,7 @@ impl Memory {
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
     }
 
-    /// Puts something into it, for good.
+    /// Puts a value into the memory, for good.
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let part = self.take(size_of::<T>())?.cast::<T>();
@@ -147,19 +148,19 @@ impl Memory {
         }
     }
 
-    /// How a driver sees it.
+    /// Returns the view of it for a driver.
     pub fn mapped(&self) -> Mapped {
         Mapped { base: self.base.addr().get(), bus: self.bus }
     }
 }
 
-/// Are these the first and the last page of memory in one piece?
+/// Returns whether these can be the first and the last page of one contiguous range.
 fn are_ends(first: u64, last: u64, page: u64) -> bool {
     last.checked_sub(first) == Some(BYTES as u64 - page)
 }
 
-/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what
-/// the CPU's caches hold.
+/// The translation of [`Memory`]: only addresses inside of it are mapped. PCI devices see the
+/// content of the CPU's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     base: usize,
@@ -199,7 +200,7 @@ mod tests {
         memory
     }
 
-    /// Small pages lie anywhere, the last one below the first too.
+    /// Small pages may be in any order, the last one even below the first.
     #[test]
     fn pages_in_any_order_are_no_piece() {
         let length = BYTES as u64;

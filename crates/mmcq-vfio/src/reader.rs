@@ -1,5 +1,5 @@
-//! The stack on a reader, and what moves it: one thread, which sleeps until the controller
-//! interrupts or a deadline has come.
+//! The stack on a reader, driven by one thread, which sleeps until the controller interrupts or a
+//! deadline has come.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -26,27 +26,27 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Requests that the engine holds at a time.
+/// Most requests in the engine at a time.
 pub const SLOTS: usize = 64;
 /// Bytes of a [buffer](Reader::buffer).
 pub const PIECE_BYTES: u32 = 128 << 10;
-/// Descriptors of 64 KiB at most: some of our buffers merged into one transfer.
+/// Number of descriptors, of 64 KiB at most: enough to merge some buffers into one transfer.
 const DESCRIPTORS: usize = 64;
-/// A look at the stack after so much quiet, although nothing is due.
+/// Time after which the stack is polled although nothing is due.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long a future may go on when its card has gone, and how often it is looked at then.
+/// Longest time of a future whose card is gone, and the interval of polls then.
 const LEAVE: Duration = Duration::from_secs(5);
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
-/// Events of a card in one look.
+/// Most events of a card in one poll.
 const EVENTS_MAX: u32 = 4;
-/// Turns for one message: an event that comes between the look and the acknowledge keeps the line
-/// up and makes no new one.
+/// Most turns for one message: an event between the read and the acknowledge keeps the line
+/// asserted and sends no new message.
 const TURNS_MAX: u32 = 16;
 
-/// The engine's handle.
+/// The stack's type.
 pub type Stack = mmcq::task::Stack<(Alone, Sdhci<Window, Mapped, DESCRIPTORS>), SLOTS>;
 
-/// A stack that only its thread can reach.
+/// A lock for a stack that only its own thread can reach.
 #[derive(Debug)]
 pub struct Alone(PhantomData<*const ()>);
 
@@ -58,18 +58,18 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Nanoseconds since this was first asked, of a clock that cannot be set.
+/// Returns the nanoseconds since the first call, of a clock that cannot be set.
 fn now_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     ns(ORIGIN.get_or_init(Instant::now).elapsed())
 }
 
-/// A time in nanoseconds; one that has too many is as long as can be.
+/// Returns a time in nanoseconds, or the maximum.
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The deadline is looked up before each sleep, so no alarm is needed.
+/// The clock. The deadline is read before each sleep, so no alarm is needed.
 const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
 
 type Supervisor = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
@@ -105,7 +105,7 @@ pub struct Reader {
     interrupt: Interrupt,
     stack: Owned,
     memory: Memory,
-    /// Claims on all buffers taken from `memory`, to get back those of requests that were given up.
+    /// Claims on all buffers taken from `memory`, to get back those of abandoned requests.
     claims: RefCell<Vec<Claim>>,
     options: Cell<card::Options>,
     card: Cell<Option<Card>>,
@@ -114,7 +114,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes the controller at `address` over, and resets it before it reaches any memory.
+    /// Takes over the controller at `address`, and resets it before it reaches any memory.
     pub fn open(address: Address, options: Options) -> Result<Self, Error> {
         let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
         let window = device.registers(options.slot, options.by_calls)?;
@@ -142,17 +142,17 @@ impl Reader {
         })
     }
 
-    /// The stack, for futures that [`run`](Self::run) runs.
+    /// Returns the stack, for futures that [`run`](Self::run) runs.
     pub fn stack(&self) -> &Stack {
         self.stack.get()
     }
 
-    /// The PCI device.
+    /// Returns the PCI device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// How data move, and whether registers are reached without system calls.
+    /// Returns how data are transferred, and whether registers are accessed without system calls.
     pub fn way(&self) -> (TransferMode, bool) {
         self.stack().with(|engine| {
             let Some(host) = engine.host() else { return (TransferMode::Pio, false) };
@@ -161,29 +161,29 @@ impl Reader {
         })
     }
 
-    /// How the controller interrupts, and how often it has.
+    /// Returns how the controller interrupts, and how many times it has.
     pub fn interrupts(&self) -> (Kind, u64) {
         (self.interrupt.kind(), self.interrupts.get())
     }
 
-    /// The card that was brought up.
+    /// Returns the card that was brought up.
     pub fn card(&self) -> Option<Card> {
         self.card.get()
     }
 
-    /// EXT_CSD of an eMMC, as it was read last.
+    /// Returns EXT_CSD of an eMMC, as last read.
     pub fn ext_csd(&self) -> Option<[u8; 512]> {
         self.ext_csd.get()
     }
 
-    /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are
-    /// in use.
+    /// Returns a buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all (about
+    /// fifteen) are in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
         self.carve(PIECE_BYTES)
     }
 
-    /// A part of the memory; before there is none, what requests that were given up have left is
-    /// collected.
+    /// Gives out a part of the memory; if none is free, first collects the buffers of abandoned
+    /// requests.
     fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let carved = self.memory.carve(bytes).or_else(|| {
             for &claim in &*self.claims.borrow() {
@@ -200,7 +200,7 @@ impl Reader {
         Some(carved)
     }
 
-    /// Takes back what [`buffer`](Self::buffer) gave.
+    /// Takes back a buffer from [`buffer`](Self::buffer).
     pub fn give_back(&self, buffer: DmaBuf) {
         self.memory.give_back(buffer);
     }
@@ -210,8 +210,8 @@ impl Reader {
         self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes,
-    /// initialises it again while anything [runs](Self::run).
+    /// Brings the card up, and supervises it from then on: tunes it again, switches to slower
+    /// modes, or initialises it again while anything [runs](Self::run).
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         self.dismiss()?;
@@ -232,7 +232,7 @@ impl Reader {
         Ok(card)
     }
 
-    /// What looks after a card from now on.
+    /// Makes the supervisor for a card.
     fn supervisor(&self, card: Card, scratch: DmaBuf) -> Supervisor {
         self.card.set(Some(card));
         // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in
@@ -254,7 +254,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Lets the engine erase, write zeroes and write durably, as far as this card can.
+    /// Enables erase, write-zeroes and durable writes in the engine, as far as this card has them.
     pub fn enable_extended_ops(&self) -> Result<(), Error> {
         let address = self.device.address();
         let Some(card) = self.card.get() else { return Err(Error::NoCard { address }) };
@@ -263,12 +263,12 @@ impl Reader {
         result.map_err(|error| Error::Card { address, error })
     }
 
-    /// Runs a future of the stack to its end. When the card goes, or another one comes, every
-    /// request fails until the next [`bring_up`](Self::bring_up): nothing meant for one card
-    /// reaches another. A future that ends by that has its output, with the buffers in it.
+    /// Runs a future of the stack to its end. When the card is removed, or another one comes, every
+    /// request fails until the next [`bring_up`](Self::bring_up): no request for one card reaches
+    /// another. A future that ends because of that returns its output, with the buffers in it.
     ///
     /// # Errors
-    /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A
+    /// [`Error::Left`]: the card is gone, and the future did not end within 5 s; it is dropped. A
     /// buffer that it held outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let leaving = Cell::new(false);
@@ -284,7 +284,8 @@ impl Reader {
         awake(future, keep, || self.sleep(if leaving.get() { LEAVE_LOOK } else { QUIET }))
     }
 
-    /// Until the controller interrupts or a deadline has come, or for so long; serves what came.
+    /// Sleeps until the controller interrupts or a deadline has come, for at most this time; serves
+    /// the interrupt.
     fn sleep(&self, at_most: Duration) -> Result<(), Error> {
         let due = self.due().min(at_most);
         if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
@@ -295,23 +296,23 @@ impl Reader {
         }
     }
 
-    /// For how long nothing need be done unless the controller interrupts; then
-    /// [`poll`](Self::poll).
+    /// Returns for how long nothing has to be done unless the controller interrupts; call
+    /// [`poll`](Self::poll) after that.
     pub fn due(&self) -> Duration {
         let deadline = self.stack().with(|engine| engine.next_deadline_ns());
         let ns = deadline.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
         ns.unwrap_or(QUIET).min(QUIET)
     }
 
-    /// For a program that moves the engine itself: the deadline has come. The slots that are done,
-    /// one bit each.
+    /// Handles a deadline, for a program that drives the engine itself. Returns the slots that are
+    /// done, one bit each.
     pub fn poll(&self) -> Result<SlotSet, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
         self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
     }
 
-    /// For a program that moves the engine itself: the controller has interrupted. The slots that
+    /// Handles an interrupt, for a program that drives the engine itself. Returns the slots that
     /// are done, one bit each.
     pub fn interrupted(&self) -> Result<SlotSet, Error> {
         let mut completed = 0;
@@ -320,17 +321,17 @@ impl Reader {
         Ok(completed)
     }
 
-    /// Now, for requests that are submitted without a future.
+    /// Returns the time now, for requests that are submitted without a future.
     pub fn now_ns(&self) -> u64 {
         now_ns()
     }
 
-    /// The interrupt, for another thread to wait for.
+    /// Returns the interrupt, for another thread to wait for.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
 
-    /// Serves the interrupt that has come, and lets the next one in.
+    /// Serves an interrupt, and unmasks the next one.
     fn served(&self, mut on_irq: impl FnMut()) -> Result<(), Error> {
         self.interrupts.set(self.interrupts.get() + 1);
         for _ in 0..TURNS_MAX {
@@ -352,7 +353,7 @@ impl Reader {
         })
     }
 
-    /// What the engine needs help with.
+    /// Polls the supervisor.
     fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut supervisor = self.supervisor.borrow_mut();
         let Some(future) = supervisor.as_mut() else { return Ok(()) };
@@ -373,7 +374,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Switches the card off and gives the controller back.
+    /// Switches the card off and releases the controller.
     pub fn close(self) -> Result<(), Error> {
         let address = self.device.address();
         let off = self.run(self.stack().bus(BusOp::PowerOff))?;
@@ -381,7 +382,7 @@ impl Reader {
     }
 }
 
-/// A waker was called.
+/// Whether a waker was called.
 #[derive(Default)]
 struct Woken(AtomicBool);
 
@@ -391,8 +392,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future and what keeps the card, and sleeps only if neither has been woken since it was
-/// polled.
+/// Polls a future and the supervisor, and sleeps only if neither was woken since its poll.
 fn awake<F: Future, E>(
     future: F,
     mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,
@@ -439,7 +439,7 @@ mod tests {
         assert!(!error.contains('\n'));
     }
 
-    /// The supervisor answers the engine, which ends a request: there is no interrupt to wait for.
+    /// The supervisor's answer makes the engine end a request: no interrupt will come for it.
     #[test]
     fn what_the_supervisor_has_ended_is_seen_before_the_next_sleep() {
         let (ended, waiting) = (Cell::new(false), RefCell::new(None));

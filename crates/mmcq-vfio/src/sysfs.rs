@@ -1,4 +1,4 @@
-//! What Linux says of a PCI device before it is opened.
+//! Linux's description of a PCI device, read before it is opened.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Base class and subclass of an SD host controller.
 const SD_HOST: u32 = 0x0805;
 const DRIVER: &str = "vfio-pci";
-/// Name of a group that no IOMMU stands behind.
+/// Name of a group without an IOMMU.
 const UNPROTECTED: &str = "vfio-noiommu\n";
 
 /// The tree below `/sys`.
@@ -31,11 +31,11 @@ pub(crate) struct Found {
     pub device: u32,
     /// Number of its group.
     pub group: String,
-    /// The addresses of all in its group.
+    /// Addresses of all devices in its group.
     pub members: Vec<String>,
 }
 
-/// The last part of what a link points at.
+/// Returns the last part of a link's target.
 fn target(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name()?.to_str().map(str::to_owned)
 }
@@ -48,7 +48,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 impl Sysfs {
-    /// A tree elsewhere, for tests.
+    /// Makes the access to another tree, for tests.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Sysfs { root: root.into() }
     }
@@ -68,14 +68,14 @@ impl Sysfs {
         })
     }
 
-    /// The SD host controllers of this machine.
+    /// Returns the SD host controllers of this machine.
     pub fn controllers(&self) -> Vec<Address> {
         let all = names(&self.devices()).into_iter().filter_map(|name| name.parse().ok());
         all.filter(|&address| self.number(address, "class").is_ok_and(|class| class >> 8 == SD_HOST))
             .collect()
     }
 
-    /// The same in words.
+    /// Returns them as text.
     fn known(&self) -> String {
         let known: Vec<_> = self.controllers().iter().map(Address::to_string).collect();
         match known.as_slice() {
@@ -84,8 +84,8 @@ impl Sysfs {
         }
     }
 
-    /// Is this a controller that vfio-pci has, in a group that is protected (or not, where that is
-    /// asked for)?
+    /// Checks that this is a controller bound to vfio-pci, in a protected group (or an unprotected
+    /// one, with `noiommu`).
     pub(crate) fn find(&self, address: Address, noiommu: bool) -> Result<Found, Error> {
         let folder = self.devices().join(address.to_string());
         if !folder.exists() {
@@ -115,7 +115,7 @@ impl Sysfs {
         Ok(Found { vendor, device, group, members })
     }
 
-    /// The shell command that gives a device to vfio-pci.
+    /// Returns the shell command that binds a device to vfio-pci.
     fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
         let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();

@@ -1,17 +1,17 @@
-//! How a function comes into our hands that may be in the middle of something.
+//! Takes over a function that may be in the middle of something.
 //!
 //! A program that was killed leaves its controller with a descriptor table and a transfer. The
-//! kernel takes bus mastering away with the program. That stops the transfer and does not end it:
-//! it goes on as soon as bus mastering is back, into memory that is another's by now. So everything
-//! that could go on is reset first.
+//! kernel switches bus mastering off with the end of the program. That interrupts the transfer but
+//! does not end it: it continues as soon as bus mastering is on again, into memory that may belong
+//! to another program. So everything that could continue is reset first.
 
 use crate::error::Error;
 use mmcq::host::Regs;
 use mmcq::host::sdhci::regs::{INT_STATUS, PRESENT, RESET, RESET_ALL};
 use std::time::Duration;
 
-/// Looks at a software reset, and what is between two of them. It is a matter of microseconds;
-/// 100 ms at least are left to it.
+/// Most polls of a software reset, and the pause between two of them. A reset takes microseconds;
+/// it gets at least 100 ms.
 const LOOKS: u32 = 500;
 const BETWEEN: Duration = Duration::from_micros(200);
 
@@ -20,26 +20,26 @@ pub(crate) trait Function {
     /// A slot's registers.
     type Registers: Regs;
 
-    /// May it reach memory?
+    /// Sets whether the function may access memory.
     fn set_bus_master(&self, on: bool) -> Result<(), Error>;
 
-    /// The kernel's own reset, where it has one for this function.
+    /// Resets the function by the kernel, if the kernel can.
     fn reset(&self);
 
-    /// The registers of each slot that has some: its number with them.
+    /// Returns the registers of each slot that has some, with the slot's number.
     fn slots(&self) -> Result<Vec<(u8, Self::Registers)>, Error>;
 
-    /// Lets some time pass.
+    /// Waits for this time.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
 
-    /// The error for this.
+    /// Makes the error with this text.
     fn wrong(&self, what: String) -> Error;
 }
 
-/// Brings a function to rest: afterwards it does nothing by itself, whatever it did before. It does
-/// not reach memory yet.
+/// Makes a function idle: afterwards it does nothing by itself, whatever it did before. It does not
+/// access memory yet.
 pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
     function.set_bus_master(false)?;
     function.reset();
@@ -160,7 +160,7 @@ mod tests {
         assert!(!function.steps.borrow().iter().any(|step| step == "bus master true"));
     }
 
-    /// It would go on where it was as soon as it reaches memory again.
+    /// The slot would continue its transfer as soon as it accesses memory again.
     #[test]
     fn a_slot_is_reset_although_a_read_of_it_is_lost() {
         let function = Fake { loses: true, ..Fake::default() };

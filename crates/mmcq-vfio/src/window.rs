@@ -1,4 +1,4 @@
-//! The controller's registers, in whichever way the kernel lets us at them.
+//! Access to the controller's registers, by mapping or by system calls.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub(crate) const BYTES: usize = 256;
 
 /// A register block: mapped into this process where the kernel allows it, otherwise read and
-/// written through the device's file (a BAR that shares its page with another device's cannot be
-/// mapped). Either way every access reaches the controller as wide as it was made.
+/// written through the device's file. (A BAR in the same page as another device's cannot be
+/// mapped.) In both cases every access has the width that the driver uses.
 #[derive(Debug)]
 pub struct Window(Way);
 
@@ -26,7 +26,7 @@ enum Way {
     File(Arc<File>, u64),
 }
 
-/// Unmapped at the end.
+/// A mapping that is unmapped when it is dropped.
 #[derive(Debug)]
 struct Mapping {
     mmio: Mmio,
@@ -60,24 +60,25 @@ impl Window {
         Ok(Window(Way::Mapped(Mapping { mmio, base })))
     }
 
-    /// Registers at `offset` of the device's file, through system calls.
+    /// Makes the access to registers at `offset` of the device's file, through system calls.
     pub(crate) fn file(file: Arc<File>, offset: u64) -> Self {
         Window(Way::File(file, offset))
     }
 
-    /// Is every access one of the CPU's, and no system call?
+    /// Returns whether every access is one of the CPU's, without a system call.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Way::Mapped(..))
     }
 }
 
-/// All ones where the device does not answer, as on the bus.
+/// Reads through the file; all ones where the device does not respond, as on the bus.
 fn read<const N: usize>(file: &File, at: u64) -> [u8; N] {
     let mut bytes = [0; N];
     file.read_exact_at(&mut bytes, at).map_or([0xff; N], |()| bytes)
 }
 
-/// A write that the device refuses is lost, as on the bus: the reads that follow tell.
+/// Writes through the file. A write that the device refuses is lost, as on the bus; later reads
+/// show it.
 fn write(file: &File, at: u64, bytes: &[u8]) {
     let _ = file.write_all_at(bytes, at);
 }

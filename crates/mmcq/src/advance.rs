@@ -1,56 +1,57 @@
-//! What goes on when the controller has something to say: the code that waits spins for it, or it
-//! leaves, and comes back by the interrupt, a deferred one or a thread.
+//! Decides whether code that waits for the controller spins, or leaves and is called again later.
 //!
-//! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes. It is told what
-//! leaving costs there ([`Costs`]), or learns it from those that slept ([`WaitStrategy::slept`]);
-//! it predicts each phase from its size, the bus's clock and width, and the card's delay, which it
-//! learns by class ([`WaitStrategy::saw`]); and it answers [`WaitStrategy::choose`]: spin for no
-//! longer than so, or leave, and what advances when the phase ends. No clock of its own, no lock
-//! (an update that two cores lose to each other is learned from the next phase), integers only.
-//! [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
+//! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes.
+//! - Input: what leaving costs on this board ([`Costs`]), or samples of it from code that slept
+//!   ([`WaitStrategy::slept`]).
+//! - Prediction: the length of each phase, from its size, from the clock and width of the bus, and
+//!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
+//! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
-//! The rule: spin if the phase is expected to take less time than leaving and coming back takes of
-//! the CPU, and give up after twice that. So a wrong guess costs at most three times the price of
-//! leaving at once, and what was in vain raises what is expected next.
+//! It has no clock and no lock, and uses integers only; the next phase makes up for an update that
+//! two cores lose. [`Stack::request_with`](crate::task::Stack::request_with) uses it.
+//!
+//! The rule: spin if the phase is expected to take less time than the CPU time of leaving and
+//! coming back, and give up after twice that. So a wrong guess costs at most three times the price
+//! of leaving at once. A spin that did not see the end raises the next expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// Where code runs that waits for the controller, and what is called when it does not.
+/// The context that runs code which waits for the controller, or that is called after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// The hard interrupt.
     Interrupt,
-    /// The deferred one: tasklet, soft interrupt, PendSV.
+    /// The deferred interrupt: tasklet, soft interrupt, PendSV.
     Deferred,
     /// A thread.
     Thread,
 }
 
-/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no
-/// code spins from that context before [`WaitStrategy::slept`] has taught it.
+/// Costs of a board's CPU and software, in nanoseconds of CPU time. A cost of 0 is unknown: no code
+/// spins in that context before [`WaitStrategy::slept`] has measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Leaving the hard interrupt, and the next one up to where the engine is called.
+    /// Leaving the hard interrupt, and the next hard interrupt up to the call of the engine.
     pub interrupt_ns: u32,
-    /// Leaving the deferred interrupt, and the next hard and deferred one.
+    /// Leaving the deferred interrupt, and the next hard and deferred interrupt.
     pub deferred_ns: u32,
     /// A thread goes to sleep, the interrupt comes, and the thread runs again.
     pub thread_ns: u32,
-    /// A look at the controller takes at least so long.
+    /// Least time of one poll of the controller.
     pub look_ns: u32,
-    /// The CPU moves 1024 bytes through the FIFO.
+    /// A transfer of 1024 bytes through the FIFO by the CPU.
     pub pio_kib_ns: u32,
-    /// What any transfer by DMA costs more than one by the CPU: descriptors, an interrupt more.
+    /// Fixed additional cost of a transfer by DMA: descriptors, one more interrupt.
     pub dma_ns: u32,
     /// Cache maintenance around DMA of 1024 bytes.
     pub dma_kib_ns: u32,
-    /// Longest stretch in the hard interrupt, spinning included; other devices wait so long.
+    /// Longest time in the hard interrupt, spinning included; other devices wait that long.
     pub interrupt_max_ns: u32,
-    /// Longest stretch in the deferred one.
+    /// Longest time in the deferred interrupt.
     pub deferred_max_ns: u32,
 }
 
@@ -67,7 +68,7 @@ setters!(Costs {
 });
 
 impl Costs {
-    /// Everything free or unknown, nothing forbidden: set what the board knows.
+    /// Everything free or unknown, no limits: a board sets what it knows.
     pub const UNKNOWN: Costs = Costs {
         interrupt_ns: 0,
         deferred_ns: 0,
@@ -80,7 +81,7 @@ impl Costs {
         deferred_max_ns: u32::MAX,
     };
 
-    /// From this many bytes on DMA costs the CPU less than moving them; `None`: never.
+    /// Returns from how many bytes on DMA costs the CPU less than copying them; `None`: never.
     ///
     /// ```
     /// use mmcq::advance::Costs;
@@ -104,8 +105,8 @@ impl Costs {
         }
     }
 
-    /// CPU time at the end of what is waited for: the data that the CPU moves, or the cache's
-    /// maintenance.
+    /// Returns the CPU time at the end of a wait: for the data that the CPU copies, or for the
+    /// cache maintenance.
     fn end_ns(&self, wait: &Wait) -> u64 {
         let bytes = u64::from(wait.bytes);
         let by_dma =
@@ -117,7 +118,7 @@ impl Costs {
     }
 }
 
-/// What takes about the same time besides its bits on the wire.
+/// Classes of waits. Those of one class have about the same delay besides their bits on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A command without data or busy: CMD13, CMD52.
@@ -136,21 +137,21 @@ impl Class {
     const COUNT: usize = 5;
 }
 
-/// Something to wait for.
+/// A wait for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What it is.
+    /// Its class.
     pub class: Class,
-    /// Bits of its response.
+    /// Bits of the response.
     pub response_bits: u8,
-    /// Bytes of data until then.
+    /// Bytes of data before the wait ends.
     pub bytes: u32,
-    /// Blocks that end until then.
+    /// Blocks that end before the wait ends.
     pub blocks: u32,
 }
 
 impl Wait {
-    /// For the end of a phase.
+    /// Returns the wait for the end of a phase.
     pub const fn of(phase: &Phase) -> Wait {
         let response_bits = match phase.command.resp {
             Resp::None => 0,
@@ -172,23 +173,23 @@ impl Wait {
         Wait { class, response_bits, bytes, blocks }
     }
 
-    /// For the first service of the FIFO in a phase whose data the CPU moves: after this many bytes
-    /// of them, or at its end.
+    /// Returns the wait for the first service of the FIFO in a phase whose data the CPU copies:
+    /// after this many bytes of them, or at the phase's end.
     pub const fn first(phase: &Phase, bytes: u32) -> Wait {
         let wait = Wait::of(phase);
         if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
     }
 
-    /// For the next service of the FIFO, after this many bytes.
+    /// Returns the wait for the next service of the FIFO, after this many bytes.
     pub const fn fifo(bytes: u32) -> Wait {
         Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
     }
 
-    /// Clocks on the wire, the card's delays as short as they usually are [SD 4.12].
+    /// Returns the clocks on the wire, with the shortest usual delays of a card [SD 4.12].
     fn clocks(&self, bus: Bus) -> u64 {
         /// A command's token.
         const TOKEN: u64 = 48;
-        /// N_CR: from the command to its response, 2 to 64; to the first data: N_AC, at least 8.
+        /// From a command to its response: N_CR, 2 to 64 clocks. To the first data: N_AC, from 8.
         const GAP: u64 = 8;
         /// Start bit, CRC16 and end bit of a block, and the gap to the next.
         const AROUND: u64 = 18 + 8;
@@ -213,43 +214,42 @@ impl Wait {
     }
 }
 
-/// What to do until the phase ends.
+/// What code does until the phase ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Look at the controller again and again, and leave after this time at the latest.
+    /// Poll the controller again and again, and leave after this time at the latest.
     Spin {
-        /// At most.
+        /// Longest time to spin.
         at_most_ns: u64,
     },
-    /// Return, or go to sleep; this context advances at the phase's end.
+    /// Return, or go to sleep. When the phase ends, this context advances.
     Leave(Context),
 }
 
-/// A new time counts for one part in `1 << SHIFT`.
+/// A new sample has a weight of one in `1 << SHIFT`.
 const SHIFT: u32 = 3;
-/// No delay has been seen.
+/// No delay has been measured.
 const UNKNOWN: i32 = i32::MIN;
 
-/// A board's policy. See the module's documentation.
+/// The policy of a board; see the documentation of this module.
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
-    /// Learned prices, by context, where the platform does not tell them.
+    /// Measured costs of leaving, by context, where the platform does not give them.
     prices_ns: [AtomicU32; 3],
-    /// What phases take more (or less) than their bits, by class.
+    /// Time that phases take more (or less) than their bits on the wire, by class.
     delays_ns: [AtomicI32; Class::COUNT],
     clock_hz: AtomicU32,
-    /// log2 of the lines, and 8 for data on both edges.
+    /// log2 of the number of data lines, plus 8 for data on both edges.
     lines: AtomicU32,
     listen: fn(bool),
 }
 
 impl WaitStrategy {
-    /// The policy of a board with these costs, on a stopped bus: no code spins before
+    /// Makes the policy of a board with these costs, for a stopped bus: no code spins before
     /// [`set_bus`](Self::set_bus).
-    ///
-    /// Commands without data are expected to take their bits' time at once; data and busy are the
-    /// card's business, so they are left until one has been seen.
+    /// A command without data is expected to take only the time of its bits. The time of data and
+    /// busy depends on the card, so code leaves for them until one has been measured.
     pub const fn new(costs: Costs) -> Self {
         WaitStrategy {
             costs,
@@ -267,25 +267,25 @@ impl WaitStrategy {
         }
     }
 
-    /// How the platform stops and starts listening to the controller's interrupt. A spinner calls
-    /// it around its spinning, so that no interrupt is taken for what it sees itself; calls come in
-    /// pairs, and those of several threads may nest.
+    /// Sets how the platform enables and disables the controller's interrupt. A spinning thread
+    /// calls `listen` around its spinning, so that no interrupt is raised for what it sees itself.
+    /// Calls come in pairs, and those of several threads may nest.
     pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
         self.listen = listen;
         self
     }
 
-    /// Listens to the controller's interrupt, or not.
+    /// Enables or disables the controller's interrupt.
     pub fn listen(&self, on: bool) {
         (self.listen)(on);
     }
 
-    /// What the board costs.
+    /// Returns the board's costs.
     pub const fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// The bus has been set to this. What was learned of the card stays.
+    /// Notes the settings of the bus. Measured delays of the card are kept.
     pub fn set_bus(&self, bus: Bus) {
         let lines = match bus.width {
             Width::W1 => 0,
@@ -296,7 +296,7 @@ impl WaitStrategy {
         self.clock_hz.store(bus.clock_hz, Relaxed);
     }
 
-    /// The bus as it was set.
+    /// Returns the settings of the bus.
     pub fn bus(&self) -> Bus {
         let lines = self.lines.load(Relaxed);
         let width = match lines & 3 {
@@ -307,8 +307,8 @@ impl WaitStrategy {
         Bus { clock_hz: self.clock_hz.load(Relaxed), width, ddr: lines & 8 != 0 }
     }
 
-    /// How long the wait is expected to take from its beginning; `None`: nothing is known of it, or
-    /// the clock stands.
+    /// Returns how long the wait is expected to take from its beginning. `None`: nothing is known
+    /// of it, or the clock is stopped.
     pub fn expected_ns(&self, wait: &Wait) -> Option<u64> {
         let wire_ns = self.wire_ns(wait)?;
         let delay_ns = self.delays_ns.get(wait.class as usize)?.load(Relaxed);
@@ -320,7 +320,7 @@ impl WaitStrategy {
         wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
-    /// The price of leaving this context and coming back, told or learned; `None`: not known yet.
+    /// Returns the cost of leaving this context and coming back; `None`: not known yet.
     pub fn price_ns(&self, from: Context) -> Option<u64> {
         let told_ns = self.costs.price_ns(from);
         let price_ns = match told_ns {
@@ -330,8 +330,8 @@ impl WaitStrategy {
         (price_ns > 0).then_some(u64::from(price_ns))
     }
 
-    /// What code in this context does until the wait is over. `spent_ns`: how long it has been at
-    /// it already, since it was called or woken.
+    /// Returns what code in this context does until the wait is over. `spent_ns`: how long this
+    /// code has already run since it was called or woken.
     pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Advice {
         let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
         match (self.expected_ns(wait), self.price_ns(from)) {
@@ -350,15 +350,15 @@ impl WaitStrategy {
         }
     }
 
-    /// What should advance at the end of a wait that is left: the first that may do the work there
-    /// (words through the FIFO, the cache's maintenance) in one stretch.
+    /// Returns which context advances at the end of a wait that is left: the first that may do the
+    /// work at that end (words through the FIFO, cache maintenance) without a break.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// A wait took so long, by the code that saw both ends.
+    /// Learns from a wait that took this long. The caller has seen its begin and its end.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {
@@ -378,16 +378,16 @@ impl WaitStrategy {
         known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
     }
 
-    /// A spinner spun this long in vain: it takes at least so long.
+    /// Learns from a spin that did not see the end: the wait takes at least this long.
     pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
         if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
             self.saw(wait, waited_ns);
         }
     }
 
-    /// A waiter left this context for a wait that took `took_ns`, and was back after `away_ns`. The
-    /// difference is what leaving costs, unless the platform told. A sample counts for no more than
-    /// twice what is known: a waiter that was held up by others says nothing of the price.
+    /// Learns from a waiter that left this context for a wait of `took_ns` and was back after
+    /// `away_ns`. The difference is the cost of leaving. A sample counts for at most twice the known
+    /// cost, because other work may have delayed the waiter. Ignored if the platform gave the cost.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);
@@ -408,7 +408,7 @@ mod tests {
     use crate::spec::command::{self, sdio};
 
     const BUS: Bus = Bus { clock_hz: 10_000_000, width: Width::W4, ddr: false };
-    /// A 200 MHz ARM926 with Linux.
+    /// Costs of a 200 MHz ARM926 with Linux.
     const COSTS: Costs = Costs {
         interrupt_ns: 11_000,
         deferred_ns: 16_000,

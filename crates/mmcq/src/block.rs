@@ -1,10 +1,12 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that
-//! travel through the call ([`BlockDevice::read`]), borrowed memory in a blocking call
-//! ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own
-//! ([`Bounced`]). Blocks have 512 bytes; long requests are cut to what the host can do, and a
-//! result says how far it got.
+//! A caller passes memory in one of three ways, from the fastest to the least demanding:
+//! - owned buffers that travel through the call ([`BlockDevice::read`]),
+//! - borrowed memory in a blocking call ([`BlockDevice::read_blocking`]),
+//! - any memory, copied through a buffer of the device ([`Bounced`]).
+//!
+//! Blocks have 512 bytes. Long requests are split to what the host can do, and a result has the
+//! number of blocks done.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -18,8 +20,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
 
-/// One block on cache lines of its own: memory that any controller takes. (A plain array of bytes
-/// begins anywhere, and may be refused: [`Geometry::align`].)
+/// One block, aligned to cache lines of its own: memory that every controller accepts. (A plain
+/// array of bytes begins at any address, and may be refused: [`Geometry::align`].)
 ///
 /// # Examples
 /// ```
@@ -32,7 +34,7 @@ pub use partition::Partition;
 #[repr(C, align(64))]
 pub struct Block(pub [u8; BLOCK_BYTES as usize]);
 
-/// What a card offers.
+/// Size and abilities of a card, as a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Geometry {
@@ -40,31 +42,34 @@ pub struct Geometry {
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
-    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others
-    /// go through [`Bounced`].
+    /// Alignment of buffers in bytes, as the controller and the platform's cache lines require it.
+    /// Memory with a smaller alignment goes through [`Bounced`].
     pub align: u32,
-    /// A flush is needed for data to be durable: the card's write cache is on, or the host
-    /// continues transfers ([`Caps::continue_data`](crate::host::Caps::continue_data)) or the
-    /// engine [acknowledges](crate::engine::Config::acknowledge) transferred data, and a write is
-    /// complete when the card has taken its data.
+    /// Whether data are durable only after a flush. Three cases: the card's write cache is on; the
+    /// host continues transfers ([`Caps::continue_data`](crate::host::Caps::continue_data)); the
+    /// engine [acknowledges](crate::engine::Config::acknowledge) transferred data. In each of them
+    /// a write is complete when the card has taken its data.
     pub volatile_cache: bool,
-    /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot, or
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
-    /// bring-up.
+    /// Unit of [`BlockDevice::discard`] in blocks: only whole units are freed. 0: the card cannot
+    /// free blocks, or [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been
+    /// called since bring-up.
     pub discard_blocks: u32,
-    /// [`BlockDevice::erase`] takes whole groups of so many blocks; 0 as above.
+    /// Whether an erase can write zeroes. False also before
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops).
+    /// `discard_blocks`.
     pub erase_blocks: u32,
-    /// Zeroes can be written by an erase; false as above.
+    /// Whether an erase can write zeroes. False also where `discard_blocks` is 0 for want of
+    /// `enable_extended_ops`.
     pub zeros_by_erase: bool,
-    /// Nothing may be written.
+    /// Whether the card is write-protected.
     pub protected: bool,
 }
 
-/// A failed request, with the blocks that are surely done.
+/// A failed request, with the number of blocks that are surely done.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
-    /// Why.
+    /// Why the request failed.
     pub error: Error,
     /// Blocks done from the start of the request, at least.
     pub blocks_done: u32,
@@ -82,43 +87,43 @@ impl core::error::Error for BlockError {
     }
 }
 
-/// What was done is forgotten.
+/// Drops the number of blocks done.
 impl From<BlockError> for Error {
     fn from(partial: BlockError) -> Error {
         partial.error
     }
 }
 
-/// A handle on a card; as many as one likes share one queue.
+/// A handle on a card. A program may have any number of handles; all share one queue.
 ///
-/// It is for the card that was in the slot when it was made, or for the next one if there was none.
-/// Once another card has taken its place each call fails with [`Error::Changed`]: what a file
-/// system knows of one card is not written to the next. So does a card that was taken out and put
-/// back, for its blocks may have changed meanwhile. A program that has looked at the new card makes
-/// a new handle, or calls [`rebind`](Self::rebind).
+/// A handle is bound to the card that was in the slot when the handle was made, or to the next card
+/// if the slot was empty. When another card has taken its place, each call fails with
+/// [`Error::Changed`]: so what a file system knows of one card is never written to the next. A card
+/// that was taken out and put back also counts as another card, for its blocks may have changed
+/// meanwhile. A program that has examined the new card makes a new handle, or calls
+/// [`rebind`](Self::rebind).
 ///
-/// Of writes that the card has lost, the
-/// [flush](Self::flush) of each handle is told once: users that do not know of each other's flushes
-/// have a handle each.
+/// When the card has lost complete writes, the next [flush](Self::flush) of each handle reports it,
+/// once per handle. Users that do not see each other's flushes need a handle each.
 ///
-/// The queue has `N` slots ([`Stack`]), or as many as
-/// [`Config::admitted`](crate::engine::Config::admitted) says. No call waits for a free one: with
-/// all of them taken it is [`Error::Full`], nothing was begun, and the buffer comes back at once. A
-/// program therefore has no more requests under way than slots, or tries again when one of its
-/// requests has ended.
+/// The queue has `N` slots ([`Stack`]), or [`Config::admitted`](crate::engine::Config::admitted) if
+/// that is less. No call waits for a free slot: while all are taken a call returns [`Error::Full`],
+/// nothing was begun, and the buffer comes back at once. So a program has no more requests under
+/// way than slots, or tries again when one of its requests has ended.
 ///
-/// All handles are client 0 to a [scheduler](crate::sched), and no call takes a priority or a time
-/// limit. A client of its own goes by [`Stack::request`] and [`Request::from`]. A caller that will
-/// not wait any longer drops the future.
+/// All handles are client 0 of a [scheduler](crate::sched), and no call takes a priority or a time
+/// limit. A program that wants a client number of its own uses [`Stack::request`] and
+/// [`Request::from`]. A caller that will not wait any longer drops the future.
 #[derive(Debug)]
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     card: CardNumber,
-    /// Losses that its flushes have told of, or that were before it.
+    /// Number of losses that this handle's flushes have reported, or that happened before the
+    /// handle was made.
     losses: AtomicU8,
 }
 
-/// What the first has been told of, the second has too.
+/// The copy counts a loss as reported if the original has reported it.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
         BlockDevice { stack: self.stack, card: self.card, losses: AtomicU8::new(self.losses.load(Relaxed)) }
@@ -126,15 +131,15 @@ impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
 }
 
 impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
-    /// The card behind `stack`, once it has been brought up.
+    /// Makes a handle on the card behind `stack`. The card has been brought up before.
     pub fn new(stack: &'a Stack<B, N>) -> Self {
         // Made inside another call it knows of none, and its first flush tells of those that were.
         let losses = AtomicU8::new(losses(stack).unwrap_or(0));
         BlockDevice { stack, card: stack.enter(CardNumber::ANY, |engine| engine.card_number()), losses }
     }
 
-    /// Is for the card that is in the slot now, as a new handle would be: the program has looked at
-    /// it, and knows nothing of the one before any more.
+    /// Binds the handle to the card that is in the slot now, as a new handle would be. The program
+    /// calls this when it has examined this card and dropped what it knew of the one before.
     pub fn rebind(&mut self) {
         *self = BlockDevice::new(self.stack);
     }
@@ -143,7 +148,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Request::new(kind, buf).for_card(self.card)
     }
 
-    /// What the card offers; `None` without it.
+    /// Returns size and abilities of the card; `None` without a card.
     pub fn geometry(&self) -> Option<Geometry> {
         self.stack.with(|engine| {
             let target = *engine.card_params()?;
@@ -167,15 +172,15 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         })
     }
 
-    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
+    /// Reads from `lba` on into an owned buffer: as many whole blocks as the buffer has.
     pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Read { lba, blocks }, buf).await
     }
 
-    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported
-    /// them programmed. Where [`Geometry::volatile_cache`], it means less: the card has taken them,
-    /// and a [`flush`](Self::flush) makes them durable.
+    /// Writes the whole blocks of an owned buffer from `lba` on. On success the card has reported
+    /// them programmed. Where [`Geometry::volatile_cache`] is true, success means less: the card
+    /// has taken the data, and a [`flush`](Self::flush) makes them durable.
     pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Write { lba, blocks }, buf).await
@@ -187,17 +192,18 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// As [`write`](Self::write), but done means: on the medium, past every cache. Other writes
-    /// need not be.
+    /// Writes as [`write`](Self::write) does, but on success the data are on the medium, past every
+    /// cache. Earlier writes need not be.
     ///
-    /// It works after any bring-up. After
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) it is one reliable write
-    /// where the card has them; otherwise a write and, with a cache, a flush.
+    /// Works after any bring-up. After
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) the call is one reliable
+    /// write where the card has reliable writes. Otherwise it is a write and, with a cache, a
+    /// flush.
     ///
     /// # Errors
-    /// [`Error::CacheLost`]: writes *before* this one are lost, as in [`flush`](Self::flush); this
-    /// one was not begun, and may be tried again. [`Error::Unsupported`]: firmware without recovery
-    /// ([`Profile::RECOVERS`]).
+    /// [`Error::CacheLost`]: writes *before* this one are lost, as with [`flush`](Self::flush);
+    /// this write was not begun, and may be tried again. [`Error::Unsupported`]: firmware without
+    /// recovery ([`Profile::RECOVERS`]).
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
@@ -206,10 +212,10 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// The content of these blocks is needed no more: until they are written again they read as
-    /// before or as erased, and not each time the same: the card may free them later, and no flush
-    /// settles that. What the card cannot free exactly it keeps. Others have their turn in between;
-    /// what overlaps keeps its order.
+    /// Declares the content of these blocks as not needed any more. Until they are written again, a
+    /// read returns the old content or that of erased blocks, and not the same each time: the card
+    /// may free them later, and no flush changes that. Blocks that the card cannot free exactly
+    /// keep their content. Other requests run in between; requests that overlap keep their order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
@@ -221,8 +227,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
     }
 
-    /// The request that [`discard`](Self::discard) makes, for a caller that submits it itself.
-    /// `None`: the card keeps these blocks, and there is nothing to do.
+    /// Returns the request that [`discard`](Self::discard) makes, for a caller that submits it
+    /// itself. `None`: the card keeps these blocks, and nothing has to be sent.
     pub fn discard_kind(&self, lba: u64, blocks: u32) -> Result<Option<Kind>, Error> {
         let (how, grain) = self.equipped(Erasing::discarding)?;
         // Whole pieces inside; at most the edges are kept.
@@ -232,35 +238,37 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok((inside != 0).then_some(Kind::Erase { lba: first, blocks: inside, how }))
     }
 
-    /// The one request after which just these blocks read as zeros, without memory, for a caller
-    /// that submits it itself.
+    /// Returns the one request after which exactly these blocks read as zeros, without memory, for
+    /// a caller that submits it itself.
     ///
     /// # Errors
     /// As of [`erase`](Self::erase). [`Error::Unsupported`] also where the card's erased blocks are
-    /// no zeros, or where more than these would go: then [`write_zeroes`](Self::write_zeroes) does.
+    /// not zeros, or where an erase would clear more than these blocks: use
+    /// [`write_zeroes`](Self::write_zeroes) there.
     pub fn zero_kind(&self, lba: u64, blocks: u32) -> Result<Kind, Error> {
         let (how, _) = self.equipped(|erase| erase.zeroing(lba, blocks))?;
         Ok(Kind::Erase { lba, blocks, how })
     }
 
-    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. A
-    /// flush makes it durable, as a write.
+    /// Erases these blocks: when the call returns they read as erased blocks do (all zeros or all
+    /// ones, as the card has it). A flush makes the erase durable, as with a write.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
-    /// after bring-up. [`Error::Unaligned`]: the card can only erase groups
-    /// ([`Geometry::erase_blocks`]), and more than these would go. [`Error::Unsupported`]: the card
-    /// cannot erase.
+    /// after bring-up. [`Error::Unaligned`]: the card can only erase whole groups
+    /// ([`Geometry::erase_blocks`]), and other blocks would be erased too. [`Error::Unsupported`]:
+    /// the card cannot erase.
     pub async fn erase(&self, lba: u64, blocks: u32) -> Result<(), Error> {
         let (how, _) = self.equipped(erasing)?;
         self.erased(Kind::Erase { lba, blocks, how }).await
     }
 
-    /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing
-    /// `zeros` as often as it takes. The buffer is cleared first; it may be as short as one block,
-    /// and empty where [`Geometry::zeros_by_erase`]. A flush makes them durable, as a write.
+    /// Writes zeros to these blocks: by an erase where it clears exactly these blocks, otherwise by
+    /// writing the buffer `zeros` as many times as needed. The buffer is cleared first. One block
+    /// is enough, and it may be empty where [`Geometry::zeros_by_erase`]. A flush makes the zeros
+    /// durable, as with a write.
     ///
-    /// It works after any bring-up. It erases only after
+    /// Works after any bring-up. Erases are used only after
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops).
     pub async fn write_zeroes(
         &self,
@@ -286,7 +294,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (Ok(()), zeros)
     }
 
-    /// The kind of erase that `choose` picks, and the blocks it takes as one.
+    /// Returns the kind of erase that `choose` picks, and its unit in blocks.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
             engine.enable_extended_ops();
@@ -304,18 +312,19 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.stack.request(self.request(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// Everything written before this was called is on the medium when it returns.
+    /// Flushes: when the call returns, everything written before the call is on the medium.
     ///
     /// # Errors
-    /// [`Error::CacheLost`], or [`Error::Program`] where the card says so much: complete writes
-    /// that no flush had covered are lost. The next flush of each other handle fails as well, with
-    /// `CacheLost`; after that they count what is written from then on.
+    /// [`Error::CacheLost`], or [`Error::Program`] where the card reports that much: complete
+    /// writes that no earlier flush had covered are lost. The next flush of each other handle fails
+    /// as well, with `CacheLost`. Later flushes cover only what is written after that.
     pub async fn flush(&self) -> Result<(), Error> {
         let done = self.stack.request(self.request(Kind::Flush, DmaBuf::EMPTY)).await;
         self.told(done.result)
     }
 
-    /// A flush of another handle may have been told of a loss.
+    /// Turns a good result into [`Error::CacheLost`] if the flush of another handle was the one
+    /// that saw a loss.
     fn told(&self, result: Result<Output, Error>) -> Result<(), Error> {
         if !B::Profile::RECOVERS {
             return result.map(|_| ());
@@ -333,18 +342,18 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         told
     }
 
-    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called
-    /// while it waits, by the rules of [`Idle`].
+    /// Reads into borrowed memory. Returns when the controller does not use the memory any more.
+    /// The call runs `idle` while it waits, by the rules of [`Idle`].
     ///
     /// The memory is a whole number of blocks, begins at a multiple of [`Geometry::align`], and is
-    /// where the controller can reach it. On a platform with caches its lines are invalidated; the
-    /// alignment keeps memory of others out of them.
+    /// where the controller can reach it. On a platform with caches the lines of this memory are
+    /// invalidated; with this alignment no such line has other data.
     ///
     /// # Errors
-    /// [`Error::Buffer`]: no whole number of blocks. [`Error::Dma`] with
+    /// [`Error::Buffer`]: the memory is not a whole number of blocks. [`Error::Dma`] with
     /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or
-    /// [`Unreachable`](crate::host::DmaError::Unreachable): the controller cannot use this memory;
-    /// [`Bounced`] can. In both cases nothing was read, and the memory is as it was.
+    /// [`Unreachable`](crate::host::DmaError::Unreachable): the controller cannot use this memory,
+    /// but [`Bounced`] can. In both cases nothing was read, and the memory is unchanged.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         let request = self.request(Kind::Read { lba, blocks }, DmaBuf::EMPTY);
@@ -353,14 +362,15 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory; returns when the card has it, as [`write`](Self::write) says.
-    /// The memory's rules and the errors are those of [`read_blocking`](Self::read_blocking).
+    /// Writes from borrowed memory. Returns when the card has the data, as for
+    /// [`write`](Self::write). For the memory's rules and the errors see
+    /// [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         self.write_lent(lba, memory, false, idle)
     }
 
-    /// [`write_durable`](Self::write_durable) from borrowed memory; its rules and the errors are
-    /// those of [`read_blocking`](Self::read_blocking).
+    /// Writes from borrowed memory as [`write_durable`](Self::write_durable) does. For the memory's
+    /// rules and the errors see [`read_blocking`](Self::read_blocking).
     pub fn write_durable_blocking(
         &self,
         lba: u64,
@@ -386,13 +396,14 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// [`flush`](Self::flush) on this thread.
+    /// Flushes as [`flush`](Self::flush) does, and waits on this thread.
     pub fn flush_blocking(&self, idle: impl FnMut(&Idle)) -> Result<(), Error> {
         self.told(self.stack.blocking(self.request(Kind::Flush, DmaBuf::EMPTY), idle).result)
     }
 }
 
-/// Losses of complete writes so far. `None`: inside another call, or no firmware that tells of any.
+/// Returns how many times complete writes were lost so far. `None`: the call came from inside
+/// another one, or the firmware does not report losses.
 fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     if !B::Profile::RECOVERS {
         return None;
@@ -400,10 +411,10 @@ fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
     stack.with(|engine| (!engine.is_nested()).then(|| engine.losses()))
 }
 
-/// Blocks of one request for zeroes.
+/// Largest number of blocks in one request for zeroes.
 const ZERO_BLOCKS: u32 = 1 << 22;
 
-/// The erase after which blocks read as erased.
+/// Returns the kind of erase after which blocks read as erased; `None`: the card has none.
 fn erasing(by: &Erasing) -> Option<Erase> {
     [Erase::Trim, Erase::Erase].into_iter().find(|&how| by.can(how))
 }
@@ -416,23 +427,24 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
-/// The whole blocks of a buffer, in bytes.
+/// Returns the bytes of the whole blocks in a buffer.
 fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }
 
-/// A device that copies through a buffer of its own: for memory that is unaligned, out of the
+/// A block device that copies through a buffer of its own: for memory that is unaligned, out of the
 /// controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
 pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
-    /// Away while a request has it.
+    /// The copy buffer; `None` while a request has it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }
 
 impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
-    /// Copies through `bounce`, at least a block long; longer is faster.
+    /// Makes a device that copies through `bounce`, which is at least one block long. A longer
+    /// buffer is faster.
     pub fn new(device: BlockDevice<'a, B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
@@ -440,14 +452,15 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         }
     }
 
-    /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
+    /// Takes the copy buffer. If a call was dropped half-way, takes back the buffer that the engine
+    /// has kept.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.device.stack.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 
-    /// Reads into any memory, a whole number of blocks.
+    /// Reads into any memory that is a whole number of blocks.
     pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;
@@ -473,7 +486,7 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// Writes from any memory, a whole number of blocks.
+    /// Writes from any memory that is a whole number of blocks.
     pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, BlockError> {
         whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;
@@ -495,17 +508,17 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// As [`BlockDevice::rebind`].
+    /// Binds the device to the present card, as [`BlockDevice::rebind`].
     pub fn rebind(&mut self) {
         self.device.rebind();
     }
 
-    /// The handle without the copy.
+    /// Returns the handle without the copy.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         &self.device
     }
 
-    /// As [`BlockDevice::flush`].
+    /// Flushes, as [`BlockDevice::flush`].
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.device.flush().await
     }

@@ -1,13 +1,13 @@
-//! Ready parts for a board, so that its own code is its addresses and its clock.
+//! Ready parts for a board, so that its own code only has addresses and a clock.
 //!
-//! | a stack needs | take | where |
+//! | a stack needs | use | when |
 //! |---|---|---|
 //! | a lock | [`NoLock`] | one context polls, and no interrupt handler calls the stack |
 //! | | `CriticalSection` | handlers call it, and the program has a `critical-section` (feature of this name) |
 //! | memory for DMA | [`Coherent`] | the controller sees memory as the CPU does |
-//! | a clock | [`Timer::polled`](crate::task::Timer::polled) | there is no alarm: blocking calls look at the deadlines |
-//! | a descriptor table, memory for bring-up | [`Once`], [`Buffer`] | in statics |
-//! | a place | [`Home`] | a static that the interrupt handler finds |
+//! | a clock | [`Timer::polled`](crate::task::Timer::polled) | there is no alarm: blocking calls check the deadlines |
+//! | a descriptor table, memory for bring-up | [`Once`], [`Buffer`] | they are statics |
+//! | a place for the stack | [`Home`] | the interrupt handler needs a static |
 //! | the controller's address | [`pci`] | it is a PCI function |
 //!
 //! On a core without compare-and-swap [`Once`], [`Buffer`] and [`Home`] need the feature

@@ -1,7 +1,8 @@
-//! Messages for `log` and `defmt`, where a program switches these features on. Without them nothing
-//! is left of a message but the borrow of its values, which compiles to nothing.
+//! Messages for `log` and `defmt`, where a program enables these features. Without them only the
+//! borrow of a message's values is left, which compiles to nothing.
 
-/// One message, at a level that both crates have. The text is one that both understand.
+/// Writes one message, at a level that both crates have. The text has a format that both
+/// understand.
 macro_rules! message {
     ($level:ident, $text:literal $(, $value:expr)* $(,)?) => {{
         #[cfg(feature = "log")]

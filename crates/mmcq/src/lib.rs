@@ -1,12 +1,12 @@
 //! A portable stack for MMC, SD, eMMC and SDIO cards.
 //!
-//! The heart is a state machine ([`engine::Engine`]) that is told the time, does one bounded piece
-//! of work and says when it wants to be called again. What moves it (hard interrupt, deferred
-//! interrupt, thread, spinning loop) is the platform's choice. The edges are futures that borrow a
-//! slot ([`task`]) and plain calls ([`block`]).
+//! The heart is a state machine, [`engine::Engine`]. Each call passes it the time; it does one
+//! bounded piece of work and returns the time of its next call. The platform chooses who calls it:
+//! the hard interrupt, a deferred interrupt, a thread or a spinning loop. Programs use it through
+//! futures that borrow a slot ([`task`]) and through plain calls ([`block`]).
 //!
-//! Nothing here allocates, blocks, reads a clock or panics, and nothing spins but a thread that
-//! asks for it, for as long as [`advance`] says.
+//! Nothing here allocates, blocks, reads a clock or panics. Nothing spins, except a thread that
+//! asks for it: it spins no longer than [`advance`] allows.
 //!
 //! From power-up to the first block, with a stack of eight slots that lives in the program's static
 //! memory:
@@ -49,12 +49,13 @@
 //! [`task::Stack::block_on`] runs the same code; `boards/size` is a complete small image.
 //!
 //! # Features
-//! `log` and `defmt` (both off) tell what happens: commands and answers at level trace, failures
-//! and changes of the bus at debug, cards at info, steps of recovery at warn. With `defmt` all
-//! errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices, `slots-64` and
-//! `slots-128` engines of up to so many slots; without them, as many as a pointer has bits.
-//! `critical-section` adds a lock to [`board`], and `embedded-hal` the port for an
-//! SD card on an SPI bus ([`host::spi`]).
+//! `log` and `defmt` (both off by default) log what happens: commands and responses at level trace,
+//! failures and changes of the bus at debug, cards at info, steps of recovery at warn. With `defmt`
+//! all errors are `Format`. `rpmb` adds the replay-protected memory of eMMC devices. `slots-64` and
+//! `slots-128` allow engines of up to 64 or 128 slots; without them an engine has at most as many
+//! slots as a pointer has bits.
+//! `critical-section` adds a lock to [`board`], and `embedded-hal` the port for an SD card on an SPI
+//! bus ([`host::spi`]).
 //!
 //! # The crates beside it
 //! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,

@@ -1,6 +1,7 @@
-//! Setters for what a program fills in: `SdhciConfig::new().fixed(true)`, also in a constant.
+//! Setters for structs that a program fills in: `SdhciConfig::new().fixed(true)`, also in a
+//! constant.
 
-/// For each field a method of its name that takes the value and gives back the whole.
+/// Makes for each field a method of its name that takes the value and returns the whole struct.
 macro_rules! setters {
     ($type:ty { $($field:ident: $value:ty),* $(,)? }) => {
         impl $type {

@@ -1,9 +1,9 @@
-//! The edges: a shared handle, futures that borrow a slot, a task that is polled from the
-//! interrupt, blocking calls.
+//! How programs use the engine: a shared handle ([`Stack`]), futures that borrow a slot, a task
+//! that is polled from the interrupt, blocking calls.
 //!
-//! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or
-//! forgotten at any point: dropped, its request is taken back or ends by itself; forgotten, it
-//! costs a slot. Nothing here runs a waker or a future while the lock is held.
+//! A future only has the number of a slot; the slot owns the buffer. So a future may be dropped or
+//! forgotten at any point. If it is dropped, its request is taken back or ends by itself; if it is
+//! forgotten, its slot stays in use. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
 mod cell;
@@ -36,15 +36,15 @@ use core::task::Waker;
 use dropped::Dropped;
 pub use entry::Entry;
 
-/// The engine of a platform.
+/// The engine type of a platform.
 type EngineOf<B, const N: usize> = Engine<<B as Platform>::Host, N, <B as Platform>::Profile>;
 
-/// The engine behind a lock; what handles and futures borrow. It can live in a `static`.
+/// The engine behind a lock, which handles and futures borrow. A stack may be a `static`.
 pub struct Stack<B: Platform, const N: usize> {
     lock: B::Lock,
     clock: B::Clock,
     engine: Locked<EngineOf<B, N>>,
-    /// Touched under the lock alone.
+    /// Requests of dropped futures. Accessed only with the lock held.
     dropped: Dropped<N>,
 }
 
@@ -67,14 +67,14 @@ impl<B: Platform, const N: usize> fmt::Debug for Stack<B, N> {
 }
 
 impl<L: Lock, H: Host, const N: usize> Stack<(L, H), N> {
-    /// An engine over `host`, first in first out.
+    /// Makes a stack over `host` that serves requests first in, first out.
     pub const fn new(lock: L, timer: Timer, host: H, config: Config) -> Self {
         Self::with_policy(lock, timer, host, config, Fifo)
     }
 }
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// An engine over `host`, with a scheduler.
+    /// Makes a stack over `host` with a scheduler.
     pub const fn with_policy(
         lock: B::Lock,
         clock: B::Clock,
@@ -90,9 +90,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Makes what [`with_policy`](Self::with_policy) makes in memory that will be its place, for
-    /// threads whose stack is short: a stack of 33 slots has 9 KiB, and none of it is on the
-    /// caller's.
+    /// Makes the same value as [`with_policy`](Self::with_policy), directly in the memory where it
+    /// will stay. This is for threads with a short stack: a `Stack` of 33 slots has 9 KiB, and none
+    /// of it is on the caller's stack.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn write_to(
         place: &mut core::mem::MaybeUninit<Self>,
@@ -118,12 +118,12 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when
-    /// this returns.
+    /// Runs `f` with exclusive access to the engine's methods. `f` must be short. If `f` begins
+    /// something, its alarm is set when this call returns.
     ///
-    /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's
-    /// functions, the lock, memory, registers, the policy) it gets an [`Entry`] that does nothing
-    /// and says so, and the alarm is set for a poll at once; the outer call may set it anew.
+    /// `f` always runs. Inside another call of this stack (in `f` itself, in the timer's functions,
+    /// the lock, memory, registers, the policy) `f` gets an [`Entry`] that does nothing and reports
+    /// that. Then the alarm is set for a poll at once; the outer call may set the alarm anew.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, B::Host, N, B::Profile>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
@@ -144,8 +144,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// After a program's own use of the engine: what it may have begun has its alarm. Is there a
-    /// waker to be dropped outside of the lock?
+    /// Sets the alarm after a program's own use of the engine, if that use may have begun
+    /// something. Returns whether a waker has to be dropped outside of the lock.
     #[inline(always)]
     fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
@@ -154,8 +154,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         engine.has_stale_waker()
     }
 
-    /// The last under the lock of each call that may begin something: the alarm rings no later than
-    /// the engine's next deadline. Nearly always one that was set before does.
+    /// Makes sure that the alarm rings no later than the engine's next deadline. Each call that may
+    /// begin something does this as its last step under the lock. Nearly always the alarm that is
+    /// already set is early enough.
     #[inline(always)]
     fn keep_next(&self, engine: &mut EngineOf<B, N>) {
         if Engine::<B::Host, N, B::Profile>::FAST {
@@ -172,8 +173,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Less code: one copy, which asks for the deadline itself. After the alarm has `alarm` it is
-    /// always set.
+    /// Sets the alarm, as the version with less code: one copy for all callers, which reads the
+    /// deadline itself. With `alarm`, because the alarm has rung, it is always set.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = engine.next_ns();
@@ -182,16 +183,17 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a
-    /// silent controller would never be found out.
+    /// Sets the alarm, under the lock. Set outside of the lock, it could overwrite the alarm that
+    /// an interrupt in between has set, and a silent controller would never be noticed.
     #[inline]
     fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
         engine.note_alarm(next_ns);
     }
 
-    /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f`
-    /// leaves no waker behind that nothing is to be told to, or takes it out.
+    /// Runs `f` with exclusive access to the engine. A call from inside another one returns
+    /// `nested`, and does nothing. `f` leaves no waker of a request that will not be woken, or
+    /// takes it out.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
@@ -212,8 +214,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|engine| engine.map_or((), f));
     }
 
-    /// The only way to the engine; `None` for a call from inside another. What the host has to wake
-    /// is woken after it.
+    /// Runs `f` with the engine, the only access to it; with `None` in a call from inside another
+    /// one. What the host has to wake is woken after that.
     #[inline(always)]
     fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         if !B::Host::WAKES {
@@ -243,15 +245,15 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// The first call from inside another is turned away: a poll makes up for it, unless the other
-    /// sets the alarm anew, for what the engine needs then.
+    /// Notes that a call came from inside another one. For the first such call the alarm is set for
+    /// a poll, unless the outer call sets the alarm anew for what the engine needs then.
     #[cold]
     fn turned_away(&self) {
         self.clock.set_alarm(Some(0));
     }
 
-    /// Wakers whose requests are over without a word to them are dropped: a drop may run anything,
-    /// so not under the lock.
+    /// Drops the wakers of requests that have ended without waking them. A drop may run any code,
+    /// so this is done outside of the lock.
     #[cold]
     #[inline(never)]
     fn drop_stale(&self) {
@@ -262,13 +264,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Now, by the platform's clock.
+    /// Returns the time now, by the platform's clock.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
-    /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and
-    /// polled here may submit at once.
+    /// Handles an interrupt of the controller; the interrupt handler calls this. Wakers run after
+    /// the lock is released: a task that is woken and polled here may submit at once.
     pub fn on_irq(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
@@ -281,8 +283,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// As [`on_irq`](Self::on_irq), for a line that others interrupt by too: was there an event of
-    /// this controller? A call from inside another says yes.
+    /// Handles an interrupt as [`on_irq`](Self::on_irq) does, on an interrupt line that other
+    /// devices share. Returns whether this controller had an event. A call from inside another one
+    /// returns true.
     pub fn on_shared_irq(&self) -> bool {
         let found = core::cell::Cell::new(true);
         self.move_on(|engine| {
@@ -295,8 +298,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         found.get()
     }
 
-    /// The alarm calls this, and the thread that completes for hosts that must not do so in the
-    /// interrupt.
+    /// Does what is due now. Called by the alarm, and by the thread that completes requests for
+    /// hosts that must not do so in the interrupt.
     pub fn poll(&self) {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.move_on(|engine| {
@@ -320,7 +323,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Less code: both by one, and everything is done afterwards.
+    /// Does the work of `on_irq` or `poll`, as the version with less code: one function for both,
+    /// which wakes at its end.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
@@ -332,14 +336,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.wake(completed, card_irq, help, None);
     }
 
-    /// One turn of a loop that drives the stack without interrupts.
+    /// Does one turn of a loop that drives the stack without interrupts.
     pub fn turn(&self) {
         self.on_irq();
         self.poll();
     }
 
-    /// The waker of the first request that is complete comes along. `None`: there is nothing to
-    /// wake.
+    /// Leaves the engine, and takes along the waker of the first request that is complete. `None`:
+    /// there is nothing to wake.
     #[inline]
     fn leave(
         &self,
@@ -399,7 +403,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             .map_err(|error| (error, request))
     }
 
-    /// Submits under the lock.
+    /// Submits a request, with the lock held.
     #[inline(always)]
     fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
@@ -407,8 +411,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// A request without memory whose result nothing waits for. False: it is not sent, since no
-    /// slot is free.
+    /// Sends a request without memory whose result nothing waits for. Returns false if no slot is
+    /// free; then nothing is sent.
     pub(crate) fn send(&self, request: Request) -> bool {
         let sent = self.submit(request);
         if let Ok(id) = sent {
@@ -417,7 +421,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         sent.is_ok()
     }
 
-    /// For a host without a card interrupt: the card is asked again after so long.
+    /// Schedules the next poll of the card's interrupt after this time, for a host without a card
+    /// interrupt.
     pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
         self.enter((), |engine| {
             engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
@@ -425,22 +430,24 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         });
     }
 
-    /// The shortest and the longest time between two such looks, in nanoseconds.
+    /// Returns the shortest and the longest time between two such polls, in nanoseconds.
     pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
         self.enter(Config::DEFAULT.card_irq_looks_ns, |engine| engine.card_irq_looks_ns())
     }
 
-    /// A request as a future. Nothing reaches the controller before it is first polled.
+    /// Returns a request as a future. Nothing reaches the controller before the future is first
+    /// polled.
     pub fn request(&self, request: Request) -> RequestFuture<'_, B, N> {
         RequestFuture { stack: self, at: At::Before(request) }
     }
 
-    /// One command without data.
+    /// Sends one command without data.
     pub async fn command(&self, command: Command, timeout_ns: u64) -> Result<Output, Error> {
         self.raw(None, command, None, DmaBuf::EMPTY, timeout_ns).await.0
     }
 
-    /// One phase, after an optional prefix such as CMD55; the buffer comes back with the result.
+    /// Runs one phase, after an optional prefix such as CMD55. The buffer comes back with the
+    /// result.
     pub async fn raw(
         &self,
         prefix: Option<Command>,
@@ -454,12 +461,12 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         (done.result, done.buf)
     }
 
-    /// One change of the bus.
+    /// Makes one change of the bus.
     pub async fn bus(&self, op: BusOp) -> Result<(), Error> {
         self.request(Request::new(Kind::Bus(op), DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// A pause in the queue.
+    /// Pauses the queue for this time.
     pub async fn pause(&self, ns: u64) -> Result<(), Error> {
         self.request(Request::new(Kind::Pause { ns }, DmaBuf::EMPTY)).await.result.map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! Our commands as `sdio`'s: there the index and the form of the response are types.
+//! mmcq's commands as commands of `sdio`, where the index and the form of the response are types.
 
 use crate::bus::words;
 use aligned::{A4, Aligned};
@@ -11,7 +11,7 @@ use sdio::{
     ControlCommand, MmcBus, MmcError, ResponseLen,
 };
 
-/// No response; 48 bits; with busy; without CRC; 136 bits.
+/// Forms of responses: none; 48 bits; with busy; without CRC; 136 bits.
 const NONE: u8 = 0;
 const R1: u8 = 1;
 const R1B: u8 = 2;
@@ -164,7 +164,7 @@ fn is_bytes(command: Command) -> bool {
     command.index == 53 && command.arg & 1 << 27 == 0
 }
 
-/// One list of the commands without data: index and form.
+/// The commands without data: index and form.
 macro_rules! plain {
     ($each:ident) => {
         $each! {
@@ -175,7 +175,7 @@ macro_rules! plain {
     };
 }
 
-/// Of those that read blocks: tuning is left out, since no such bus needs it below 50 MHz.
+/// The commands that read blocks, without tuning: no such bus needs it below 50 MHz.
 macro_rules! reads {
     ($each:ident) => {
         $each! { 6 8 13 17 18 22 30 31 48 51 53 }
@@ -188,7 +188,7 @@ macro_rules! writes {
     };
 }
 
-/// Can [`perform`] do this?
+/// Returns whether [`perform`] can run this phase.
 pub(super) fn known(phase: &Phase) -> bool {
     macro_rules! plain_known {
         ($(($index:literal, $form:ident))*) => {
@@ -208,7 +208,7 @@ pub(super) fn known(phase: &Phase) -> bool {
     }
 }
 
-/// Carries out a phase on a bus.
+/// Runs a phase on a bus.
 pub(super) async fn perform<B: MmcBus>(
     bus: &mut B,
     phase: &Phase,

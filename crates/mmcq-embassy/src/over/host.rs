@@ -1,4 +1,4 @@
-//! The engine's half.
+//! The half for the engine.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,35 +13,35 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// How often a step of the bus is asked after, and for how long.
+/// Interval of polls of a bus operation, and its longest time.
 const ASK_NS: u64 = 100_000;
 const GIVE_UP_NS: u64 = 2_000_000_000;
 /// Clock of identification.
 const IDENTIFY_HZ: u32 = 400_000;
-/// Beyond this a card needs more than default speed.
+/// Clock above which a card needs more than default speed.
 const DEFAULT_HZ: u32 = 26_000_000;
 const SEGMENTS: u16 = 64;
 
-/// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
+/// A [`Host`] whose phases a [`Runner`](super::Runner) runs on an `sdio::MmcBus`.
 ///
-/// Its [`Caps`] say what such a bus cannot do. It has no CMD23 or CMD12 of its own, no power
-/// switch, no card detect and no open transfers. It has no 1.8 V signalling, and so no tuning and
-/// nothing beyond high speed. It cannot look at DAT0: the engine asks for the end of busy by CMD13.
-/// Blocks have lengths of powers of two.
+/// Its [`Caps`] reflect the limits of such a bus. There is no automatic CMD23 or CMD12, no power
+/// switch, no card detection and no open transfer. There is no 1.8 V signalling, so no tuning and
+/// nothing faster than high speed. DAT0 cannot be read: the engine polls for the end of busy by
+/// CMD13. Block lengths are powers of two.
 ///
-/// What it begins wakes the runner's task. The stack does so when its lock is released, so a waker
-/// may come back into the stack. The lock must be one under which a critical section may be
-/// entered: [`CriticalSection`](crate::CriticalSection).
+/// Starting a phase wakes the runner's task. The stack wakes it after its lock is released, so a
+/// waker may call the stack. The lock must allow a critical section inside of it:
+/// [`CriticalSection`](crate::CriticalSection).
 #[derive(Debug)]
 pub struct BusHost<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
     caps: Caps,
     width: Width,
     clock_hz: u32,
-    /// The phase in progress, for its data.
+    /// The phase in progress, needed for its data.
     phase: Option<Phase>,
     give_up_ns: u64,
-    /// The runner has something to do, and has not been woken for it.
+    /// Whether the runner has work, and has not been woken for it.
     wakes: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0, wakes: false })
     }
 
-    /// Asks for a step, or how far it is.
+    /// Requests a bus operation, or returns its progress.
     fn step(&mut self, job: Job, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
@@ -99,7 +99,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
         }
     }
 
-    /// Waits until the runner has dropped what it was at.
+    /// Waits until the runner has dropped its work.
     fn reset(&mut self, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
@@ -242,7 +242,7 @@ unsafe impl Host for BusHost<'_, '_> {
     }
 }
 
-/// Copies what the segments hold.
+/// Copies the data of the segments.
 fn gather(mut into: &mut [u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = into.len().min(segment.len_bytes() as usize);
@@ -254,7 +254,7 @@ fn gather(mut into: &mut [u8], segments: &[Segment]) {
     }
 }
 
-/// Fills the segments.
+/// Copies data into the segments.
 fn scatter(mut from: &[u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = from.len().min(segment.len_bytes() as usize);

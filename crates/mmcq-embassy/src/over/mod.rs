@@ -1,9 +1,10 @@
-//! Any `sdio::MmcBus` as one of our hosts.
+//! Any `sdio::MmcBus` as a host of mmcq.
 //!
-//! An `MmcBus` hides the end of a phase in a future that a task must poll, so there are two halves:
-//! [`BusHost`] is what the engine has, [`Runner`] is a task that carries out on the bus what the
-//! engine starts. They talk through a [`Mailbox`]. The queue keeps its order, merging, deadlines
-//! and recovery; what is lost is the overlap: between two phases there is a turn of the executor.
+//! With an `MmcBus` the end of a phase is the end of a future that a task must poll. So there are
+//! two halves: the engine has [`BusHost`], and [`Runner`] is a task that runs on the bus what the
+//! engine starts. They communicate through a [`Mailbox`]. The queue keeps its order, merging,
+//! deadlines and recovery. It loses the overlap: between two phases there is a turn of the
+//! executor.
 
 mod command;
 mod host;
@@ -19,7 +20,7 @@ use critical_section::Mutex;
 use mmcq::host::{Done, Fault, Phase, Width};
 use sdio::{MmcBus, MmcError};
 
-/// What the bus is asked to do.
+/// A job for the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Phase(Phase),
@@ -30,38 +31,38 @@ enum Job {
 }
 
 struct Inner<'b> {
-    /// Not begun yet.
+    /// A job that has not begun yet.
     job: Option<Job>,
-    /// The runner is at it, and has the buffer.
+    /// Whether the runner runs a job, and has the buffer.
     running: bool,
-    /// What it runs is to be dropped.
+    /// Whether the runner has to drop that job.
     abort: bool,
     result: Option<Result<Done, Fault>>,
-    /// Data on their way; away while the runner has it.
+    /// Data in transfer; empty while the runner has the buffer.
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
-    /// Its first bytes hold data: so many.
+    /// Number of its first bytes that have data.
     filled: usize,
-    /// The engine listens for the card's interrupt.
+    /// Whether the engine has enabled the card's interrupt.
     card_irq_on: bool,
-    /// The interrupt has come.
+    /// Whether the interrupt has come.
     card_irq: bool,
-    /// Of the runner's task. Cloned, woken and dropped outside of the lock: a waker may come back
-    /// in.
+    /// Waker of the runner's task. Cloned, woken and dropped outside of the lock, since a waker may
+    /// call back into the stack.
     waker: Option<Waker>,
-    /// How many of [`BusHost`] and [`Runner`] there are.
+    /// Number of existing halves, [`BusHost`] and [`Runner`].
     halves: u8,
 }
 
 impl Inner<'_> {
-    /// The engine does not wait for what is under way any more.
+    /// Drops the job in progress: the engine does not wait for it any more.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
         self.wipe();
     }
 
-    /// Clears the data, which have arrived or are not wanted. While the runner has the buffer, it
-    /// does so.
+    /// Clears the data, which have been delivered or are not needed. While the runner has the
+    /// buffer, the runner does it.
     fn wipe(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             let filled = core::mem::take(&mut self.filled);
@@ -70,7 +71,7 @@ impl Inner<'_> {
     }
 }
 
-/// Where [`BusHost`] and [`Runner`] meet. It may live in a static or in the frame of `main`.
+/// The connection of [`BusHost`] and [`Runner`]. It may be a static, or in the frame of `main`.
 pub struct Mailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -87,10 +88,11 @@ impl core::fmt::Debug for Mailbox<'_> {
 }
 
 impl<'b> Mailbox<'b> {
-    /// With memory for the data of one transfer; its length is the longest transfer.
+    /// Makes a mailbox with memory for the data of one transfer; its length is the longest
+    /// transfer.
     ///
-    /// Data are copied through it, so that neither side ever has the other's memory. They are
-    /// cleared when the transfer has ended.
+    /// Data are copied through it, so neither half ever has the other's memory. They are cleared
+    /// when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,
@@ -107,12 +109,12 @@ impl<'b> Mailbox<'b> {
         Mailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// The two halves.
+    /// Makes the two halves.
     ///
     /// # Errors
     /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an
-    /// earlier call have been dropped; [`MmcError::BlockSize`] if the buffer does not hold a block
-    /// of 512 bytes.
+    /// earlier call have been dropped; [`MmcError::BlockSize`] if the buffer is shorter than a
+    /// block of 512 bytes.
     pub fn connect<'m, B: MmcBus>(
         &'m self,
         bus: B,
@@ -134,7 +136,7 @@ impl<'b> Mailbox<'b> {
         critical_section::with(|cs| f(&mut self.inner.borrow_ref_mut(cs)))
     }
 
-    /// What happens from now on wakes this task.
+    /// Sets the waker that is called for events from now on.
     fn listen(&self, waker: &Waker) {
         if self.with(|inner| inner.waker.as_ref().is_some_and(|known| known.will_wake(waker))) {
             return;
@@ -144,13 +146,13 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// No task listens any more.
+    /// Removes the waker.
     fn unheard(&self) {
         let before = self.with(|inner| inner.waker.take());
         drop(before);
     }
 
-    /// The waker of the runner's task.
+    /// Takes the waker of the runner's task.
     fn take_waker(&self) -> Option<Waker> {
         self.with(|inner| inner.waker.take())
     }

@@ -1,4 +1,4 @@
-//! The executor's half.
+//! The half for the executor.
 
 use super::command::perform;
 use super::{BusHost, Job, Mailbox};
@@ -12,10 +12,10 @@ use mmcq::task::{Platform, Stack};
 use sdio::{BusWidth, MmcBus, MmcError};
 
 const IDENTIFY_HZ: u32 = 400_000;
-/// Between two looks at a card whose bus does not tell of its interrupt.
+/// Interval of polls of a card whose bus has no card interrupt.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Carries out on a bus what a [`BusHost`] was told to start.
+/// Runs on a bus the phases that a [`BusHost`] starts.
 #[derive(Debug)]
 pub struct Runner<'m, 'b, B> {
     mailbox: &'m Mailbox<'b>,
@@ -27,14 +27,14 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus }
     }
 
-    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other
-    /// half.
+    /// Runs the jobs, in a task of its own, for as long as the stack is used. `stack` is the one
+    /// that has the other half.
     ///
-    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported each 10 ms while it
-    /// is listened to, and its owner asks the card.
+    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported every 10 ms while it
+    /// is enabled, and its owner polls the card.
     ///
-    /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it
-    /// may be run again.
+    /// If this future is dropped, the job in progress is dropped too, and the stack's requests fail
+    /// by their deadlines. It may be run again.
     pub async fn run<P: Platform<Host = BusHost<'m, 'b>>, const N: usize>(
         &mut self,
         stack: &Stack<P, N>,
@@ -57,7 +57,7 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         }
     }
 
-    /// The next job with the buffer; `None`: the card asks for attention.
+    /// Returns the next job with the buffer; `None`: the card requests attention.
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
         let (mailbox, bus) = (self.mailbox, &mut self.bus);
         let mut event = pin!(async {
@@ -87,7 +87,7 @@ impl<B> Drop for Runner<'_, '_, B> {
     }
 }
 
-/// The mailbox knows the task while it runs, and no longer.
+/// Guard: while it exists, the mailbox has the task's waker.
 struct Listening<'m, 'b>(&'m Mailbox<'b>);
 
 impl Drop for Listening<'_, '_> {
@@ -114,13 +114,13 @@ impl<'b> Mailbox<'b> {
     }
 }
 
-/// The buffer, while the runner has it; goes back with the result, whatever happens.
+/// The buffer while the runner has it; its drop returns the buffer, with the result.
 struct Loan<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
-    /// `None`: given up.
+    /// The result; `None`: the job was given up.
     result: Option<Result<Done, Fault>>,
-    /// The engine fetches data from the buffer when it sees the result.
+    /// Whether the engine will read data from the buffer when it sees the result.
     reads: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The blocks of an eMMC's other partitions: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`PartitionAccess`]: the queue has drained, the card is switched there
-//! and back again, and nothing else can come in between.
+//! Each read or write is one [`PartitionAccess`]: the queue drains, the card is switched to the
+//! partition and back again, and no other request runs in between.
 
 use super::{BlockDevice, BlockError};
 use crate::card::Card;
@@ -9,22 +9,22 @@ use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess};
 use crate::task::{Platform, Stack};
 
-/// A handle on a boot area or a general purpose partition of one device. A call moves less than 16
-/// MiB.
+/// A handle on a boot area or a general purpose partition of one device. One call transfers less
+/// than 16 MiB.
 ///
-/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. On
-/// another device in the same socket each call fails with [`Error::Changed`].
+/// The handle keeps the boot settings of the device's PARTITION_CONFIG, and each call writes them
+/// back. With another device in the same socket each call fails with [`Error::Changed`].
 #[derive(Debug)]
 pub struct Partition<'a, B: Platform, const N: usize> {
-    /// Of the card's user area: the same queue, and flushes that hear of losses.
+    /// Handle on the card's user area: it has the same queue, and its flushes report losses.
     device: BlockDevice<'a, B, N>,
     layout: Layout,
     writable: bool,
 }
 
 impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
-    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only
-    /// until [`writable`](Self::writable) is called.
+    /// Opens a partition of the card. `scratch` (512 bytes) comes back with the result. Boot areas
+    /// are read-only until [`writable`](Self::writable) is called.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -47,18 +47,18 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         )
     }
 
-    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card
-    /// will not have it.
+    /// Returns the handle with writes allowed, for a caller that does mean to write a boot area.
+    /// Returns [`Error::Protected`] if the card does not allow it.
     pub fn writable(self) -> Result<Self, Error> {
         if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
     }
 
-    /// Blocks of 512 bytes.
+    /// Returns the partition's size in blocks of 512 bytes.
     pub fn blocks(&self) -> u32 {
         self.layout.blocks
     }
 
-    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
+    /// Reads from `lba` on into an owned buffer: as many whole blocks as the buffer has.
     pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.moved(lba, buf, false).await
     }
@@ -109,7 +109,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         (Ok(done), buf)
     }
 
-    /// Everything written before is on the medium; one flush is for all partitions.
+    /// Flushes: everything written before the call is on the medium. One flush covers all
+    /// partitions.
     pub async fn flush(&self) -> Result<(), Error> {
         self.device.flush().await
     }

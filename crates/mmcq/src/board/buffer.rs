@@ -3,7 +3,7 @@
 use super::Once;
 use crate::engine::{BLOCK_BYTES, DmaBuf};
 
-/// `BLOCKS` blocks of memory for a `static`, aligned to 64 bytes: a cache line of its own on most
+/// `BLOCKS` blocks of memory for a `static`, aligned to 64 bytes, which is a cache line on most
 /// chips. On chips whose controller reaches only a part of the memory, place the static there by
 /// `#[link_section]`.
 #[derive(Debug)]
@@ -16,13 +16,13 @@ pub struct Buffer<const BLOCKS: usize> {
 struct Lines<const BLOCKS: usize>([[u8; BLOCK_BYTES as usize]; BLOCKS]);
 
 impl<const BLOCKS: usize> Buffer<BLOCKS> {
-    /// Zeroes, not taken yet.
+    /// Makes a buffer of zeroes that is not taken yet.
     pub const fn new() -> Self {
         const { assert!(BLOCKS < (u32::MAX / BLOCK_BYTES) as usize, "a buffer has at most 4 GiB") };
         Buffer { memory: Once::new(Lines([[0; BLOCK_BYTES as usize]; BLOCKS])) }
     }
 
-    /// The memory, once; `None` from then on.
+    /// Returns the memory once; `None` from then on.
     pub fn take(&'static self) -> Option<DmaBuf> {
         self.memory.take().map(|lines| DmaBuf::from_static(lines.0.as_flattened_mut()))
     }

@@ -6,19 +6,19 @@ use crate::host::{Direction, Dma, DmaError};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering::SeqCst, fence};
 
-/// Memory for a controller that sees it as the CPU does: at the same addresses, and past no cache
-/// that could hold something else. So it is on microcontrollers without a data cache, and where the
-/// bus keeps caches coherent.
+/// Memory that the controller sees as the CPU does: at the same addresses, and without a cache that
+/// could have other content. That is the case on microcontrollers without a data cache, and where
+/// the bus keeps caches coherent.
 #[derive(Clone, Copy, Debug)]
 pub struct Coherent(());
 
 impl Coherent {
-    /// The view of memory.
+    /// Makes the view of memory.
     ///
     /// # Safety
-    /// The controller reads and writes the memory of every address as the CPU does, with no
-    /// translation and no cache of its own between. What the CPU writes before a [`fence`] is there
-    /// for what it writes to the controller after it.
+    /// The controller reads and writes the memory at every address as the CPU does, without a
+    /// translation or a cache between them. What the CPU writes before a [`fence`] is visible to
+    /// the controller when it sees a later register write.
     pub const unsafe fn new() -> Self {
         Coherent(())
     }

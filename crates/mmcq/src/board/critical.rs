@@ -4,8 +4,8 @@
 
 use crate::task::Lock;
 
-/// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says
-/// so no other core, while the engine works.
+/// The `critical-section` of the program as the stack's lock: while the engine works, no interrupt
+/// runs and, if its implementation excludes them, no other core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CriticalSection;
 

@@ -9,8 +9,8 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A `static` for a stack that is made at run time, with the calls of its interrupt handlers.
-/// Before [`put`](Self::put) they do nothing.
+/// A `static` for a stack that is made at run time, with the calls for its interrupt handlers.
+/// Before [`put`](Self::put) those calls do nothing.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ pub struct Home<B: Platform, const N: usize> {
 unsafe impl<B: Platform, const N: usize> Sync for Home<B, N> where Stack<B, N>: Send + Sync {}
 
 impl<B: Platform, const N: usize> Home<B, N> {
-    /// Empty.
+    /// Makes an empty place.
     pub const fn new() -> Self {
         Home {
             first: First::new(),
@@ -41,7 +41,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// Puts the stack in, for good; `None`, and it is dropped, where there is one already.
+    /// Puts the stack in, for good. Returns `None` and drops the stack if there is one already.
     pub fn put(&'static self, stack: Stack<B, N>) -> Option<&'static Stack<B, N>> {
         if !self.first.take() {
             return None;
@@ -52,14 +52,14 @@ impl<B: Platform, const N: usize> Home<B, N> {
         Some(stack)
     }
 
-    /// The stack, once it is there.
+    /// Returns the stack; `None` before `put`.
     #[inline]
     pub fn get(&'static self) -> Option<&'static Stack<B, N>> {
         // SAFETY: `ready` is true after the stack was written, and it is never written again.
         self.ready.load(Ordering::Acquire).then(|| unsafe { (*self.stack.get()).assume_init_ref() })
     }
 
-    /// The controller's interrupt handler calls this.
+    /// Handles an interrupt; the controller's interrupt handler calls this.
     #[inline]
     pub fn on_irq(&'static self) {
         if let Some(stack) = self.get() {
@@ -67,7 +67,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// The alarm calls this.
+    /// Does what is due; the alarm calls this.
     #[inline]
     pub fn poll(&'static self) {
         if let Some(stack) = self.get() {

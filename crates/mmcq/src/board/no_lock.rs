@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 pub struct NoLock(PhantomData<Cell<()>>);
 
 impl NoLock {
-    /// The lock.
+    /// Makes the lock.
     pub const fn new() -> Self {
         NoLock(PhantomData)
     }

@@ -1,11 +1,12 @@
-//! What a static hands out once.
+//! Values in statics that are returned only once.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use core::cell::UnsafeCell;
 use core::fmt;
 
-/// Goes up once. On cores without compare-and-swap (Cortex-M0, MSP430) a critical section does it.
+/// A flag that can be set once. On cores without compare-and-swap (Cortex-M0, MSP430) a critical
+/// section protects it.
 #[derive(Debug)]
 pub(super) struct First {
     #[cfg(target_has_atomic = "8")]
@@ -25,7 +26,7 @@ impl First {
         First { taken: critical_section::Mutex::new(core::cell::Cell::new(false)) }
     }
 
-    /// True for one caller.
+    /// Sets the flag. Returns true for one caller only.
     pub fn take(&self) -> bool {
         #[cfg(target_has_atomic = "8")]
         let before = self.taken.swap(true, core::sync::atomic::Ordering::AcqRel);
@@ -35,7 +36,7 @@ impl First {
     }
 }
 
-/// A value in a `static` that is handed out once, for good: a driver's descriptor table, say.
+/// A value in a `static` that is returned once, for good: a driver's descriptor table, for example.
 ///
 /// # Examples
 /// ```
@@ -54,12 +55,12 @@ pub struct Once<T> {
 unsafe impl<T: Send> Sync for Once<T> {}
 
 impl<T> Once<T> {
-    /// Not taken yet.
+    /// Makes a value that is not taken yet.
     pub const fn new(value: T) -> Self {
         Once { first: First::new(), value: UnsafeCell::new(value) }
     }
 
-    /// The value, once; `None` from then on.
+    /// Returns the value once; `None` from then on.
     #[expect(clippy::mut_from_ref, reason = "`first` sees to it that there is one")]
     pub fn take(&'static self) -> Option<&'static mut T> {
         // SAFETY: `first` is true once, so this is the first and only reference.

@@ -1,4 +1,4 @@
-//! Finds a controller that is a PCI function, and switches it on.
+//! Finds a controller that is a PCI function, and enables it.
 //!
 //! # Examples
 //! The first SD host controller of a machine whose configuration space is memory:
@@ -34,13 +34,13 @@ const CLASS: u16 = 0x08;
 const HEADER: u16 = 0x0c;
 const BAR: u16 = 0x10;
 const INTERRUPT: u16 = 0x3c;
-/// Answers to accesses of memory, and may itself access memory.
+/// Command register: the function responds to memory accesses, and may itself access memory.
 const MEMORY_AND_MASTER: u32 = 6;
 /// In [`HEADER`]: the device has more than one function.
 const MULTIPLE: u32 = 1 << 23;
 const BARS: u8 = 6;
 
-/// Where a function is.
+/// The bus address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Bus.
@@ -54,10 +54,10 @@ pub struct Address {
 /// Access to the configuration of all functions, 32 bits at a time; `offset` is a multiple of 4
 /// below 256.
 pub trait ConfigSpace {
-    /// Reads; all ones where there is no function.
+    /// Reads a register; all ones where there is no function.
     fn read(&self, at: Address, offset: u16) -> u32;
-    /// Writes. The value may move registers over memory, or let a device reach memory: the code that
-    /// makes the space answers for that, as [`Ecam::new`] says.
+    /// Writes a register. The value may move registers over memory, or let a device access memory:
+    /// the code that makes the space is responsible for that, as [`Ecam::new`] says.
     fn write(&self, at: Address, offset: u16, value: u32);
 }
 
@@ -68,16 +68,16 @@ pub struct Ecam {
 }
 
 impl Ecam {
-    /// The space at `base`, as the machine's description has it (ACPI's MCFG, the `reg` of a device
-    /// tree).
+    /// Makes the space at `base`, the address in the machine's description (ACPI's MCFG, the `reg`
+    /// of a device tree).
     ///
     /// # Safety
     /// - `base` is the address of the whole space of bus 0, mapped as device memory, with 1 MiB for
     ///   each bus that is asked for.
-    /// - Code that holds the space moves registers and lets devices reach memory by safe calls. So it
-    ///   is given only to code that puts memory of a device where nothing else is
-    ///   ([`PciFunction::set_memory`]), enables no device that firmware left at work, and writes
-    ///   no message-signalled interrupt that another's memory would take.
+    /// - Code that has the space can move registers and let devices access memory by safe calls. So
+    ///   give it only to code that places the memory of a device where nothing else is
+    ///   ([`PciFunction::set_memory`]), enables no device that firmware left running, and sets up
+    ///   no message-signalled interrupt that would write into other memory.
     pub const unsafe fn new(base: usize) -> Self {
         Ecam { base }
     }
@@ -102,10 +102,10 @@ impl ConfigSpace for Ecam {
     }
 }
 
-/// A function that answers.
+/// A PCI function that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciFunction {
-    /// Where it is.
+    /// Its bus address.
     pub address: Address,
     /// Vendor.
     pub vendor: u16,
@@ -115,7 +115,7 @@ pub struct PciFunction {
     pub class: u16,
 }
 
-/// All functions of these buses. Bridges must have their bus numbers already.
+/// Returns all functions on these buses. Bridges must have their bus numbers already.
 pub fn functions<S: ConfigSpace>(space: &S, buses: RangeInclusive<u8>) -> impl Iterator<Item = PciFunction> {
     buses.flat_map(move |bus| (0..32).flat_map(move |device| of_device(space, bus, device)))
 }
@@ -135,8 +135,8 @@ fn look<S: ConfigSpace>(space: &S, address: Address) -> Option<PciFunction> {
 }
 
 impl PciFunction {
-    /// The address of its memory number `bar`, 0 to 5. `None`: it has none, or ports, or no address
-    /// yet.
+    /// Returns the address of the function's memory number `bar`, 0 to 5. `None`: it has no such
+    /// memory, or I/O ports there, or no address yet.
     pub fn memory<S: ConfigSpace>(&self, space: &S, bar: u8) -> Option<u64> {
         let offset = BAR + 4 * u16::from(bar);
         if bar >= BARS {
@@ -152,28 +152,30 @@ impl PciFunction {
         (low & 1 == 0 && address != 0).then_some(address)
     }
 
-    /// Gives its memory number `bar` this address, where firmware has given none. Nothing else is
-    /// at this address, nor within the memory's size behind it.
+    /// Sets the address of the function's memory number `bar`, where firmware has set none. Nothing
+    /// else is at this address, nor within the memory's size after it.
     pub fn set_memory<S: ConfigSpace>(&self, space: &S, bar: u8, address: u32) {
         if bar < BARS {
             space.write(self.address, BAR + 4 * u16::from(bar), address);
         }
     }
 
-    /// Its registers answer from now on, and it may reach memory. What firmware left it doing goes on
-    /// then: a driver's reset comes first where that is not known.
+    /// Enables the function: its registers respond from now on, and it may access memory. Work that
+    /// firmware left running then continues; where that is not known, reset the function by its
+    /// driver first.
     pub fn enable<S: ConfigSpace>(&self, space: &S) {
         let before = space.read(self.address, COMMAND) & 0xffff;
         space.write(self.address, COMMAND, before | MEMORY_AND_MASTER);
     }
 
-    /// It reaches no memory any more: what [`Dma::isolate`](crate::host::Dma::isolate) may do.
+    /// Stops all memory accesses of the function; [`Dma::isolate`](crate::host::Dma::isolate) may
+    /// do this.
     pub fn isolate<S: ConfigSpace>(&self, space: &S) {
         let before = space.read(self.address, COMMAND) & 0xffff;
         space.write(self.address, COMMAND, before & !4);
     }
 
-    /// The pin of its interrupt, 1 to 4 for A to D; 0: it has none.
+    /// Returns the pin of the function's interrupt, 1 to 4 for A to D; 0: it has none.
     pub fn interrupt_pin<S: ConfigSpace>(&self, space: &S) -> u8 {
         (space.read(self.address, INTERRUPT) >> 8) as u8
     }

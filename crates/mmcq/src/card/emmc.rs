@@ -16,23 +16,23 @@ use crate::spec::response::{AddressUnit, Ocr};
 use crate::spec::timing::emmc as limits;
 use crate::task::Platform;
 
-/// Between two CMD1.
+/// Time between two CMD1.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
-/// Twice as long as the standard has it.
+/// Most CMD1: twice the time of the standard.
 const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
-/// The address we give it; alone on its bus.
+/// The address that the device gets; it is alone on its bus.
 const RCA: u16 = 1;
-/// Flush of the cache: the standard names no limit, Linux waits 30 s.
+/// Longest flush of the cache: the standard has no limit, Linux waits 30 s.
 const FLUSH_NS: u64 = limits::FLUSH_NS;
-/// The same in an emergency, where others wait.
+/// Longest flush in an emergency, while others wait.
 const FLUSH_LAST_NS: u64 = 2_000_000_000;
-/// The shortest busy limit of a write that is worth believing.
+/// Shortest busy limit of a write, even if the device declares less.
 const WRITE_NS_MIN: u64 = 500_000_000;
 const READ_NS_MIN: u64 = 100_000_000;
-/// ... and of a device that is known to take longer than it says.
+/// Shortest limit of a read for a device that is known to take longer than it declares.
 const LONG_READ_NS_MIN: u64 = 600_000_000;
 
-/// The revision that brought exception events: 4.5.
+/// EXT_CSD_REV of version 4.5, the first with exception events.
 const REVISION_EXCEPTIONS: u8 = 6;
 
 /// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
@@ -44,17 +44,17 @@ mod field {
     pub const PARTITION_CONFIG: u8 = 179;
 }
 
-/// What only eMMC devices have; the rest is in EXT_CSD.
+/// Properties that only eMMC devices have; the others are in EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emmc {
     /// EXT_CSD_REV, byte 192 of EXT_CSD.
     pub revision: u8,
     /// Size of the volatile cache, 0 if there is none.
     pub cache_bytes: u64,
-    /// It is on.
+    /// Whether the cache is on.
     pub cache_on: bool,
-    /// Type of its drivers in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength)
-    /// as a number.
+    /// Driver strength in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength) as
+    /// a number.
     pub strength: u8,
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, params: target })
 }
 
-/// What EXT_CSD says that bring-up needs.
+/// The contents of EXT_CSD that bring-up needs.
 pub(super) struct Offered {
     revision: u8,
     sectors: u64,
@@ -191,7 +191,7 @@ impl Offered {
     }
 }
 
-/// CMD1 until the device has powered up.
+/// Sends CMD1 until the device has powered up.
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
     let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
@@ -209,7 +209,8 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
     session.refuse(Breach::EmmcPowerUp)
 }
 
-/// CMD6 writing one byte, its busy, and the status that says whether it was done.
+/// Writes one byte by CMD6, waits for the end of busy, and reads the status that shows whether it
+/// was done.
 pub(super) async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,
@@ -219,7 +220,7 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// The cache goes to the medium, while the device still can.
+/// Flushes the cache to the medium, while the device still can.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! An eMMC's bus: the width that its lines are good for, then the timing, then the sampling point
+//! Sets up an eMMC's bus: the width that its lines allow, then the timing, then the sampling point
 //! [eMMC 6.6.2 to 6.6.5].
 
 use super::emmc::{Offered, switch};
@@ -17,11 +17,11 @@ mod hs_timing {
     pub const HIGH_SPEED: u8 = 1;
     pub const HS200: u8 = 2;
     pub const HS400: u8 = 3;
-    /// Type of the drivers, in bits 7:4. Each write of the byte selects it anew.
+    /// Shift of the driver strength, bits 7:4. Each write of the byte selects it anew.
     pub const STRENGTH_SHIFT: u8 = 4;
 }
 
-/// Bytes of EXT_CSD that no command changes: what a good bus brings again [eMMC 7.4].
+/// Bytes of EXT_CSD that no command changes: a good bus returns the same each time [eMMC 7.4].
 const FIXED: [u8; 26] = [
     160, 181, 192, 194, 196, 200, 201, 202, 203, 212, 213, 214, 215, 217, 221, 223, 224, 229, 230, 231, 232,
     236, 237, 238, 239, 253,
@@ -31,11 +31,11 @@ const FIXED: [u8; 26] = [
 const DDR: u8 = 4;
 const STROBE: u8 = 0x80;
 
-/// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in
-/// 7:4 [eMMC 6.6.3].
+/// Power classes that the device needs in each timing: PWR_CL_ff_vvv, for four lines in bits 3:0,
+/// for eight in 7:4 [eMMC 6.6.3].
 ///
-/// Bring-up takes a device at a VCC of 2.7 to 3.6 V only, so these are the bytes for 3.6 V; HS200
-/// and HS400 have their VCCQ at 1.8 V.
+/// Bring-up accepts only a device with a VCC of 2.7 to 3.6 V, so these are the bytes for 3.6 V;
+/// HS200 and HS400 have their VCCQ at 1.8 V.
 #[derive(Clone, Copy)]
 pub(super) struct PowerClasses {
     legacy: u8,
@@ -56,8 +56,8 @@ impl PowerClasses {
         }
     }
 
-    /// The highest class in this timing and in those that it is reached by. One line does with
-    /// class 0.
+    /// Returns the highest power class of this timing and of the timings that the device passes
+    /// through to reach it. One data line needs only class 0.
     fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
         let class = |byte: u8| match width {
             Width::W1 => 0,
@@ -76,22 +76,22 @@ impl PowerClasses {
     }
 }
 
-/// What stands in [`FIXED`], as one number.
+/// Returns the bytes of [`FIXED`] as one number.
 pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
     FIXED
         .iter()
         .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
 }
 
-/// One lost block says nothing of the lines.
+/// Tries of each test: one lost block does not prove bad lines.
 const TRIES: u32 = 2;
 
-/// Finds the best timing, and the width for it, which the bus has then, with the power class that
-/// both need.
+/// Finds the best timing and its width, and sets the bus to both, with the power class that they
+/// need.
 ///
 /// A board may lack lines that controller and device have, or have crossed them. The standard's bus
-/// test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC; EXT_CSD read
-/// again needs none, and each line's CRC is looked at.
+/// test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC. Reading EXT_CSD
+/// again needs no such controller, and checks the CRC of each line.
 pub(super) async fn widen<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -124,7 +124,7 @@ pub(super) async fn widen<B: Platform, const N: usize>(
     session.refuse(Breach::NoWidth)
 }
 
-/// The best timing with so many lines.
+/// Returns the best timing with this many lines.
 fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
     let usable = |timing: Timing| {
         let fits = limits::speed(timing)
@@ -136,7 +136,7 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
     best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy)
 }
 
-/// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
+/// Sets BUS_WIDTH on device and controller; `extra` adds DDR or strobe.
 async fn set_width<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     width: Width,
@@ -153,9 +153,8 @@ async fn set_width<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Goes from legacy timing, with the lines already in use, to a faster one
-/// [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Its drivers have this strength in each of them on the way.
-/// Returns the clock.
+/// Switches from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3,
+/// 6.6.2.4, 6.6.5]. The drivers have this strength in each timing on the way. Returns the clock.
 pub(super) async fn go_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -202,7 +201,7 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
     }
 }
 
-/// A new sampling point in the mode of now; from HS400 by way of HS200 [eMMC 6.6.2.3].
+/// Finds a new sampling point in the present mode; for HS400 by way of HS200 [eMMC 6.6.2.3].
 pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: Options,
@@ -232,7 +231,8 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
+/// Sets HS_TIMING on the device, then timing and clock on the controller, then reads a status in
+/// the new timing.
 async fn switch_timing<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     value: u8,

@@ -1,4 +1,5 @@
-//! More than reading and writing: what the engine is told of it, and the code that does it.
+//! Support for more than reads and writes: the abilities that the engine needs, and the code for
+//! them.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -13,23 +14,24 @@ use crate::task::{Platform, Stack};
 
 /// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
-/// SD: an allocation unit where the card names none (4 MiB), and its erase where the card names no
-/// time.
+/// SD: unit of an erase where the card declares no allocation unit (4 MiB), and the time of its
+/// erase where the card declares none.
 const UNIT_BLOCKS: u32 = 8192;
 const UNIT_MS: u32 = 1_000;
 /// eMMC: the unit of the erase timeouts [eMMC 7.4].
 const ERASE_MS: u32 = 300;
-/// Where CMD38's argument goes on iNAND devices that do not take it from the command.
+/// Byte for CMD38's argument on iNAND devices that do not take it from the command.
 const INAND_ARGUMENT: u8 = 113;
-/// What a device with a fixed time for it needs for a secure erase.
+/// Time of a secure erase on a device with a fixed time for it.
 const FIXED_SECURE_MS: u32 = 2_000;
 
-/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card;
-/// called once after each bring-up, which leaves it out because a program that only reads and
-/// writes should not carry it. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
+/// Enables erase, write-zeroes, durable writes and partition accesses for this card. Called once
+/// after each bring-up; bring-up itself does not, so that a program that only reads and writes does
+/// not contain the code. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
 /// [`erase`](crate::block::BlockDevice::erase) need it. With it a durable write is one reliable
-/// write where the card has them, and zeroes are written by an erase where that is exact; both work
-/// without it, in more steps. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// write where the card has reliable writes, and zeroes are written by an erase where that clears
+/// exactly the blocks; both also work without it, in more steps. `scratch`
+/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -46,7 +48,7 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// What its registers say.
+/// Returns the abilities in the card's registers.
 async fn abilities<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,
@@ -72,7 +74,7 @@ async fn abilities<B: Platform, const N: usize>(
     }
 }
 
-/// How an SD card erases [SD 4.3.5, 4.14].
+/// Returns how an SD card erases [SD 4.3.5, 4.14].
 fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     if !csd.classes.has(CLASS_ERASE) {
         return Erasing::NONE;
@@ -101,7 +103,7 @@ fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     }
 }
 
-/// How an eMMC erases: its registers, and what is known better [eMMC 6.6.9 to 6.6.12].
+/// Returns how an eMMC erases: by its registers, and by its quirks [eMMC 6.6.9 to 6.6.12].
 fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
     if !csd.classes.has(CLASS_ERASE) {
         return Erasing::NONE;

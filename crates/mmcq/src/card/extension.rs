@@ -1,9 +1,8 @@
 //! Extension registers of SD cards: cache and power-off notification [SD 5.7, 5.8].
 //!
-//! The general information (function 0) lists sets of registers: power management is code 1,
-//! performance code
-//! 2. What it says of places and lengths is the card's word: everything is checked against the page
-//!    before it is used.
+//! The general information (function 0) lists sets of registers: power management has code 1,
+//! performance code 2. Its places and lengths come from the card, so each is checked against the
+//! page before use.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -17,41 +16,41 @@ use crate::task::{Platform, Stack};
 /// Codes of the sets [SD 5.8].
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
-/// Sets in the list at most: what fits on its page.
+/// Most sets in the list: as many as fit on its page.
 const SETS_MAX: usize = 8;
-/// In the performance set: bit 0 of these bytes enables the cache, starts a flush.
+/// In the performance set: bit 0 of these bytes enables the cache, and starts a flush.
 const CACHE_ENABLE: u16 = 260;
 const CACHE_FLUSH: u16 = 261;
-/// In the power set: bit 0 notifies of power-off; bit 0 says that the card is ready for it.
+/// In the power set: bit 0 notifies of power-off; bit 0 shows that the card is ready for it.
 const POWER_OFF: u16 = 2;
 const POWER_OFF_READY: u16 = 1;
-/// Between two questions for that.
+/// Time between two polls for that.
 const ASK_NS: u64 = 1_000_000;
 
-/// What the extension registers offer.
+/// The abilities in the extension registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extensions {
     /// The performance set.
     pub performance: Option<Extension>,
-    /// It has a cache.
+    /// Whether the card has a cache.
     pub cache: bool,
     /// Tasks that its command queue holds; 0: it has none.
     pub queue_depth: u8,
     /// The power management set.
     pub power: Option<Extension>,
-    /// It wants to be told before power goes.
+    /// Whether the card wants a power-off notification.
     pub power_off: bool,
 }
 
-/// Bytes of the general information at this place.
+/// Returns a number in the general information, at this place.
 fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     let bytes = page.get(at..at.saturating_add(B)).unwrap_or(&[]);
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// The sets that the general information lists: code and place. At most eight steps, and none past
-/// the page.
+/// Returns the sets in the general information: code and place. At most eight steps, and none
+/// beyond the page.
 fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     let known = number::<2>(page, 0) == 0;
     let count = (number::<1>(page, 4) as usize).min(SETS_MAX);
@@ -79,13 +78,13 @@ fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     })
 }
 
-/// A byte of a set, if it is on its page.
+/// Returns a byte of a set; `None` if it is not on its page.
 const fn byte_of(set: Extension, at: u16) -> Option<Extension> {
     let offset = set.offset + at;
     if offset < 512 { Some(Extension { offset, ..set }) } else { None }
 }
 
-/// Reads what the card offers by extension registers; nothing if it has none.
+/// Reads the card's abilities from its extension registers; none if it has no such registers.
 pub async fn extensions<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -130,7 +129,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     Ok(found)
 }
 
-/// One byte of a set; 0 where it does not exist.
+/// Reads one byte of a set; 0 where it does not exist.
 async fn ability<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     set: Extension,
@@ -151,15 +150,15 @@ pub(super) async fn write<B: Platform, const N: usize>(
     session.wait_ready(limits::EXTENSION_WRITE_NS).await
 }
 
-/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays
-/// with the engine, which needs it to flush, and the one that the engine had before comes back (an
-/// empty one where there was none); it comes back itself if the card has no cache that works
-/// ([`Error::Unsupported`]), or refuses. After another error, or if this call is dropped, the cache
+/// Switches the write cache of an SD card on, before other code uses the card. `page` (512 bytes)
+/// stays with the engine, which needs it to flush; the engine's page before comes back (an empty
+/// one where there was none). If the card has no working cache ([`Error::Unsupported`]), or
+/// refuses, `page` itself comes back. After another error, or if this call is dropped, the cache
 /// may be on all the same: then each flush fails until a call has succeeded.
 ///
-/// A card that may be taken out any moment is better off without: from now on only a flush or a
-/// durable write makes data durable. [`supervise`](super::supervise) switches it on again where it
-/// has to initialise the card.
+/// Do not use it for a card that may be taken out at any moment: from now on only a flush or a
+/// durable write makes data durable. [`supervise`](super::supervise) switches the cache on again
+/// where it has to initialise the card.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -203,7 +202,7 @@ async fn switch_on<B: Platform, const N: usize>(
     }
 }
 
-/// Tells the engine how the card is flushed; how it was before.
+/// Sets how the engine flushes the card, and returns the setting before.
 fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
     session.stack.with(|engine| {
         let target = engine.card_params().copied().filter(|_| engine.is_meant(session.card));
@@ -213,22 +212,23 @@ fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: F
     })
 }
 
-/// What became of a cache that was to be switched on.
+/// The result of switching a cache on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
-    /// It is on, by the card's own word.
+    /// The card reports that it is on.
     On,
-    /// It is off, by the card's own word; why is in the session's error.
+    /// The card reports that it is off; the reason is in the session's error.
     Off,
-    /// The card has not told; why is in the session's error. It must be flushed as if it were on.
+    /// The card has not reported; the reason is in the session's error. Flush it as if the cache
+    /// were on.
     Unknown,
 }
 
-/// Questions to a card that may have its cache on.
+/// Most reads of the state of a cache that may be on.
 const QUESTIONS: u32 = 3;
 
-/// Switches the cache on that is flushed by this register. Whatever goes wrong, the card is asked
-/// what is true.
+/// Switches on the cache that this register flushes. After any failure, reads from the card whether
+/// it is on.
 pub(super) async fn cache_on<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     flush: Extension,
@@ -251,8 +251,8 @@ pub(super) async fn cache_on<B: Platform, const N: usize>(
     cache
 }
 
-/// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not
-/// want to know.
+/// Notifies an SD card of power-off, and waits until it is ready. Returns false if the card does
+/// not want that.
 pub(super) async fn notify_power_off<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,

@@ -1,4 +1,4 @@
-//! What is in the slot [SD 4.2], [eMMC 6.4].
+//! Finds out which card is in the slot [SD 4.2], [eMMC 6.4].
 
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
@@ -10,39 +10,41 @@ use crate::spec::response::Ocr;
 use crate::spec::timing;
 use crate::task::Platform;
 
-/// The supply must have fallen before it rises again, or a card at 1.8 V signalling stays there.
+/// Time without power: the supply must have fallen before it rises again, or a card keeps its 1.8 V
+/// signalling.
 const POWER_OFF_NS: u32 = 2 * timing::sd::POWER_OFF_NS as u32;
-/// Supply ramp, and then 74 clocks at 400 kHz with room.
+/// Time for the supply to rise, and for 74 clocks at 400 kHz, with a margin.
 const POWER_UP_NS: u32 = 2 * timing::sd::POWER_UP_NS as u32;
 const CLOCKS_74_NS: u32 = 500_000;
-/// CMD8's echo.
+/// The pattern that CMD8 echoes.
 const PATTERN: u8 = 0xaa;
-/// CMD8's supply code for 2.7 to 3.6 V.
+/// CMD8's code for a supply of 2.7 to 3.6 V.
 const SUPPLY_3V3: u8 = 1;
 
-/// One answer that is lost says nothing: what no card answers is asked again.
+/// Tries of each question: one lost response proves nothing.
 const QUESTIONS: u32 = 2;
-/// Number of ACMD41 questions to a card that has answered CMD8, and the pause after each one that
-/// gets no answer: a cold card may leave CMD55 unanswered for its first 30 ms.
+/// Number of ACMD41 to a card that has answered CMD8, and the pause after each one without a
+/// response: a cold card may leave CMD55 unanswered for its first 30 ms.
 const COLD_QUESTIONS: u32 = 6;
 const COLD_PAUSE_NS: u64 = 10_000_000;
 
-/// Which families a slot may hold. A type, so that the code of the others is not linked.
+/// The card families that a slot may have. A type, so that the code of the others is not linked.
 pub(super) trait Families {
-    /// Which they are.
+    /// Whether SD memory cards are among them.
     const SD: bool;
     const EMMC: bool;
 
-    /// What bring-up ends with.
+    /// The result of bring-up.
     type Found;
 
-    /// What the engine is told of it.
+    /// Returns the parameters for the engine.
     fn target(found: &Self::Found) -> Option<CardParams>;
 
-    /// What tells it from another, as far as anything does.
+    /// Returns a number that distinguishes the card from others, as far as that is possible.
     fn identity(found: &Self::Found) -> u32;
 
-    /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
+    /// Brings the card from `idle` to `tran`. `tried`: the timing of the switch that failed, if one
+    /// did.
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
         options: &Options,
@@ -130,7 +132,7 @@ impl Families for OnlyEmmc {
     }
 }
 
-/// One try from power-up.
+/// Makes one try, from power-up on.
 pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: &Options,
@@ -144,7 +146,7 @@ pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     F::identify(session, options, tried).await
 }
 
-/// Is it an SD card? Then: does it know CMD8, and its OCR.
+/// Returns whether it is an SD card; if so, whether it knows CMD8, and its OCR.
 async fn ask_sd<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
@@ -157,7 +159,7 @@ async fn ask_sd<B: Platform, const N: usize>(
     }
 }
 
-/// CMD8: is the card of version 2 or later?
+/// Sends CMD8. Returns whether the card is of version 2 or later.
 pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<bool, Failed> {
@@ -180,8 +182,8 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
     Ok(false)
 }
 
-/// ACMD41 that only asks: the OCR of the card's memory, if it has one. `known`: it has answered
-/// CMD8.
+/// Sends an ACMD41 that only inquires: returns the OCR of the card's memory, if it has one.
+/// `known`: the card has answered CMD8.
 pub(super) async fn ask_memory<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     known: bool,
@@ -198,7 +200,8 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
     Ok(None)
 }
 
-/// Power off and on (unless the session keeps the card warm), the bus as a fresh card expects it.
+/// Switches power off and on (unless the session keeps the card warm), and sets the bus for a fresh
+/// card.
 pub(super) async fn power_cycle<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

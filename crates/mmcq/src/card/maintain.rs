@@ -1,4 +1,4 @@
-//! Looking after an eMMC: health, background operations, sanitize [eMMC 6.6.13, 6.6.25, 7.4].
+//! Maintenance of an eMMC: health, background operations, sanitize [eMMC 6.6.13, 6.6.25, 7.4].
 
 use super::session::{Failed, Session};
 use super::{Card, Family};
@@ -7,11 +7,11 @@ use crate::spec::command::emmc;
 use crate::spec::ext_csd::{ExtCsd, LifeTime, PreEol, index};
 use crate::task::{Platform, Stack};
 
-/// What a card tells of its wear.
+/// Wear of a card, as the card reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Spare blocks used up.
+    /// Share of the spare blocks that is used up.
     pub pre_eol: PreEol,
     /// Wear of type A memory (by custom, the fast one).
     pub life_a: LifeTime,
@@ -19,7 +19,7 @@ pub struct Health {
     pub life_b: LifeTime,
     /// Firmware version, in the maker's coding.
     pub firmware: u64,
-    /// The maker's own account.
+    /// The maker's own health report.
     pub vendor: [u8; 32],
 }
 
@@ -30,7 +30,7 @@ pub enum Urgency {
     None,
     /// Some, and there is time.
     Some,
-    /// Performance suffers.
+    /// Background operations are needed: performance suffers.
     Impacted,
     /// Critical: the next write may wait long.
     Critical,
@@ -47,9 +47,9 @@ impl Urgency {
     }
 }
 
-/// Longest time of background operations that were started by hand; the standard names none.
+/// Longest time of background operations that were started by hand; the standard has no limit.
 pub(super) const BKOPS_NS: u64 = 240_000_000_000;
-/// The same for a sanitize.
+/// Longest time of a sanitize.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
 async fn ext_csd<B: Platform, const N: usize, R>(
@@ -73,7 +73,7 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     (result, session.into_scratch())
 }
 
-/// An eMMC's health. SD cards tell nothing by their standard: [`Error::Unsupported`].
+/// Reads an eMMC's health. SD cards have no standard health report: [`Error::Unsupported`].
 pub async fn health<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -89,11 +89,11 @@ pub async fn health<B: Platform, const N: usize>(
     .await
 }
 
-/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is
-/// started by the host on this device. [`supervise`](super::supervise) does the same where the card
-/// asks for it, and can be interrupted; this is for programs that know better when. It waits its
-/// turn in the queue, so it never comes into the middle of a write; the others wait for its end.
-/// Returns the urgency that was found.
+/// Runs an eMMC's background operations, if they are at least as urgent as `from` and the host
+/// starts them on this device. [`supervise`](super::supervise) does the same when the card requests
+/// it, and can be interrupted; this call is for programs that know a better time. It waits for its
+/// turn in the queue, so it never interrupts a write; other requests wait until it ends. Returns
+/// the urgency that was found.
 pub async fn background_work<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -113,8 +113,8 @@ pub async fn background_work<B: Platform, const N: usize>(
     (started.map(|()| urgency), scratch)
 }
 
-/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the
-/// device. It may take minutes, and all other requests wait.
+/// Destroys for good all data that were erased, trimmed or discarded before and still exist in the
+/// device. The call may take minutes, and all other requests wait.
 pub async fn sanitize<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -130,7 +130,7 @@ pub async fn sanitize<B: Platform, const N: usize>(
     (result, scratch)
 }
 
-/// CMD6 to the end of its busy, as one request.
+/// Sends CMD6 and waits for the end of its busy, as one request.
 pub(super) async fn switch<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     byte: u8,

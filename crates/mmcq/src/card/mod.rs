@@ -1,10 +1,10 @@
-//! From power-up to `tran`: what is there, what can it do, how fast do we talk. Straight-line code
-//! over the queue.
+//! Bring-up, from power-up to `tran`: finds the card, its abilities, and the fastest bus.
+//! Sequential code that uses the queue.
 //!
 //! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on
-//! voltage, width and timing, and tells the engine what reads and writes need. A speed that fails
-//! (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card
-//! rather than with none. [`supervise`] stays with the card afterwards.
+//! voltage, width and timing, and sets the engine's parameters for reads and writes. A speed that
+//! fails (no tuning window, a refused switch) is left out in the next try. So bring-up ends with a
+//! slower card rather than with none. [`supervise`] handles the card afterwards.
 
 mod emmc;
 mod emmc_bus;
@@ -52,36 +52,37 @@ pub use upkeep::{Exception, Upkeep, Worker};
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
 pub const SCRATCH_BYTES: u32 = 512;
 
-/// What bring-up may do.
+/// Settings of bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Timings to leave out, one bit each as in [`Caps::timings`](crate::host::Caps::timings).
+    /// Timings not to use, one bit each as in [`Caps::timings`](crate::host::Caps::timings).
     pub without: u16,
     /// Upper limit of the SD clock.
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Strength of the drivers of a UHS-I card, or of an eMMC in all timings but legacy, where the
-    /// card has it.
+    /// Driver strength of a UHS-I card, or of an eMMC in all timings but legacy, where the card has
+    /// it.
     pub strength: Strength,
-    /// What opens a card that is found locked, also when it had to be initialised again:
-    /// [`LockOp::Unlock`]. For a card whose password is lost it is [`LockOp::ForceErase`]: the
-    /// [supervisor](supervise) erases no card that it only initialises again. Without it bring-up
-    /// ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
+    /// How a card is opened that is found locked, also when it had to be initialised again:
+    /// [`LockOp::Unlock`]. For a card whose password is lost: [`LockOp::ForceErase`]; the
+    /// [supervisor](supervise) erases no card that it only initialises again. Without this option
+    /// bring-up ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
     pub unlock: Option<&'static LockOp<'static>>,
-    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an
-    /// SD card, which may be taken out any moment, stays off unless [`extension::enable_cache`] is
-    /// called.
+    /// Whether to switch an eMMC's volatile write cache on; then only a flush makes data durable.
+    /// The cache of an SD card, which may be taken out at any moment, stays off unless
+    /// [`extension::enable_cache`] is called.
     pub cache: bool,
-    /// What the [supervisor](supervise) does for a card that is well.
+    /// What the [supervisor](supervise) does for a card without a fault.
     pub upkeep: &'static Upkeep,
-    /// Cards with [quirks](quirk) that the stack does not know.
+    /// More cards with [quirks](quirk), besides those that the stack knows.
     pub quirks: &'static [quirk::Quirk],
-    /// Nanoseconds that an SD card is given for a read; never less than the standard's 100 ms.
+    /// Longest time of a read from an SD card, in nanoseconds; never less than the standard's 100
+    /// ms.
     pub sd_read_ns: u64,
-    /// ... and for a write, until it is programmed, never less than 500 ms: cards that clean up
-    /// behind it take seconds.
+    /// Longest time of a write to an SD card until it is programmed, in nanoseconds; never less
+    /// than 500 ms. Cards that run garbage collection take seconds.
     pub sd_write_ns: u64,
 }
 
@@ -99,7 +100,7 @@ setters!(Options {
 });
 
 impl Options {
-    /// As fast as host and card can, with the cache of a soldered eMMC.
+    /// As fast as host and card can, with the cache of an eMMC switched on.
     pub const DEFAULT: Options = Options {
         without: 0,
         max_clock_hz: u32::MAX,
@@ -121,7 +122,7 @@ impl Default for Options {
     }
 }
 
-/// What kind of card it is, with what only that kind has.
+/// The kind of card, with the properties that only that kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
 pub enum Family {
@@ -144,17 +145,17 @@ pub struct Card {
     pub ocr: u32,
     /// Timing agreed on.
     pub timing: Timing,
-    /// Width agreed on.
+    /// Bus width agreed on.
     pub width: Width,
-    /// SD clock asked of the host, in hertz.
+    /// SD clock requested from the host, in hertz.
     pub clock_hz: u32,
-    /// What the engine was told.
+    /// The parameters that the engine has.
     pub params: CardParams,
 }
 
 impl Card {
-    /// What tells it from another card, as one number: CID and CSD without their last byte, which
-    /// is a CRC that not every controller shows.
+    /// Returns a number that distinguishes the card from others: from CID and CSD without their
+    /// last byte, a CRC that not every controller shows.
     #[inline(never)]
     fn identity(&self) -> u32 {
         let mut sum = 0x811c_9dc5;
@@ -166,7 +167,7 @@ impl Card {
         sum
     }
 
-    /// Year and month (1 to 12) of manufacture.
+    /// Returns year and month (1 to 12) of manufacture.
     pub fn made(&self) -> (u16, u8) {
         let (cid, year) = match self.family {
             Family::Sd(_) => {
@@ -189,16 +190,16 @@ impl From<ParseError> for Error {
     }
 }
 
-/// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine
-/// for reads and writes.
+/// Powers the slot, finds the card and brings it to `tran` at the best speed. After that the engine
+/// accepts reads and writes.
 ///
-/// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
+/// `scratch` ([`SCRATCH_BYTES`] at least) comes back; for an eMMC it then has EXT_CSD as last read.
 ///
 /// # Errors
-/// [`Error::NoCard`]: the slot is empty. It is also the answer for some milliseconds after a card
-/// was put in, as long as the controller debounces its contact, and where nothing answers. Call
-/// again later; 50 ms apart is a good measure. Under a [supervisor](supervise) a program need not:
-/// the supervisor brings up what comes.
+/// [`Error::NoCard`]: the slot is empty, or nothing answers. It is also returned for some
+/// milliseconds after a card was put in, as long as the controller debounces its contact. Call
+/// again later, for example every 50 ms. With a [supervisor](supervise) a program need not: the
+/// supervisor brings up each card that comes.
 pub async fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -207,7 +208,8 @@ pub async fn bring_up<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options).await
 }
 
-/// As [`bring_up`] for a slot that only takes SD memory cards: no code for eMMC is linked.
+/// Brings up a card as [`bring_up`] does, for a slot that only takes SD memory cards: no code for
+/// eMMC is linked.
 pub async fn bring_up_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -216,8 +218,8 @@ pub async fn bring_up_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options).await
 }
 
-/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and no command asks whether
-/// there is one.
+/// Brings up a soldered eMMC as [`bring_up`] does: no code for SD cards is linked, and no command
+/// looks for one.
 pub async fn bring_up_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -226,11 +228,11 @@ pub async fn bring_up_emmc<B: Platform, const N: usize>(
     of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options).await
 }
 
-/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`];
-/// then the engine is opened for reads and writes as well).
+/// Brings up an I/O card as [`bring_up`] does for others, alone or with memory ([`IoCard::memory`];
+/// with memory the engine accepts reads and writes as well).
 ///
 /// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O
-/// functions. Functions are not enabled: that is their drivers' business
+/// functions. Functions are not enabled: their drivers do that
 /// ([`sdio::Function`](crate::sdio::Function)).
 pub async fn bring_up_io<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -277,13 +279,13 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// One fault ends no bring-up: what goes wrong before a speed is chosen is begun again from
-/// power-up so many times.
+/// Most restarts from power-up after a failure before a speed is chosen. So one fault does not end
+/// bring-up.
 const FRESH_STARTS: u32 = 3;
-/// Bring-up does not begin again when it has already taken so long: the card never gets ready.
+/// Time of bring-up after which it is not restarted: the card never gets ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
-/// From power-up to `tran`, with so many fresh starts at most.
+/// Brings a card from power-up to `tran`, with at most this many restarts.
 async fn attempts<F: identify::Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     mut options: Options,

@@ -9,23 +9,23 @@ use crate::task::{Platform, Stack};
 
 /// EXT_CSD_REV of version 4.5, the first with packed commands.
 const REV_4_5: u8 = 6;
-/// EXCEPTION_EVENTS_CTRL: a packed command that failed is told.
+/// Bit of EXCEPTION_EVENTS_CTRL: the device reports a packed command that failed.
 const PACKED_FAILURE: u8 = 1 << 3;
-/// Longest busy of CMD6 for that.
+/// Longest busy of CMD6 for that bit.
 const SWITCH_NS: u64 = 2_550_000_000;
 
-/// Lets writes of different places, and reads, go to this card as one transfer where that pays;
-/// called once after each bring-up. It needs a profile with such a lane
+/// Enables packed commands for this eMMC: writes of different places, or reads, are sent as one
+/// transfer where that pays. Called once after each bring-up. It needs a profile with such a lane
 /// ([`Packed`](crate::sched::Packed)). `page` (512 bytes) stays with the engine, which needs it for
-/// the headers, and the one that the engine had before comes back (an empty one where there was
-/// none). What the lane does is told by
-/// [`Engine::pack_stats`](crate::engine::Engine::pack_stats).
+/// the headers; the engine's page before comes back (an empty one where there was none).
+/// [`Engine::pack_stats`](crate::engine::Engine::pack_stats) has the counters of the lane.
 ///
-/// A card whose packs were given up is believed again.
+/// A call tries packs again on a card whose packs were given up.
 ///
 /// # Errors
-/// With the page that was given: [`Error::Unsupported`] if the card takes no packed commands, the
-/// controller cannot send them, or the profile has no lane for them; or an error on the way there.
+/// Each error returns `page`. [`Error::Unsupported`]: the card has no packed commands, the
+/// controller cannot send them, or the profile has no lane for them. Other errors are those of the
+/// commands.
 pub async fn enable_packed<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -61,7 +61,8 @@ pub async fn enable_packed<B: Platform, const N: usize>(
     })
 }
 
-/// Entries of a packed write and of a packed read; the card tells of their failures from now on.
+/// Returns the most entries of a packed write and of a packed read, after the device was set to
+/// report failures.
 async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(u8, u8), Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {
@@ -76,7 +77,7 @@ async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> R
     Ok(most)
 }
 
-/// Has the card tell of a packed command that failed, until its next initialisation.
+/// Sets the device to report a packed command that failed, until its next initialisation.
 pub(super) async fn tell_failures<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -1,7 +1,7 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`PartitionAccess`](crate::engine::PartitionAccess): the queue has
-//! drained, the card is switched there and back again, and nothing else can come in between. RPMB
+//! Each read or write is one [`PartitionAccess`](crate::engine::PartitionAccess): the queue drains,
+//! the card is switched to the partition and back again, and no other request runs in between. RPMB
 //! is a partition as well, with rules of its own: see the module `rpmb` (feature of the same name).
 
 use super::session::Session;
@@ -11,12 +11,12 @@ use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::task::{Platform, Stack};
 
-/// Which one.
+/// A partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// The first boot area.
     Boot1,
-    /// The second.
+    /// The second boot area.
     Boot2,
     /// A general purpose partition, 1 to 4.
     General(u8),
@@ -25,7 +25,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// Its access bits in PARTITION_CONFIG; 0: there is no such partition.
+    /// Returns its access bits in PARTITION_CONFIG; 0: there is no such partition.
     pub const fn access(self) -> u8 {
         match self {
             Area::Boot1 => 1,
@@ -37,24 +37,24 @@ impl Area {
     }
 }
 
-/// What EXT_CSD says of a partition.
+/// A partition's parameters from EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// PARTITION_CONFIG for it.
+    /// PARTITION_CONFIG with its access bits.
     pub config: u8,
     /// Longest time of a switch.
     pub switch_ns: u64,
     /// Blocks of 512 bytes.
     pub blocks: u32,
-    /// Protected until the next power cycle, or for ever.
+    /// Whether it is write-protected until the next power cycle, or for ever.
     pub protected: bool,
     /// RPMB: 256-byte units that one authenticated write may have at most.
     pub rpmb_write_units: u16,
 }
 
-/// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such
-/// partition.
+/// Reads the parameters of a partition. [`Error::Unsupported`]: the card is not an eMMC, or has no
+/// such partition.
 pub async fn layout<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

@@ -1,7 +1,7 @@
-//! Going to sleep, waking, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
+//! Sleep, wake-up, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
 //!
-//! Before either, everything that was written is flushed, and the engine is told that there is no
-//! card: requests that come meanwhile are refused.
+//! Before sleep or power-off everything that was written is flushed, and the engine's card is taken
+//! away: requests that come meanwhile are refused.
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
@@ -13,12 +13,12 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// How long the power will be away.
+/// How much time the card gets before power-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
-    /// It must be quick (the battery is low): the card does only what it has to.
+    /// Little (the battery is low): the card does only what is necessary.
     Short,
-    /// There is time: the card may put its house in order.
+    /// Enough: the card may do its housekeeping.
     Long,
 }
 
@@ -26,15 +26,15 @@ pub enum Off {
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;
-/// The revision that brought it: 4.5.
+/// EXT_CSD_REV of version 4.5, the first with this notification.
 const REVISION_NOTIFIES: u8 = 6;
-/// Rounds in which requests of others may still come in before the card is taken away.
+/// Most rounds of flushes while other requests still come in.
 const ROUNDS: u32 = 16;
 
-/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this
-/// returns, whatever the card said; the error then is of the flush (data may be lost) or of the
-/// notification. [`Error::CacheLost`]: others wrote all the time, and what they wrote last is lost.
-/// The next flush tells it too.
+/// Flushes, notifies the card of power-off, and switches its power off. The power is off when this
+/// returns, whatever the card answered. An error is then of the flush (data may be lost) or of the
+/// notification. [`Error::CacheLost`]: other clients wrote all the time, and their last writes are
+/// lost. The next flush reports it too.
 pub async fn power_off<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -63,9 +63,9 @@ pub async fn power_off<B: Platform, const N: usize>(
     (flushed.and(notified).and(supply), session.into_scratch())
 }
 
-/// Flushes until nothing is left that the card could lose; then, in the same moment, there is no
-/// card for the engine any more. `false`: others write so much that there was no such moment; the
-/// card is still there then, and after an error too.
+/// Flushes until the card could lose nothing any more, and in the same moment takes the card from
+/// the engine. Returns false if other clients write so much that there was no such moment; then,
+/// and after an error, the card is still there.
 async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
@@ -129,11 +129,10 @@ pub struct Asleep {
     before: Before,
 }
 
-/// Number, parameters and abilities of the card as the engine had them before it slept;
-/// [`give_back`] restores them.
+/// Number, parameters and abilities of the card before it slept; [`give_back`] restores them.
 type Before = (CardNumber, Option<CardParams>, Abilities);
 
-/// The engine has the card again: unless another has come meanwhile, or none is there.
+/// Gives the card back to the engine, unless another has come meanwhile, or the slot is empty.
 fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, abilities): Before) {
     stack.with(|engine| {
         if engine.is_meant(card) && engine.card_params().is_none() && engine.present() {
@@ -143,7 +142,8 @@ fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, ab
     });
 }
 
-/// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may go.
+/// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may be
+/// switched off.
 pub async fn sleep<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -174,7 +174,7 @@ pub async fn sleep<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// CMD7 and CMD5. Returns how long the device may take for the latter.
+/// Sends CMD7 and CMD5. Returns the longest time of CMD5.
 pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<u64, Failed> {
@@ -190,10 +190,10 @@ pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     Ok(sleep_ns)
 }
 
-/// No device is given less time than this for it.
+/// Shortest limit for CMD5, even if the device declares less.
 const SLEEP_NS_MIN: u64 = 10_000_000;
 
-/// Wakes an eMMC, and opens the engine for it again.
+/// Wakes an eMMC. After that the engine accepts requests again.
 pub async fn awake<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -208,10 +208,10 @@ pub async fn awake<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// One answer that is lost says nothing.
+/// Tries to wake the device: one lost response proves nothing.
 const WAKE_TRIES: u32 = 2;
 
-/// CMD5, CMD7, and the status that says whether the device is back in `tran`.
+/// Sends CMD5, CMD7, and reads the status that shows whether the device is back in `tran`.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,

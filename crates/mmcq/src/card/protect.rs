@@ -1,7 +1,7 @@
 //! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
 //!
-//! What lasts until the next power cycle is for any caller to ask. What cannot be taken back, or
-//! locks all out that do not know the password, needs [`Irreversible`].
+//! Any caller may request what lasts until the next power cycle. What cannot be undone, or excludes
+//! everyone who does not know the password, needs [`Irreversible`].
 
 use super::maintain::switch;
 use super::partition::Area;
@@ -21,23 +21,25 @@ use core::task::Poll;
 /// How long a protection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// Until power goes or the card is reset; a recovery may do either
+    /// Until power is switched off or the card is reset. A recovery may do either
     /// ([`RecoveryStep::Reinit`](crate::engine::RecoveryStep::Reinit),
     /// [`RecoveryStep::PowerCycle`](crate::engine::RecoveryStep::PowerCycle) in
-    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect it again then.
+    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect the card again
+    /// then.
     UntilPowerOff,
     /// For ever.
     ForEver(Irreversible),
 }
 
-/// Bits of BOOT_WP: this area alone, for ever or until power-off, and which of them [eMMC 7.4.73].
+/// Bits of BOOT_WP: protects one boot area alone, for ever or until power-off, and selects the area
+/// [eMMC 7.4.73].
 const SECTION_OF_ITS_OWN: u8 = 1 << 7;
 const PERMANENT_SECOND: u8 = 1 << 3;
 const PERMANENT: u8 = 1 << 2;
 const POWER_ON_SECOND: u8 = 1 << 1;
 const POWER_ON: u8 = 1;
 
-/// Protects a boot area of an eMMC against writes; the other stays as it is.
+/// Protects a boot area of an eMMC against writes; the other boot area is unchanged.
 pub async fn protect_boot<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -58,9 +60,9 @@ pub async fn protect_boot<B: Platform, const N: usize>(
     switch(stack, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On
-/// an eMMC the kind of protection is what USER_WP has been set to: by default, one that can be
-/// taken back.
+/// Protects the group of blocks that has `lba`, or removes its protection [SD 4.3.6],
+/// [eMMC 6.6.15]. On an eMMC the kind of protection is set in USER_WP: by default, one that can be
+/// removed.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     lba: u32,
@@ -80,19 +82,19 @@ pub async fn protect_group<B: Platform, const N: usize>(
     stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }
 
-/// Bytes of a password at most.
+/// Most bytes of a password.
 pub const PASSWORD_MAX: usize = 16;
 
-/// What CMD42 does [SD 4.3.7].
+/// Operations of CMD42 [SD 4.3.7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOp<'a> {
-    /// Opens a locked card until it is reset or locked again.
+    /// Opens a locked card, until it is reset or locked again.
     Unlock(&'a [u8]),
-    /// Locks it now. Its password must be known: without it the card stays locked.
+    /// Locks the card now. Its password must be known: without it the card stays locked.
     Lock(&'a [u8], Irreversible),
-    /// Gives a card without a password one: from its next power-up on it is locked.
+    /// Sets the password of a card without one: from its next power-up on it is locked.
     SetPassword(&'a [u8], Irreversible),
-    /// Takes the password away.
+    /// Removes the password.
     ClearPassword(&'a [u8]),
     /// Erases everything on a locked card, and its password with it.
     ForceErase(Irreversible),
@@ -115,7 +117,7 @@ impl LockOp<'_> {
         }
     }
 
-    /// The block of CMD42: mode, length, password.
+    /// Writes the block of CMD42: mode, length, password.
     fn fill(&self, block: &mut [u8]) -> Result<(), Error> {
         let (mode, password) = self.parts();
         if password.len() > PASSWORD_MAX {
@@ -130,15 +132,14 @@ impl LockOp<'_> {
     }
 }
 
-/// The longest wait for all but a forced erase.
+/// Longest wait for all operations but a forced erase.
 const LOCK_NS: u64 = 1_000_000_000;
 
-/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before
-/// it comes back. [`Error::Locked`]: it did not work, and the card is (still) locked; another
-/// error: it did not work, and the card is open.
+/// Locks, opens or erases the card by CMD42. The password is cleared from `block` (512 bytes)
+/// before it comes back. [`Error::Locked`]: the operation failed, and the card is (still) locked.
+/// Another error: the operation failed, and the card is open.
 ///
-/// Nothing else may be in the queue. A card that was locked answers requests with
-/// [`Error::Locked`].
+/// Nothing else may be in the queue. A card that was locked fails requests with [`Error::Locked`].
 pub async fn lock<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -163,7 +164,7 @@ async fn told<B: Platform, const N: usize>(
     judged(status, op).or_else(|error| session.fail(error))
 }
 
-/// What a card's status says after CMD42.
+/// Returns the result of CMD42 from the card's status.
 fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     let failed = status & (R1::OWN | R1::DEFERRED) != 0;
     match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
@@ -175,8 +176,8 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     }
 }
 
-/// What bring-up does when a card cannot be selected: if that is because it is locked, and it is
-/// known how, opens it.
+/// Handles a card that cannot be selected during bring-up: if the reason is a lock, and the options
+/// have the password, opens it.
 pub(super) async fn open<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,

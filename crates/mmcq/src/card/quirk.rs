@@ -1,12 +1,12 @@
-//! Cards that do not do what their registers say, known by their identity.
+//! Cards that do not do what their registers declare, recognised by their identity.
 //!
-//! Each set bit changes one path and nothing else. The tables hold what others have found out about
-//! products on the market; more can be given in [`Options::quirks`](super::Options::quirks). Where
-//! two entries match, both count.
+//! Each set bit changes one path and nothing else. The tables have what others have found out about
+//! products on the market; [`Options::quirks`](super::Options::quirks) adds more entries. If two
+//! entries match, both apply.
 
 pub use crate::spec::quirks::Quirks;
 
-/// Which kind of card an entry is for.
+/// The kind of card that an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// SD memory cards, by their CID.
@@ -17,7 +17,7 @@ pub enum Of {
     Io,
 }
 
-/// An entry: which card, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or
+/// An entry: a card, and its quirks. Make one by [`sd`](Self::sd), [`emmc`](Self::emmc) or
 /// [`io`](Self::io), and narrow it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
@@ -48,28 +48,29 @@ impl Quirk {
         Quirk { of, revision: 0, manufacturer, oem, name: bytes, month: 0, quirks }
     }
 
-    /// SD cards of this manufacturer, OEM (0: any) and product name (empty: any).
+    /// Makes an entry for SD cards of this manufacturer, OEM (0: any) and product name (empty:
+    /// any).
     pub const fn sd(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name
-    /// (empty: any).
+    /// Makes an entry for eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any)
+    /// and product name (empty: any).
     pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }
 
-    /// I/O cards of this manufacturer and device number.
+    /// Makes an entry for I/O cards of this manufacturer and device number.
     pub const fn io(manufacturer: u16, device: u16, quirks: Quirks) -> Self {
         Quirk::new(Of::Io, manufacturer, device, "", quirks)
     }
 
-    /// The same, but only SD cards that were made in this month.
+    /// Limits the entry to SD cards that were made in this month.
     pub const fn made(self, year: u16, month: u16) -> Self {
         Quirk { month: year.saturating_sub(2000) << 4 | month & 0xf, ..self }
     }
 
-    /// The same, but only eMMC devices of this EXT_CSD_REV.
+    /// Limits the entry to eMMC devices of this EXT_CSD_REV.
     pub const fn revision(self, revision: u8) -> Self {
         Quirk { revision, ..self }
     }
@@ -82,7 +83,7 @@ const APACER: u8 = 0x27;
 const SWISSBIT: u8 = 0x5d;
 const KINGSTON_SD: u8 = 0x9f;
 
-/// SD cards.
+/// Known SD cards.
 pub const SD: &[Quirk] = &[
     Quirk::sd(ATP, 0, "AF SD", Quirks::NO_COUNT),
     Quirk::sd(APACER, 0x5048, "APUSD", Quirks::NO_COUNT),
@@ -101,7 +102,7 @@ const KINGSTON: u8 = 0x70;
 const HYNIX: u8 = 0x90;
 const NUMONYX: u8 = 0xfe;
 
-/// eMMC devices.
+/// Known eMMC devices.
 pub const EMMC: &[Quirk] = &[
     Quirk::emmc(SANDISK, 0x100, "SEM02G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
     Quirk::emmc(SANDISK, 0x100, "SEM04G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
@@ -139,7 +140,7 @@ const TI: u16 = 0x97;
 const STE: u16 = 0x20;
 const MARVELL: u16 = 0x2df;
 
-/// I/O cards.
+/// Known I/O cards.
 pub const IO: &[Quirk] = &[
     Quirk::io(TI, 0x4076, Quirks::IO_NO_STANDARD_INTERFACE.and(Quirks::IO_DETECT_OFF)),
     Quirk::io(STE, 0x2280, Quirks::IO_NO_512_BYTES),
@@ -154,24 +155,24 @@ pub const IO: &[Quirk] = &[
     Quirk::io(MARVELL, 0x9134, Quirks::IO_SLOWER),
 ];
 
-/// What both tables say of an SD card, by its R2.
+/// Returns the quirks of an SD card in both tables, by its R2.
 pub fn of_sd(cid: &[u32; 4], more: &[Quirk]) -> Quirks {
     gather(SD, more, Of::Sd, cid, 0)
 }
 
-/// What both tables say of an eMMC, by its R2 and EXT_CSD_REV.
+/// Returns the quirks of an eMMC in both tables, by its R2 and EXT_CSD_REV.
 pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
     gather(EMMC, more, Of::Emmc, cid, revision)
 }
 
-/// What both tables say of an I/O card, by its manufacturer tuple.
+/// Returns the quirks of an I/O card in both tables, by its manufacturer tuple.
 pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
     let fits =
         |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
     IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
-/// Does any entry of both tables say this of some I/O card?
+/// Returns whether any entry for an I/O card in both tables has these quirks.
 pub(super) fn of_any_io(quirks: Quirks, more: &[Quirk]) -> bool {
     IO.iter().chain(more).any(|quirk| quirk.of == Of::Io && quirk.quirks.has(quirks))
 }
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
     use crate::spec::cid::Cid;
 
-    /// The CID that the maker of the fix for it published, CRC left out.
+    /// A card's CID without its CRC, from the publication of the fix for that card.
     const GIGASTONE_2022: [u32; 4] = [0x1234_5641, 0x5354_4300, 0x2000_0001, 0x4501_6200];
 
     #[test]

@@ -1,10 +1,10 @@
-//! A card that nothing uses: its clock stops, or the eMMC sleeps, until the next request
+//! Rest of an unused card: its clock stops, or the eMMC sleeps, until the next request
 //! [eMMC 6.6.21].
 //!
-//! The supervisor puts the card to rest when the engine says that nothing has used it for a while.
-//! Requests that come meanwhile wait in the queue: the supervisor wakes the card first. What that
-//! costs them is the time of one change of the clock, and for a sleeping eMMC of CMD5, CMD7 and
-//! CMD13 after it.
+//! The supervisor puts the card to rest when the engine reports that nothing has used it for a
+//! while. Requests that come meanwhile wait in the queue, and the supervisor wakes the card first.
+//! They wait for the time of one change of the clock; for a sleeping eMMC also of CMD5, CMD7 and
+//! CMD13.
 
 use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
@@ -19,17 +19,17 @@ use core::task::Poll;
 /// What is switched off while nothing uses the card ([`Upkeep::rest`](super::Upkeep::rest)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing.
+    /// No rest.
     #[default]
     Never,
-    /// The SD clock, after a pause of so many nanoseconds.
+    /// The SD clock stops, after a pause of `after_ns`.
     ClockOff {
         /// The pause.
         after_ns: u64,
     },
-    /// After such a pause an eMMC's cache is flushed, the eMMC sleeps, and the clock stops. The
-    /// clock of an SD card stops, since SD cards have no sleep. If the supervisor is dropped while
-    /// an eMMC sleeps, the engine has no card until [`bring_up`](super::bring_up).
+    /// After a pause of `after_ns` an eMMC's cache is flushed, the eMMC sleeps, and the clock
+    /// stops. SD cards have no sleep: only their clock stops. If the supervisor is dropped while an
+    /// eMMC sleeps, the engine has no card until [`bring_up`](super::bring_up).
     Sleep {
         /// The pause.
         after_ns: u64,
@@ -45,8 +45,8 @@ impl Rest {
     }
 }
 
-/// A rest that has begun. Dropped half-way, it leaves the card usable, or tells the engine that it
-/// is not.
+/// A rest that has begun. If it is dropped half-way, it leaves the card usable, or takes the card
+/// from the engine.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     clock_hz: u32,
@@ -66,8 +66,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
     }
 }
 
-/// Lets the card rest until a request comes, then wakes it. A card that does not wake is found by
-/// that request, and recovered.
+/// Lets the card rest until a request comes, then wakes it. If the card does not wake, that request
+/// fails, and recovery starts.
 pub(super) async fn until_needed<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     rest: Rest,

@@ -17,36 +17,36 @@ use crate::spec::timing::sd as limits;
 use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
-/// Between two ACMD41.
+/// Time between two ACMD41.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// Twice as long as the standard has it.
+/// Most ACMD41: twice the time of the standard.
 const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
-/// How often 1.8 V is tried: one lost answer must not cost all modes of UHS-I.
+/// Tries of the switch to 1.8 V: one lost response must not cost all modes of UHS-I.
 const VOLTAGE_SWITCHES: u32 = 2;
-/// When bring-up has begun again so often, it goes on without SD status, and without CMD6.
+/// Number of restarts after which bring-up continues without SD status, and without CMD6.
 pub(super) const WITHOUT_STATUS: u32 = 2;
 pub(super) const WITHOUT_SWITCH: u32 = 3;
 /// CSD class 10: CMD6.
 const CLASS_SWITCH: u8 = 10;
 
-/// What only SD cards have.
+/// Properties that only SD cards have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sd {
-    /// SCR, as it came.
+    /// SCR, as read from the card.
     pub scr: [u8; 8],
-    /// SD status, as it came; zeros if the card does not tell it.
+    /// SD status, as read from the card; zeros if the card does not send it.
     pub ssr: [u8; 64],
-    /// CMD6's status at bring-up (mode 0), as it came; zeros if the card has no CMD6.
+    /// CMD6's status at bring-up (mode 0), as read from the card; zeros if the card has no CMD6.
     pub switch: [u8; 64],
-    /// It answered CMD8.
+    /// Whether the card answered CMD8.
     pub version2: bool,
-    /// Signalling at 1.8 V.
+    /// Whether signalling is at 1.8 V.
     pub signal18: bool,
 }
 
 impl Sd {
-    /// How often bring-up begins again until it finds this card: it may have no SD status, or no
-    /// CMD6.
+    /// Returns how many times bring-up restarts until it finds this card: the card may have no SD
+    /// status, or no CMD6.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,
@@ -184,8 +184,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     })
 }
 
-/// The blocks that this card's commands can name, whatever its CSD says: beyond them addresses
-/// begin again at 0.
+/// Returns the number of blocks that this card's commands can address, whatever its CSD declares:
+/// addresses beyond them wrap to 0.
 const fn reach(ocr: Ocr) -> u64 {
     match (ocr.co2t(), ocr.ccs()) {
         // CMD22 adds 6 bits to the 32 [SD 4.3.14].
@@ -196,7 +196,7 @@ const fn reach(ocr: Ocr) -> u64 {
     }
 }
 
-/// ACMD41 until the card has powered up.
+/// Sends ACMD41 until the card has powered up.
 async fn power_up<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     v2: bool,
@@ -221,9 +221,9 @@ async fn power_up<B: Platform, const N: usize>(
     session.refuse(Breach::SdPowerUp)
 }
 
-/// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
-/// voltage changes, and has let all of them go at the end. What failed is in no error: the caller
-/// goes on at 3.3 V, and takes the supply away first.
+/// Switches to 1.8 V by CMD11 [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
+/// voltage changes, and has released all of them at the end. The reason of a failure is not
+/// returned: the caller continues at 3.3 V, and power-cycles the card first.
 pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
@@ -243,7 +243,8 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     if session.lines_are(0xf) { Ok(()) } else { Err(Failed) }
 }
 
-/// The fastest access mode (function of group 1) that all agree on.
+/// Returns the fastest access mode (function of group 1) that card, host and options have in
+/// common.
 fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
@@ -256,13 +257,13 @@ fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width)
     })
 }
 
-/// Does this timing need a tuned sampling point? SDR104 always; SDR50 where the controller asks for
-/// it [SDHC 2.2.25].
+/// Returns whether this timing needs tuning. SDR104 always does; SDR50 where the controller
+/// requires it [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
     timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
 }
 
-/// A new sampling point in the mode of now.
+/// Finds a new sampling point in the present mode.
 pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     timing: Timing,
@@ -276,7 +277,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Goes to an access mode: card, host, clock, tuning. Returns the clock.
+/// Switches to an access mode: card, host, clock, tuning. Returns the clock.
 async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,

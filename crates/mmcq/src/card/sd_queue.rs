@@ -1,8 +1,8 @@
 //! The command queue of an SD card [SD 4.19].
 //!
-//! Cards are on the market whose queue gives wrong data without an error, or hangs. So it stays off
-//! unless the card is on a list, or the caller says so expressly; and a test that writes nothing can
-//! go before.
+//! The queue of some cards on the market gives wrong data without an error, or hangs. So the queue
+//! stays off unless the card is on a list, or the caller allows any card. A test that writes
+//! nothing can run before.
 
 use super::extension;
 use super::quirk::Quirks;
@@ -14,11 +14,11 @@ use crate::spec::command;
 use crate::spec::command::sd::{self, Extension, SdQueueOp, SdTask};
 use crate::task::{Platform, Stack};
 
-/// Tasks of the test that are on the card at a time.
+/// Most tasks of the test that are on the card at a time.
 const TOGETHER: usize = 4;
-/// Blocks of a task of the test, where the scratch memory has room for them.
+/// Blocks of a task of the test, where the scratch memory is large enough for them.
 const TEST_BLOCKS: u32 = 8;
-/// A task of the test is ready after this time, asked for in these steps; the switch is on or off.
+/// Longest time until a task of the test is ready; interval of polls; longest time of the switch.
 const READY_NS: u64 = 1_000_000_000;
 const ASK_NS: u64 = 100_000;
 const SWITCH_NS: u64 = 12_000_000;
@@ -27,46 +27,47 @@ const SWITCH_NS: u64 = 12_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SdQueue {
-    /// Also that of a card of which nothing is known. Otherwise the card must be on a list: an entry
-    /// of [`Options::quirks`](super::Options::quirks) gives it
+    /// Whether the queue is used on cards of which nothing is known. Otherwise the card must be on
+    /// a list: an entry of [`Options::quirks`](super::Options::quirks) with
     /// [`Quirks::SD_QUEUE_WORKS`](super::quirk::Quirks::SD_QUEUE_WORKS).
     pub any: bool,
-    /// Tasks are executed in the order in which they are announced, where the card would choose
-    /// otherwise. It is slower: only announcing is saved.
+    /// Whether tasks are executed in the order in which they are sent, where the card would choose
+    /// another order. It is slower: only the time to send them is saved.
     pub sequential: bool,
-    /// Writes in the queue at a time. More than one only for a card that cannot be taken out, and
-    /// whose supply does not fail.
+    /// Most writes in the queue at a time. Use more than one only for a card that cannot be taken
+    /// out, and whose power does not fail.
     pub writes: u8,
-    /// So many tasks are read in the queue before, and compared with what the card gives outside of
-    /// it; 0: no test. Nothing is written. Where the card has the same data everywhere, the test
-    /// tells nothing.
+    /// Number of tasks that a test reads in the queue before its use, and compares with reads
+    /// outside of it; 0: no test. Nothing is written. If the card has the same data everywhere, the
+    /// test proves nothing.
     pub self_test: u16,
 }
 
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Only of cards on a list; the card chooses; one write; no test.
+    /// Only for cards on a list; the card chooses the order; one write at a time; no test.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 
-/// Lets reads and writes go through the command queue of this SD card; called once after each
-/// bring-up, before others use the card, and after
+/// Enables the command queue of this SD card for reads and writes. Called once after each bring-up,
+/// before other code uses the card, and after
 /// [`extension::enable_cache`](super::extension::enable_cache). It needs a profile with such a lane
-/// ([`Queued`](crate::sched::Queued)). The answer is how many tasks the card's queue holds; 0: the
-/// card has none, or no power-off notification, its cache is off, it is on no list, its addresses
-/// have 38 bits, or the profile has no lane for it. Then everything goes on as before. What the lane
-/// does is told by [`Engine::task_stats`](crate::engine::Engine::task_stats).
+/// ([`Queued`](crate::sched::Queued)). Returns how many tasks the card's queue has. 0: the queue is
+/// not used, because the card has none, or no power-off notification, its cache is off, it is on no
+/// list, its addresses have 38 bits, or the profile has no lane for it. Then everything works as
+/// before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
 ///
-/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES) at least) comes back. With 4096 bytes the test
-/// reads tasks of 4 KiB, otherwise single blocks. If this call is dropped within the test, the queue
-/// may be left on; recovery finds that, and initialises the card again.
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES) at least) comes back. With 4096 bytes the
+/// test reads tasks of 4 KiB, otherwise single blocks. If this call is dropped within the test, the
+/// queue may stay on; recovery finds that, and initialises the card again.
 ///
-/// The engine leaves the queue for a flush, so a card that cannot flush with its queue on works.
+/// The engine switches the queue off for a flush, so a card that cannot flush with its queue on
+/// works.
 ///
 /// # Errors
-/// The registers cannot be read; or the test has failed: [`Error::Protocol`] names what the queue
-/// did. The queue is off then and is not used.
+/// The registers cannot be read; or the test has failed: [`Error::Protocol`] names what was wrong.
+/// The queue is off then and is not used.
 pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -112,7 +113,7 @@ async fn enable<B: Platform, const N: usize>(
     Ok(if session.stack.with(|engine| engine.set_sd_task_queue(queue)) { depth } else { 0 })
 }
 
-/// Writes the switch, and waits until it reads so.
+/// Writes the switch, and waits until it reads as written.
 async fn switch_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,
@@ -129,7 +130,7 @@ async fn switch_to<B: Platform, const N: usize>(
     session.refuse(Breach::QueueStays)
 }
 
-/// A task of the test: where it reads, and what is there.
+/// A task of the test: its blocks, and the checksum of their data.
 #[derive(Clone, Copy, Default)]
 struct Tested {
     lba: u32,
@@ -209,7 +210,8 @@ async fn in_queue<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// FNV-1a, of 64 bits: enough for a card that errs, and it needs no table.
+/// Start value of the checksum, FNV-1a of 64 bits: enough to find a card's errors, and it needs no
+/// table.
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn summed(sum: u64, block: &[u8]) -> u64 {

@@ -1,8 +1,7 @@
-//! What bring-up says to a card, one exchange at a time.
+//! The conversation of bring-up with a card, one exchange at a time.
 //!
-//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the
-//! session while `?` carries a mark of no size: that is half of what the code of bring-up would
-//! weigh otherwise.
+//! Bring-up waits about eighty times. Each wait is the same small future here. An error stays in
+//! the session, and `?` carries a marker without a size: that halves the code of bring-up.
 
 use super::Card;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
@@ -17,28 +16,29 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
-/// A command and its response; the slowest identification clock needs about a millisecond.
+/// Longest time of a command and its response; the slowest identification clock needs about a
+/// millisecond.
 const COMMAND_NS: u64 = 20_000_000;
-/// A register read as data.
+/// Longest time to read a register as data.
 const REGISTER_NS: u64 = 150_000_000;
-/// What an R1 must not show: errors of its own or of what was before, and that nothing else will be
-/// heard.
+/// Bits that an R1 must not have: errors of the command or of earlier ones, and the lock, since a
+/// locked card executes nothing else.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
-/// The end of busy is waited for so long at first, so that an interrupt that is lost costs no more.
+/// How long the first wait for the end of busy is, so that a lost interrupt costs no more.
 const BUSY_LOOK_NS: u64 = 250_000_000;
 /// CMD5 of an eMMC.
 const SLEEP_AWAKE: u8 = 5;
-/// Between two questions to a busy card.
+/// Time between two polls of a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
-/// A write that is broken off is programmed in this time [SD 4.6.2.2].
+/// Longest time in which an aborted write is programmed [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
 
-/// How often a card is asked that may be busy for so long.
+/// Returns the number of polls of a card that may be busy for this time.
 fn questions(timeout_ns: u64) -> u32 {
     u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// A step on the bus that is no command.
+/// A step on the bus that is not a command.
 #[derive(Clone, Copy)]
 pub(super) enum Line {
     Set(BusOp),
@@ -46,8 +46,8 @@ pub(super) enum Line {
     Pause(u32),
 }
 
-/// What a host of one data line never waits for, and does not link. By hand: of what a future waits
-/// for, a compiler leaves out nothing.
+/// A future for hosts with more than one data line; a host of one data line does not link it.
+/// Written by hand, because a compiler removes nothing that a future waits for.
 pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
 
 impl<B: Platform, F> OnMoreLines<B, F> {
@@ -72,36 +72,36 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
     }
 }
 
-/// A step went wrong; why is in [`Session::error`].
+/// Marker of a failed step; the reason is in [`Session::error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 
 /// A conversation with the card on this bus.
 pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub stack: &'a Stack<B, N>,
-    /// Register data come in here; away only while a request has it.
+    /// Memory for register data; empty while a request has it.
     scratch: DmaBuf,
     /// The card's address; 0 before it has one.
     pub rca: u16,
-    /// Whom it is with; whichever card there is, while that is what it asks.
+    /// Number of the card that the conversation is with; any card before that is known.
     pub card: CardNumber,
-    /// The exchange under way.
+    /// The exchange in progress.
     op: Option<RequestFuture<'a, B, N>>,
-    /// It is answered by R1, which must show no error.
+    /// Whether its response is an R1 that must show no error.
     judged: bool,
-    /// Its busy may outlast it.
+    /// Whether its busy may last longer than the exchange.
     patient: bool,
-    /// ... and did.
+    /// Whether its busy did.
     late: bool,
-    /// The last one was the end of tuning.
+    /// Whether the last exchange completed tuning.
     tuned: bool,
-    /// How often this bring-up has begun again; what nothing needs is left out at last.
+    /// Number of restarts of this bring-up; unnecessary steps are left out after several.
     pub starts: u32,
-    /// The queue is stopped for this conversation.
+    /// Whether the queue is stopped for this conversation.
     pub urgent: bool,
-    /// The next power cycle is none: the card's supply stays on.
+    /// Whether the next power cycle leaves the power on.
     pub warm: bool,
-    /// Why the last step that failed did.
+    /// Reason of the last step that failed.
     pub error: Error,
 }
 
@@ -124,13 +124,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// One with this card: another that has taken its place hears nothing of it.
+    /// Starts a session with this card: another card that has taken its place gets none of the
+    /// commands.
     pub fn with(stack: &'a Stack<B, N>, scratch: DmaBuf, card: &Card) -> Self {
         let number = stack.with(|engine| engine.number_of(card.identity()));
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
-    /// Its card is not in the slot any more.
+    /// Returns whether the card is not in the slot any more.
     pub fn is_over(&self) -> bool {
         self.stack.with(|engine| !engine.is_meant(self.card))
     }
@@ -139,18 +140,18 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch
     }
 
-    /// Length of the memory for registers.
+    /// Returns the length of the memory for registers.
     pub fn scratch_bytes(&self) -> u32 {
         self.scratch.len_bytes()
     }
 
-    /// Ends a step by an error of its own.
+    /// Ends a step with an error of its own.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
         Err(Failed)
     }
 
-    /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
+    /// Ends a step as [`fail`](Self::fail) does, for a card or a host that violates the protocol.
     #[inline(always)]
     pub fn refuse<T>(&mut self, breach: Breach) -> Result<T, Failed> {
         self.note_refused(breach);
@@ -162,19 +163,20 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.error = Error::Protocol(breach);
     }
 
-    /// A parsed register.
+    /// Returns a parsed register, or fails with its error.
     pub fn parsed<T>(&mut self, result: Result<T, ParseError>) -> Result<T, Failed> {
         result.or_else(|error| self.fail(error.into()))
     }
 
-    /// Did the last step fail for want of any response? Then the card is of another kind, or has no
-    /// such command.
+    /// Returns whether the last step failed without any response. Then the card is of another kind,
+    /// or has no such command.
     #[inline(never)]
     pub fn unanswered(&self) -> bool {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
-    /// May the last step that failed do better the next time? Not where it was no step on the bus.
+    /// Returns whether the last step that failed may succeed the next time; false if it was not a
+    /// step on the bus.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,
@@ -203,12 +205,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
-    /// A change of the bus.
+    /// Makes a change of the bus.
     pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
-    /// A pause.
+    /// Makes a pause.
     pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
         if B::Profile::RECOVERS && self.urgent {
             // Who waits for the card goes on.
@@ -218,41 +220,42 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
-    /// A command whose response is read by the caller.
+    /// Sends a command whose response the caller checks.
     pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(None, command, COMMAND_NS, false)
     }
 
-    /// A command answered by R1, which must show no error of its own or of what was before.
+    /// Sends a command with an R1 that must show no error of its own or of earlier commands.
     pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(None, command, COMMAND_NS, true)
     }
 
-    /// As [`command`](Self::command), after CMD55.
+    /// Sends a command as [`command`](Self::command) does, after CMD55.
     pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
-    /// As [`status_of`](Self::status_of), after CMD55.
+    /// Sends a command as [`status_of`](Self::status_of) does, after CMD55.
     pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
 
-    /// A command with R1b, waited for to the end of busy and judged by a status after it.
+    /// Sends a command with R1b, waits for the end of busy, and checks the status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         self.wait_ready(timeout_ns).await
     }
 
-    /// A command with R1b. Where its busy has not ended in the time that one interrupt is waited
-    /// for, the step is [late](Self::late), and the card's state decides.
+    /// Starts a command with R1b. If its busy has not ended in the time of one wait for an
+    /// interrupt, the step is [late](Self::late), and the card's state decides.
     fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
 
-    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow
-    /// before it may ask: no status unless there is no other way to see the end of busy.
+    /// Sends a command as [`busy_command`](Self::busy_command) does, for a change that the host
+    /// must make too before the next command: the status is read only where nothing else shows the
+    /// end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
@@ -272,7 +275,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// One after the other.
+    /// Does these steps one after the other.
     pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
             let kind = match step {
@@ -284,24 +287,25 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// What the host says. Less code: one copy for all questions.
+    /// Returns a value from the host; `nested` in a nested call. One copy for all values, for less
+    /// code.
     #[inline(never)]
     pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
         self.stack.enter(nested, |engine| question(engine.host()))
     }
 
-    /// The slowest clock of the controller.
+    /// Returns the slowest clock of the controller.
     pub fn slowest_hz(&self) -> u32 {
         self.asked(0, |host| host.caps().clock_hz.0)
     }
 
-    /// How the controller sees the end of busy.
+    /// Returns how the controller detects the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
         self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
     }
 
-    /// Waits until the card is ready. Where the controller has seen the end of busy, that is one
+    /// Waits until the card is ready. If the controller has seen the end of busy, that is one
     /// CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
@@ -317,23 +321,24 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Does the card hold DAT0 (or what stands for it) low?
+    /// Returns whether the card holds DAT0 (or its equivalent) low.
     pub fn dat0_busy(&self) -> bool {
         self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
-    /// What the host's supply gives the card, in mA; 0: not known. Lean firmware does not ask.
+    /// Returns the current that the host's supply gives the card, in mA; 0: not known. Lean
+    /// firmware always returns 0.
     pub fn supply_ma(&self) -> u16 {
         if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
-    /// Do DAT3 to DAT0 have these levels?
+    /// Returns whether DAT3 to DAT0 have these levels.
     pub fn lines_are(&self, levels: u8) -> bool {
         self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
-    /// [`bytes`](Self::bytes) has them then.
+    /// [`bytes`](Self::bytes) returns them afterwards.
     #[inline(never)]
     pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, B, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
@@ -343,7 +348,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Reads so many blocks of 512 bytes by a command that ends by itself.
+    /// Reads this many blocks of 512 bytes by a command that ends by itself.
     pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, 'a, B, N> {
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks };
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -351,7 +356,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Writes a block by a command, from the scratch memory; its first byte is `first`.
+    /// Writes a block from the scratch memory by a command; its first byte is `first`.
     #[inline(never)]
     pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -363,8 +368,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
     }
 
-    /// CMD42 with what `fill` puts into its block, and the status when the card is ready again; the
-    /// block is cleared after it. The status is not judged.
+    /// Sends CMD42 with the block that `fill` writes, and reads the status when the card is ready
+    /// again. The block is cleared afterwards. The status is not checked.
     pub async fn lock(
         &mut self,
         fill: impl Fn(&mut [u8]) -> Result<(), Error> + Copy,
@@ -408,7 +413,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// The register that was read last, copied.
+    /// Copies the register that was read last.
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
         let Some(from) = self.scratch.get(..to.len()) else {
@@ -420,13 +425,13 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// The register that was read last, where it is.
+    /// Returns the register that was read last, in place.
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)
     }
 
-    /// A block of those that were read last.
+    /// Returns one of the blocks that were read last.
     pub fn block(&mut self, block: u32) -> Result<&[u8], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         let at = block.saturating_mul(BLOCK_BYTES) as usize;
@@ -434,8 +439,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 
     /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller
-    /// compares, and says when it has found its point. [`Error::Silent`] if the card left most of
-    /// them without an answer: that says nothing of the bus.
+    /// compares, and reports when it has found its sampling point. [`Error::Silent`] if the card
+    /// left most of them without a response: that proves nothing about the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         // Blocks that were answered, well or not, less those that were not.
@@ -471,8 +476,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Ends the transfer in which a card that is not understood may still be. One that is in none
-    /// does not answer.
+    /// Ends a transfer in which the card may still be after a failure. A card that is in none does
+    /// not answer.
     pub async fn stop(&mut self) {
         let _ = self.command(command::stop_transmission()).await;
         // CMD13 would not be understood either.

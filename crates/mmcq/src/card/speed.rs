@@ -5,7 +5,7 @@ use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 use crate::task::Platform;
 
-/// The timings that cannot be reached without this one, itself included, as bits.
+/// Returns the timings that cannot be reached without this one, itself included, as bits.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     let bit = Caps::timing_bit;
     match timing {
@@ -15,7 +15,7 @@ pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     }
 }
 
-/// Nothing faster than what this card has.
+/// Limits the options to what this card has now.
 pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     const FASTEST_FIRST: [Timing; Timing::COUNT] = [
         Timing::Hs400Es,
@@ -36,7 +36,7 @@ pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
-/// What controller, board and program allow together.
+/// The limits of controller, board and program together.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     min_hz: u32,
@@ -44,7 +44,7 @@ pub(super) struct Bounds {
     max_width: Width,
     /// As [`Caps::timings`].
     pub timings: u16,
-    /// 1.8 V signalling.
+    /// Whether 1.8 V signalling is allowed.
     pub signal18: bool,
 }
 
@@ -63,17 +63,17 @@ impl Bounds {
         })
     }
 
-    /// May this timing be tried?
+    /// Returns whether this timing may be tried.
     pub fn allow(&self, timing: Timing) -> bool {
         self.timings & Caps::timing_bit(timing) != 0
     }
 
-    /// The clock for a timing whose own limit is `max_hz`.
+    /// Returns the clock for a timing whose own limit is `max_hz`.
     pub fn clock(&self, max_hz: u32) -> u32 {
         max_hz.min(self.max_hz).max(self.min_hz)
     }
 
-    /// The widest bus that all agree on.
+    /// Returns the widest bus that all allow.
     pub fn width(&self, card: Width) -> Width {
         self.max_width.min(card)
     }

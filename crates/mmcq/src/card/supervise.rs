@@ -1,8 +1,8 @@
-//! What the engine asks for when a card misbehaves, comes or goes: the part of recovery that is a
-//! conversation.
+//! The supervisor: help for the engine when a card fails, comes or goes; the part of recovery that
+//! needs a conversation with the card.
 //!
-//! The engine has stopped then; what is said here passes its queue. A card that is initialised
-//! again must be the same, by CID and CSD, or nothing that was meant for it is sent.
+//! The engine has stopped then, and the supervisor's requests go before its queue. A card that is
+//! initialised again must be the same, by CID and CSD; otherwise requests for it are not sent.
 
 use super::identify::{self, Families};
 use super::protect::LockOp;
@@ -19,17 +19,17 @@ use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
-/// Registers read to judge the bus.
+/// Number of register reads that test the bus.
 const PROBES: u32 = 8;
 
-/// One answer that is lost says nothing.
+/// Tries of each command: one lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
-/// A card that does not answer when it is initialised again is given so long, once: its supply may
-/// come back.
+/// Pause, once, for a card that does not answer when it is initialised again: its power may come
+/// back.
 const SUPPLY_NS: u64 = 300_000_000;
 
-/// What the user of a card must know.
+/// Events that the user of a card must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
 #[non_exhaustive]
@@ -37,49 +37,50 @@ pub enum Event {
     /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
     /// with [`Error::Removed`].
     Removed,
-    /// A card came, perhaps the same. `Ok`: it is ready for requests. With an error it is tried
-    /// again while it is there, by the next call and after pauses that grow from a tenth of a
-    /// second to ten seconds; each try is told.
+    /// A card came, perhaps the same. `Ok`: it is ready for requests. After an error the next call
+    /// tries again while the card is there, after pauses that grow from a tenth of a second to ten
+    /// seconds; each try is reported.
     Inserted(Result<Card, Error>),
-    /// Another card is there, and the host has not seen it come. It is ready for requests. What was
-    /// meant for the card before has failed with [`Error::Changed`].
+    /// Another card is in the slot, and the host has not seen it come. It is ready for requests.
+    /// Requests for the card before have failed with [`Error::Changed`].
     Changed(Card),
-    /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work
-    /// is done in time.
+    /// An eMMC reports something new by its exception bit. Requests continue, and urgent background
+    /// operations are run in time.
     Exception {
-        /// The card as it is now.
+        /// The card in its present state.
         card: Card,
-        /// What it told.
+        /// What it reported.
         exception: Exception,
     },
-    /// The program wanted it so
+    /// The program has ended the supervisor
     /// ([`Engine::dismiss_supervisor`](crate::engine::Engine::dismiss_supervisor)).
     Dismissed,
 }
 
-/// Helps the engine with `card` until there is something to tell: tunes again, goes to slower
+/// Helps the engine with `card` until there is an event to report: tunes again, switches to slower
 /// modes, initialises again, power-cycles, brings new cards up.
 ///
-/// While the card is well it looks after it, in moments in which no request waits: tunes it before
-/// drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what
-/// the exception bit of an eMMC means, and gives urgent background work its time. A card that it
-/// had to initialise again is as it was: what `options` and
+/// While the card has no fault it does upkeep, in moments in which no request waits. It tunes the
+/// card before drift spoils the tuning
+/// ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), reads what the exception bit of
+/// an eMMC means, and gives urgent background operations their time. A card that had to be
+/// initialised again is restored: what `options` and
 /// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the
 /// next request.
+/// next request.
+/// Run it concurrently with everything else as soon as [`bring_up`](super::bring_up) is done, and
+/// again after each [`Event`], with the card in that event. After an event without a card
+/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) pass the card of
+/// before: it only sets what to do until the next card comes. After [`Dismissed`](Event::Dismissed)
+/// there is nothing to run. `scratch` ([`SCRATCH_BYTES`]) comes back. The engine must have two
+/// slots at least. Run one supervisor at a time: drop one before the next is polled. The next one
+/// continues the work that the one before has left.
 ///
-/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and
-/// again after each [`Event`]: with the card in it. After an event without a card
-/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) the card of before is
-/// good enough: it tells this call what to take care of until the next one comes. After
-/// [`Dismissed`](Event::Dismissed) there is nothing to run. `scratch` ([`SCRATCH_BYTES`]) comes
-/// back. The engine must have two slots at least. One at a time: drop one before the next is
-/// polled. The next hears what the one before has left.
+/// Only this call notifies a program of cards: it sees a card come, brings it up, and returns the
+/// event. A program without it calls [`bring_up`](super::bring_up) again from time to time, until
+/// it no longer returns [`Error::NoCard`].
 ///
-/// A program learns of cards by this call alone: it sees a card come, brings it up, and says so. A
-/// program without it calls [`bring_up`](super::bring_up) again from time to time, until it is no
-/// longer [`Error::NoCard`].
-///
-/// It is for memory cards. For I/O cards see [`sdio`](crate::sdio).
+/// This call is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -89,7 +90,7 @@ pub async fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card).await
 }
 
-/// As [`supervise`] for a slot that only takes SD memory cards.
+/// Supervises as [`supervise`] does, for a slot that only takes SD memory cards.
 pub async fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -99,7 +100,7 @@ pub async fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card).await
 }
 
-/// As [`supervise`] for a soldered eMMC.
+/// Supervises as [`supervise`] does, for a soldered eMMC.
 pub async fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -109,7 +110,7 @@ pub async fn supervise_emmc<B: Platform, const N: usize>(
     of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card).await
 }
 
-/// As long as it lives the engine may count on help.
+/// Guard: while it exists, the engine has a supervisor.
 struct Helper<'a, B: Platform, const N: usize>(&'a Stack<B, N>);
 
 impl<B: Platform, const N: usize> Drop for Helper<'_, B, N> {
@@ -133,7 +134,7 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// The engine hears the answer. `false`: it no longer waits for it.
+    /// Reports the result to the engine. Returns false if the engine no longer waits for it.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));
@@ -143,12 +144,12 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
     }
 }
 
-/// How far back a conversation begins.
+/// How a conversation begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// The supply stays on.
+    /// With the power left on.
     Warm,
-    /// Off and on.
+    /// With power off and on.
     Cold,
 }
 
@@ -315,29 +316,30 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     }
 }
 
-/// The card, with what was learned of it or switched on while it was helped.
+/// Returns the card's present parameters, with what was learned or switched on during the help.
 fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardParams, Error> {
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
-/// The supervisor is at it.
+/// Notes that the supervisor is still working.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.extend_help(now_ns));
 }
 
-/// The same card? The last byte of either register is its CRC, which not every controller shows.
+/// Returns whether both are the same card. The last byte of either register is its CRC, which not
+/// every controller shows.
 fn same(one: &Card, other: &Card) -> bool {
     let strip = |[a, b, c, d]: [u32; 4]| [a, b, c, d & !0xff];
     strip(one.cid) == strip(other.cid) && strip(one.csd) == strip(other.csd)
 }
 
-/// A recovery erases no card: what is on it, its clients have written.
+/// Removes a forced erase from the options: recovery never erases the data of clients.
 fn unerased(options: Options) -> Options {
     Options { unlock: options.unlock.filter(|op| !matches!(op, LockOp::ForceErase(_))), ..options }
 }
 
-/// Without the timing of now; where there is no slower one, with one data line.
+/// Removes the present timing from the options; where there is no slower one, sets one data line.
 fn slower_than(options: Options, card: &Card) -> Options {
     match card.timing {
         Timing::Legacy => Options { max_width: Width::W1, ..options },
@@ -345,9 +347,10 @@ fn slower_than(options: Options, card: &Card) -> Options {
     }
 }
 
-/// Does the card give no answer at all, even at a clock that needs no sampling point? It was reset,
-/// then, or has lost its supply: in `idle` it knows neither its address nor a tuning block, and each
-/// of those would be waited for [SD 4.2.4.5]. An answer that is damaged is one.
+/// Returns whether the card gives no response at all, even at a clock that needs no sampling point.
+/// Then it was reset, or has lost power: in `idle` it knows neither its address nor a tuning block,
+/// and the engine would wait for each of those [SD 4.2.4.5]. A damaged response counts as a
+/// response.
 async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
     let (clock_hz, slowest_hz) =
         session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
@@ -371,7 +374,8 @@ async fn retune<B: Platform, const N: usize>(
     }
 }
 
-/// Is it a block that is damaged, and not the bus? Registers that come over the data lines tell.
+/// Returns whether the bus works, so that only a block is damaged. Registers that are read over the
+/// data lines show it.
 async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &Card) -> bool {
     for _ in 0..PROBES {
         let read = match card.family {
@@ -385,8 +389,8 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Saves what is in an eMMC's cache, if the device still listens. Where this fails, something may
-/// be in there.
+/// Flushes an eMMC's cache, if the device still answers. If this fails, the cache may still have
+/// data.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -10,15 +10,15 @@ use crate::task::{Platform, Stack};
 /// EXT_CSD_REV of version 5.1, the first with a command queue.
 const REV_5_1: u8 = 8;
 
-/// Lets reads and writes go through the command queue of this eMMC (of an SD card
-/// [`enable_sd_task_queue`](super::enable_sd_task_queue) does); called once after each
-/// bring-up. It needs a profile with such a lane ([`Queued`](crate::sched::Queued)). The answer is
-/// how many tasks the card's queue holds; 0: the card has none, or too small a one, or the profile
-/// has no lane for it, and everything goes on as before. What the lane does is told by
-/// [`Engine::task_stats`](crate::engine::Engine::task_stats). `scratch`
-/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// Enables the command queue of this eMMC for reads and writes
+/// ([`enable_sd_task_queue`](super::enable_sd_task_queue) does it for an SD card). Called once
+/// after each bring-up. It needs a profile with such a lane ([`Queued`](crate::sched::Queued)).
+/// Returns how many tasks the card's queue has. 0: the card has no queue, or too small a one, or
+/// the profile has no lane for it; then everything works as before.
+/// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
 ///
-/// A card whose queue was given up is believed again.
+/// A call tries the queue again on a card whose queue was given up.
 ///
 /// # Errors
 /// EXT_CSD cannot be read.
@@ -38,7 +38,7 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Tasks that the queue holds; 0: there is none.
+/// Returns the number of tasks of the queue; 0: there is none.
 async fn depth<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<u8, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {

@@ -1,12 +1,12 @@
-//! What a UHS-I card is told before its bus speed mode: the strength of its drivers and the current
-//! it may draw [SD 4.3.10].
+//! Settings of a UHS-I card before its bus speed mode: driver strength and current limit
+//! [SD 4.3.10].
 
 use super::Options;
 use crate::host::Timing;
 use crate::spec::command::sd::{Group, SwitchFunc};
 use crate::spec::switch::SwitchStatus;
 
-/// ACMD41's XPC promises this much while the card starts [SD 4.2.3.1].
+/// Current that ACMD41's XPC allows while the card starts [SD 4.2.3.1].
 pub(super) const XPC_MA: u16 = 150;
 /// Functions of group 4, the highest first: 2.88 W, 2.16 W, 1.80 W and 1.44 W, and what that is in
 /// mA at 3.6 V. Function 0, 0.72 W, is the default [SD 4.3.10.3].
@@ -15,8 +15,8 @@ const LIMITS_MA: [(u8, u16); 4] = [(3, 800), (2, 600), (4, 500), (1, 400)];
 /// Output impedance of a card's drivers: function group 3 of a UHS-I card [SD 4.3.10]; HS_TIMING
 /// 7:4 of an eMMC [eMMC 7.4, 185, 197].
 ///
-/// It belongs to the wires of a board. A card that does not have what is asked for keeps its 50
-/// ohms.
+/// The right value depends on the wires of the board. A card that does not have the requested
+/// strength keeps its 50 ohms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Strength {
@@ -33,8 +33,8 @@ pub enum Strength {
     Ohm40 = 4,
 }
 
-/// What CMD6 sets before the bus speed mode. `supply_ma` is what the host gives, 0 if that is not
-/// known: then the card stays at its default of 200 mA.
+/// Sets driver strength and current limit by CMD6, before the bus speed mode. `supply_ma` is what
+/// the host gives, 0 if that is not known: then the card stays at its default of 200 mA.
 pub(super) fn before(
     options: &Options,
     offered: &SwitchStatus,

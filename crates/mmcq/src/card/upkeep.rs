@@ -1,6 +1,6 @@
-//! What the supervisor does for a card that is well: it looks what the exception bit means, and
-//! gives the card time for its background work [eMMC 6.6.20, 6.6.25]; it finds out how often the
-//! card must be tuned, and switches on again what a new initialisation has switched off.
+//! The supervisor's upkeep of a card without a fault. It reads what the exception bit means, and
+//! gives the card time for background operations [eMMC 6.6.20, 6.6.25]. It sets how often the card
+//! is tuned, and switches on again what a new initialisation has switched off.
 
 use super::identify::Families;
 use super::maintain::{BKOPS_NS, Urgency};
@@ -17,22 +17,22 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// What the [supervisor](super::supervise) does for a card that is well ([`Options::upkeep`]).
+/// What the [supervisor](super::supervise) does for a card without a fault ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Upkeep {
-    /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system
-    /// blocks is used up, and not only when it needs background work.
+    /// Whether an eMMC (4.5 and later) also reports when it wants capacity back or its pool of
+    /// system blocks is used up, and not only when it needs background operations.
     /// [`Event::Exception`](super::Event::Exception) passes that on.
     pub exceptions: bool,
-    /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in
-    /// nanoseconds; from seven eighths of it on the first moment is taken in which no request
-    /// waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the
-    /// controller names ([`Host::retune_ns`](crate::host::Host::retune_ns)).
+    /// Longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in
+    /// nanoseconds. After seven eighths of it the first moment is used in which no request waits.
+    /// `Some(0)`: only requests of the controller and damage lead to a tuning. `None`: the
+    /// controller's own value ([`Host::retune_ns`](crate::host::Host::retune_ns)).
     pub retune_every_ns: Option<u64>,
-    /// No other card is brought up, nor one that comes after a removal, which might have been
-    /// somewhere else meanwhile: the engine has no card then, until the program calls
-    /// [`bring_up`](super::bring_up).
+    /// Whether only the same card is accepted: no other card is brought up, nor any card that comes
+    /// after a removal, which might have been in another machine meanwhile. Then the engine has no
+    /// card until the program calls [`bring_up`](super::bring_up).
     pub same_card: bool,
     /// What the supervisor switches off while nothing uses the card.
     pub rest: Rest,
@@ -41,7 +41,8 @@ pub struct Upkeep {
 setters!(Upkeep { exceptions: bool, retune_every_ns: Option<u64>, same_card: bool, rest: Rest });
 
 impl Upkeep {
-    /// Urgent background work, and tunings as often as the controller says; cards may come and go.
+    /// Urgent background operations, and tunings as often as the controller declares; cards may
+    /// come and go.
     pub const DEFAULT: Upkeep =
         Upkeep { exceptions: false, retune_every_ns: None, same_card: false, rest: Rest::Never };
 }
@@ -52,56 +53,54 @@ impl Default for Upkeep {
     }
 }
 
-/// What starts the background work of a device.
+/// What starts a device's background operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
-    /// The supervisor starts it (BKOPS_EN: MANUAL_EN), in moments in which no request uses the
-    /// card.
+    /// The supervisor (BKOPS_EN: MANUAL_EN), in moments in which no request uses the card.
     Supervisor,
     /// The device itself, in such moments (AUTO_EN).
     Device,
-    /// Nothing: neither is enabled, or it could not be interrupted and is not critical yet.
+    /// Nothing: neither is enabled, or the work could not be interrupted and is not critical yet.
     None,
 }
 
-/// What an eMMC told by its exception bit [eMMC 6.6.25].
+/// What an eMMC reported by its exception bit [eMMC 6.6.25].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exception {
     /// EXCEPTION_EVENTS_STATUS, bytes 55:54 of EXT_CSD.
     pub events: u16,
-    /// How urgent background work is.
+    /// How urgent background operations are.
     pub urgency: Urgency,
-    /// What starts it.
+    /// What starts them.
     pub worker: Worker,
 }
 
 impl Exception {
-    /// Bit of `events`: background work is urgent.
+    /// Bit of `events`: background operations are urgent.
     pub const BACKGROUND: u16 = 1 << 0;
-    /// The device wants to give capacity back ([`Upkeep::exceptions`]).
+    /// Bit of `events`: the device wants to give capacity back ([`Upkeep::exceptions`]).
     pub const CAPACITY: u16 = 1 << 1;
-    /// The pool of blocks for system data is used up ([`Upkeep::exceptions`]).
+    /// Bit of `events`: the pool of blocks for system data is used up ([`Upkeep::exceptions`]).
     pub const POOL: u16 = 1 << 2;
-    /// A packed command failed.
+    /// Bit of `events`: a packed command failed.
     pub const PACKED: u16 = 1 << 3;
-    /// Of the extended security protocols.
+    /// Bit of `events` for the extended security protocols.
     pub const SECURITY: u16 = 1 << 4;
 }
 
-/// How long impaired performance is borne before background work begins although others wait.
+/// How long performance may be impaired before background operations begin although requests wait.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// ... and how long they wait then.
+/// How long those requests wait then.
 const SLICE_NS: u64 = 500_000_000;
-/// Between two questions whether it is over.
+/// Time between two polls for the end of the work.
 const ASK_NS: u64 = 2_000_000;
-/// No device is given less time than this to let go after HPI.
+/// Shortest time limit for the device to stop after HPI.
 const HPI_NS_MIN: u64 = 50_000_000;
 /// EXCEPTION_EVENTS_CTRL: what [`Upkeep::exceptions`] enables.
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// The supervisor begins, or goes on after the card was initialised: tells the engine what is to be
-/// looked after.
+/// Sets the engine's chores, when the supervisor begins or continues after an initialisation.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -124,7 +123,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
     stack.poll();
 }
 
-/// What a device that shows its exception bit wants. `None`: nothing new.
+/// Returns the exception of a device that shows its exception bit. `None`: nothing new.
 pub(super) async fn look<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -158,12 +157,13 @@ pub(super) async fn look<B: Platform, const N: usize>(
     Ok(new.then_some(found))
 }
 
-/// The way to interrupt it.
+/// Returns how to interrupt the work.
 fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
-/// Background work that goes on. Dropped, it is interrupted, or the card would be busy for minutes.
+/// Guard of background operations in progress. Dropped, it interrupts them; otherwise the card
+/// would be busy for minutes.
 struct Working<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     interrupt: Option<Command>,
@@ -178,8 +178,8 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
     }
 }
 
-/// Gives a device time for its background work: until it is done, or until a request wants to use
-/// the card. A request that waits already waits for [`SLICE_NS`] more.
+/// Gives a device time for its background operations: until they are done, or until a request wants
+/// to use the card. If a request waits already, it waits for [`SLICE_NS`] more.
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -250,8 +250,8 @@ async fn worked<B: Platform, const N: usize>(
     }
 }
 
-/// The same card was initialised again: what was switched on since the first time is switched on
-/// again. What bring-up switches by its options, it has.
+/// Switches on again what was switched on after bring-up, when the same card was initialised again.
+/// Bring-up has done the same for its options.
 pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &mut Card,

@@ -1,10 +1,11 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
-//! The engine knows it for certain or says that it does not: from CMD6 until the card's status
-//! shows that the switch was made, the card may be in either partition. Requests for blocks of the
-//! user area start in the user area only. The way back belongs to no request: the engine goes it by
-//! itself, before anything else but a visit, and before a conversation with a card that is well.
-//! Two failures in a row end with the card initialised again.
+//! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
+//! card's status shows that the switch was made, the card may be in either partition. Requests for
+//! blocks of the user area start in the user area only. The switch back to the user area belongs to
+//! no request. The engine makes it by itself, before anything else but another partition access,
+//! and before a conversation with a card that has no fault. After two failures in a row the card is
+//! initialised again.
 
 use super::extras::Place;
 use super::phases::Stage;
@@ -18,7 +19,7 @@ use crate::spec::ext_csd::index;
 
 /// The access bits of PARTITION_CONFIG [eMMC 7.4.69].
 const ACCESS: u8 = 7;
-/// The way back is tried so often before the card is initialised again.
+/// Most attempts to switch back before the card is initialised again.
 const TRIES_MAX: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,23 +27,26 @@ enum At {
     User,
     /// Surely in the partition with these access bits.
     In(u8),
-    /// A switch was begun, and its end not seen.
+    /// A switch has begun, and its end has not been seen.
     Unknown,
 }
 
-/// Where the card is.
+/// The partition that the card is in.
 #[derive(Debug)]
 pub(super) struct Area {
     at: At,
-    /// PARTITION_CONFIG as it was written last, without the access bits; `None`: not by the engine.
+    /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
+    /// has not written it.
     config: Option<u8>,
-    /// An order has changed the other bits, and what they are is not known: they are left alone.
+    /// Whether an order has changed the other bits, so that their values are not known. Then they
+    /// are not written.
     doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
-    /// The time that the last visit gave the switch; no card declares more than 2.55 s.
+    /// Longest time of the switch, from the last partition access; no card declares more than 2.55
+    /// s.
     switch_ns: u32,
-    /// The engine is on the way back by itself; failures so far.
+    /// Whether the engine is switching back by itself; and how many attempts have failed.
     returning: bool,
     tries: u8,
 }
@@ -51,32 +55,33 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// Forgets the area: there is another card, or none.
+    /// Forgets the area, for another card or none.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
 
-    /// The card was initialised: it is in its user area.
+    /// Notes that the card was initialised, which puts it into its user area.
     pub fn initialised(&mut self) {
         (self.at, self.returning, self.tries) = (At::User, false, 0);
     }
 
-    /// Does a block command surely reach the user area?
+    /// Returns whether a block command surely reaches the user area.
     pub fn is_user(&self) -> bool {
         matches!(self.at, At::User)
     }
 
-    /// Is the engine on the way back, without a request?
+    /// Returns whether the engine is switching back, without a request.
     pub fn is_returning(&self) -> bool {
         self.returning
     }
 
-    /// Does a block command surely reach this partition?
+    /// Returns whether a block command surely reaches this partition.
     pub fn is_in(&self, access: u8) -> bool {
         self.at == At::In(access)
     }
 
-    /// An order to PARTITION_CONFIG goes out. Nothing is known of the byte until it ends well.
+    /// Notes that an order to PARTITION_CONFIG is sent. The byte is unknown until the order ends
+    /// well.
     fn ordered(&mut self) {
         if core::mem::replace(&mut self.doubt, true) {
             self.config = None;
@@ -93,12 +98,12 @@ impl Area {
         self.doubt = self.config.is_none();
     }
 
-    /// A switch is about to begin.
+    /// Notes that a switch is about to begin.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
     }
 
-    /// The card's status after it shows no error.
+    /// Notes that the card's status after the switch shows no error.
     pub fn arrive(&mut self) {
         self.at = if self.going == 0 { At::User } else { At::In(self.going) };
         (self.returning, self.tries) = (false, 0);
@@ -117,9 +122,10 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Would this change behind the engine's back where the card is, or whether it has a cache? The
-/// former is for visits alone (an order may write the other bits of the byte), the latter for
-/// bring-up: a flush that knows of no cache would be Ok with data in it.
+/// Returns whether this request would change, without the engine's knowledge, which partition the
+/// card is in, or whether it has a cache. The first is for partition accesses only (an order may
+/// write the other bits of the byte). The second is for bring-up only: a flush that does not know
+/// of the cache would succeed with data still in it.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
@@ -131,7 +137,7 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     }
 }
 
-/// CMD6 of an SD card has data.
+/// Returns whether the phase changes such a byte. CMD6 of an SD card has data, and does not.
 fn changes(phase: &Phase) -> bool {
     phase.data.is_none() && changes_command(&phase.command)
 }
@@ -145,7 +151,7 @@ fn switches_cache(command: &Command) -> bool {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// CMD6 to a partition, for the visit in progress.
+    /// Sends CMD6 to a partition, for the partition access in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = self.services.memory_mut().area_mut();
         area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
@@ -165,8 +171,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
-    /// Decides whether the card goes back to its user area now, where it may not be and nothing is
-    /// in progress. True: the way back begins.
+    /// Decides whether the card is switched back to its user area now, where it may be elsewhere
+    /// and nothing is in progress. True: the switch begins.
     #[cold]
     pub(super) fn plan_return(&mut self) -> bool {
         let head = self.slots.head();
@@ -179,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }
 
-    /// The way back to the user area.
+    /// Switches the card back to the user area.
     pub(super) fn return_to_user(&mut self, now_ns: u64) {
         if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
@@ -194,8 +200,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_to(Place::Return, switch, 0, now_ns);
     }
 
-    /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised
-    /// again.
+    /// Handles a failed switch back, when CMD13 finds the card in `tran`. Returns true if the card
+    /// has to be initialised again.
     pub(super) fn return_failed(&mut self) -> bool {
         let area = self.services.memory_mut().area_mut();
         area.returning = false;
@@ -203,7 +209,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         area.tries >= TRIES_MAX
     }
 
-    /// An order begins, or has ended well.
+    /// Notes that an order begins, or has ended well.
     pub(super) fn note_order(&mut self, ended: bool) {
         let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind() else { return };
         let Some(value) = partition_config(&command) else { return };
@@ -211,7 +217,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if ended { area.order_ended(command.arg >> 24 & 3, value) } else { area.ordered() }
     }
 
-    /// Why a phase exactly as given cannot be accepted, if so.
+    /// Checks a phase exactly as given, and returns the reason if it cannot be accepted.
     #[cold]
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Before there is a card, and in a conversation, it is for bring-up to say where the card

@@ -1,5 +1,5 @@
-//! What a waiter may want to know: what the controller has, how the bus is set, how long the last
-//! phase took.
+//! Values for code that waits: the phase that the controller has, the bus settings, the time of the
+//! last phase.
 
 use super::Engine;
 use super::bus::Span;
@@ -9,8 +9,8 @@ use crate::sched::Profile;
 use crate::spec::bus::Bus;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the phase that the controller is working on. `None`: nothing, or something that no
-    /// event ends.
+    /// Returns the phase that the controller is working on. `None`: there is none, or no event ends
+    /// it.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
@@ -20,13 +20,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (has && !self.bus.is_blocked()).then_some(self.bus.phase())
     }
 
-    /// The last phase that ended.
+    /// Returns the last phase that ended, with its times.
     pub fn last_phase(&self) -> Option<Span> {
         self.bus.last()
     }
 
-    /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it
-    /// down.
+    /// Returns the bus as it was set last. The clock is the requested one; the driver may have
+    /// rounded it down.
     pub fn bus(&self) -> Bus {
         self.bus.wire().as_set()
     }

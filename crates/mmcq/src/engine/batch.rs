@@ -1,7 +1,7 @@
-//! What goes to the controller together: the requests of a transfer in the order of their blocks,
-//! and the memory of a phase in its order.
+//! What the controller gets together: the requests of a transfer in the order of their blocks, and
+//! the segments of memory of a phase.
 //!
-//! Which requests may go together, [`order`](super::order) says.
+//! [`order`](super::order) decides which requests may go together.
 
 use super::order::{overtakes, overtakes_overlap};
 use super::slot::{NONE, Slots, bits};
@@ -18,7 +18,7 @@ const PAGE_BLOCKS: u32 = 8;
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
     count: u8,
-    /// Segments that are filled.
+    /// Number of segments that are set.
     filled: u8,
     blocks: u32,
     lba: u64,
@@ -35,8 +35,7 @@ pub(super) struct Limits {
     /// Most blocks of several requests if a younger one would join while an older one stays behind.
     pub fair_blocks: u32,
     pub segments: u16,
-    /// Nothing is put in front of a transfer that begins here: it goes on where an open one
-    /// stopped.
+    /// First block before which nothing may be added, because the transfer continues an open one.
     pub floor: Option<u64>,
 }
 
@@ -58,7 +57,7 @@ impl<const N: usize> Batch<N> {
         self.direction
     }
 
-    /// The first block.
+    /// Returns the first block.
     #[inline(always)]
     pub fn lba(&self) -> u64 {
         self.lba
@@ -69,26 +68,26 @@ impl<const N: usize> Batch<N> {
         self.blocks
     }
 
-    /// The memory of a phase that moves data.
+    /// Returns the segments of a phase; none if it has no data.
     #[inline(always)]
     pub fn segments(&self, moves: bool) -> &[Segment] {
         let count = if moves { self.filled as usize } else { 0 };
         self.segments.get(..count).unwrap_or(&[])
     }
 
-    /// The memory of a phase of one segment.
+    /// Returns the segment of a phase that has one.
     #[inline(always)]
     pub fn segment(&self) -> &[Segment] {
         self.segments.get(..1).unwrap_or(&[])
     }
 
-    /// No memory is named yet.
+    /// Clears the segments.
     #[inline(always)]
     pub fn no_segments(&mut self) {
         self.filled = 0;
     }
 
-    /// Sets one piece of memory, and no other.
+    /// Sets one segment, and no other.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -97,7 +96,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// The next piece of memory, that of the member in this place.
+    /// Sets the next segment, that of the member in this place.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {
@@ -106,7 +105,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// How many.
+    /// Returns the number of members.
     #[inline(always)]
     pub fn count(&self) -> u8 {
         self.count
@@ -116,13 +115,13 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// The first of them; there is one.
+    /// Returns the first member; there is one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// No transfer is in progress: its slots may be others' by now.
+    /// Forgets the members: no transfer is in progress, so their slots may be in use by others.
     pub fn forget(&mut self) {
         self.count = 0;
     }
@@ -162,8 +161,8 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Leaves requests off at its end, so that it ends where a card's page does, or at a multiple
-    /// of its own length if that is less. True if it did.
+    /// Drops requests at the end, so that the transfer ends at a page boundary of the card, or at a
+    /// multiple of its own length if that is less. Returns true if it did.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);
@@ -176,23 +175,23 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// A piece of one request, with no other beside it.
+    /// Sets a piece of one request, without any other request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
 
-    /// A task of the card begins here; its members follow.
+    /// Begins a task of the card; its members are added next.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
 
-    /// The next member of a task, with its memory.
+    /// Adds the next member of a task, with its memory.
     pub fn add(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(self.members().len(), segment);
         self.append(index, blocks);
     }
 
-    /// A pack begins: its header, if one goes with the data, and no member yet.
+    /// Begins a pack: with its header, if one is sent with the data, and without members.
     pub fn begin_pack(&mut self, direction: Direction, lba: u64, header: bool) {
         self.begin(direction, lba);
         if header {
@@ -201,13 +200,13 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// The next member of a pack, with its memory behind what is there.
+    /// Adds the next member of a pack, with its memory after that of the members before.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);
     }
 
-    /// The memory of the header.
+    /// Sets the memory of the header.
     pub fn set_header(&mut self, segment: Segment) {
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
@@ -252,8 +251,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds one of `left` that continues the transfer on either side and may join it. Of several
-    /// that begin with the same block, it is the one that belongs to the last member.
+    /// Finds one of `left` that continues the transfer on either side and may join it. If several
+    /// begin with the same block, returns the one that belongs to the last member.
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);

@@ -1,56 +1,59 @@
-//! The blockers: what keeps a request from coming in, from starting, or from going the short way.
+//! The blockers: the causes that keep a request from coming in, from starting, or from the fast
+//! path.
 //!
-//! One word, a bit a cause. Where the word is 0 an ordinary read or write goes by the
-//! [fast path](super::fast), and so does nearly every request.
+//! They are one word with one bit for each cause. While the word is 0 an ordinary read or write
+//! takes the [fast path](super::fast); nearly every request does.
 //!
-//! - The causes of the *gate* are set and cleared by their owners, when they begin and end: the
-//!   platform (suspend, halt), the recovery ladder (dead), its help, the card (a quirk).
+//! - The causes of the *gate* are set and cleared by the code that begins and ends them: the
+//!   platform (suspend, halt), the recovery ladder (dead), the recovery's help, the card (a quirk).
 //!   Which requests come in ([`gate`](super::gate)) and whether anything starts is read from these
-//!   bits alone, so no two answers can contradict each other.
-//! - All others are states of a part of the engine. [`causes`](Engine::causes) is the one place
-//!   that asks the parts, and the word keeps what was found. The code that makes such a cause true
-//!   calls [`close_fast`](Engine::close_fast): [`UNREAD`] is set then, until they are asked again.
+//!   bits alone, so two answers cannot contradict each other.
+//! - All others are states of a part of the engine. Only [`causes`](Engine::causes) reads the
+//!   parts; the word keeps the result. Code that makes such a cause true calls
+//!   [`close_fast`](Engine::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
-//! A way to the card bears some causes. Which stop it is a mask: [`SHORT`], [`TASKS`], ...
+//! Not every cause stops every lane. The masks name the causes that stop each: [`SHORT`],
+//! [`TASKS`], ...
 
 use super::{Engine, fast::FastKind};
 use crate::host::Host;
 use crate::sched::{Policy, Profile};
 
-/// New requests are refused; what is queued goes on.
+/// New requests are refused; queued ones continue.
 const SUSPENDED: u32 = 1;
 /// Nothing starts; new requests are accepted.
 const HALTED: u32 = 1 << 1;
-/// Nothing starts but urgent requests: help is awaited, or the card's presence is in doubt.
+/// Only urgent requests start: the engine waits for help, or it is not sure that the card is
+/// present.
 pub(super) const HELP: u32 = 1 << 2;
 /// The card is given up.
 const DEAD: u32 = 1 << 3;
 /// The card's last block must be read alone.
 pub(super) const LAST_BLOCK: u32 = 1 << 4;
 
-/// An incident is open: recovery is at work.
+/// An incident is open: recovery is running.
 const INCIDENT: u32 = 1 << 5;
-/// The fate of some writes is doubtful, or they are to be written again.
+/// Some writes may not have reached the medium, or are to be written again.
 const DOUBT: u32 = 1 << 6;
-/// The supervisor is called.
+/// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
 /// A control request has the bus.
 const CONTROL: u32 = 1 << 8;
 /// A command to an I/O function waits.
 const IO: u32 = 1 << 9;
-/// A command goes beside data.
+/// A command is being sent during a data transfer.
 const CONCURRENT: u32 = 1 << 10;
-/// An I/O function's memory moves, or a function asks for attention.
+/// An I/O function's data transfer runs, or a function requests attention.
 const FUNCTION: u32 = 1 << 11;
 /// A chain of transfers to I/O functions keeps the bus.
 const CHAINED: u32 = 1 << 12;
-/// The card is, maybe, not in its user area.
+/// The card may be outside of its user area.
 const AREA: u32 = 1 << 13;
-/// The engine looks for the card's interrupt itself.
+/// The engine polls for the card's interrupt itself.
 const LOOKING: u32 = 1 << 14;
-/// Writes are complete whose status is still to come.
+/// Writes are complete whose status has not come yet.
 const UNSETTLED: u32 = 1 << 15;
-/// The profile, the scheduler or the host knows no fast path.
+/// The profile, the scheduler or the host has no fast path.
 const GENERAL: u32 = 1 << 16;
 /// A transfer is left open on the card.
 const LEFT_OPEN: u32 = 1 << 17;
@@ -60,19 +63,19 @@ const QUEUE: u32 = 1 << 18;
 const PACKS: u32 = 1 << 19;
 /// Chains of transfers may be used.
 const CHAINS: u32 = 1 << 20;
-/// Sequential clients are watched for the tail of a batch (`tail.rs`): what is next goes the
-/// general way, and what has to wait comes in as ever.
+/// Sequential clients are watched for the tail of a batch (`tail.rs`). The next request takes the
+/// general path; a request that has to wait comes in as usual.
 const WATCHED: u32 = 1 << 21;
-/// The controller's queue engine takes whatever is ordinary (`tasks/driven.rs`).
+/// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// Some cause may have begun since the parts were asked.
+/// Some cause may have begun since the parts were read.
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that their owners set.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | LAST_BLOCK;
-/// The lanes beside the single one, which have rules of their own.
+/// Lanes other than the single one, with rules of their own.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
-/// Causes that the fast path knows nothing of, and leaves to the general one.
+/// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
     GATE | INCIDENT | CALL | CONTROL | IO | CONCURRENT | FUNCTION | CHAINED | AREA | LOOKING | LANES;
 /// Causes that stop the fast path.
@@ -82,7 +85,7 @@ pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
-/// The causes at work.
+/// The causes that hold now.
 #[derive(Debug)]
 pub(super) struct Blockers {
     word: u32,
@@ -101,7 +104,8 @@ impl Blockers {
         self.word = if holds { self.word | cause } else { self.word & !cause };
     }
 
-    /// Lets no new request in. The platform suspends, halts or resumes; each ends the one before.
+    /// Refuses new requests. The platform suspends, halts or resumes; each call replaces the one
+    /// before.
     pub fn suspend(&mut self) {
         self.word = self.word & !HALTED | SUSPENDED;
     }
@@ -116,19 +120,20 @@ impl Blockers {
         self.word &= !(SUSPENDED | HALTED);
     }
 
-    /// Marks the card as given up by the ladder. False: it was before.
+    /// Marks the card as given up by the ladder. Returns false if it was marked before.
     pub fn mark_dead(&mut self) -> bool {
         let first = self.word & DEAD == 0;
         self.word |= DEAD;
         first
     }
 
-    /// Forgets what was wrong with the card: it is another, or begins anew.
+    /// Clears the causes of the card's faults, for another card or a new start.
     pub fn clear_card_faults(&mut self) {
         self.word &= !DEAD;
     }
 
-    /// Limits the requests that may come in: a supervisor, if there is one, needs a slot of its own.
+    /// Limits the requests that may come in. A supervisor, if there is one, needs a slot of its
+    /// own.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }
@@ -138,12 +143,12 @@ impl Blockers {
         self.queue_limit.into()
     }
 
-    /// Does nothing start but urgent requests?
+    /// Returns whether only urgent requests start.
     pub fn is_stopped(&self) -> bool {
         self.word & (HALTED | HELP) != 0
     }
 
-    /// Are some requests refused, or must go alone?
+    /// Returns whether some requests are refused, or must start alone.
     pub fn is_barred(&self) -> bool {
         self.word & (SUSPENDED | DEAD | LAST_BLOCK) != 0
     }
@@ -156,7 +161,7 @@ impl Blockers {
         self.word & SUSPENDED != 0
     }
 
-    /// Has the platform neither suspended nor halted the engine?
+    /// Returns whether the platform has neither suspended nor halted the engine.
     pub fn is_running(&self) -> bool {
         self.word & (SUSPENDED | HALTED) == 0
     }
@@ -165,13 +170,13 @@ impl Blockers {
         self.word & DEAD != 0
     }
 
-    /// Is nothing in the way of an ordinary read or write?
+    /// Returns whether nothing stops an ordinary read or write.
     #[inline(always)]
     pub fn are_none(&self) -> bool {
         self.word == 0
     }
 
-    /// Keeps what the parts were found at.
+    /// Stores the causes that were found in the parts.
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
@@ -183,7 +188,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(crate) const FAST: bool =
         P::FAST && P::Policy::MAY_BE_IN_ORDER && P::RECOVERS && !H::ALWAYS_CONTINUES;
 
-    /// Returns those of the `ASKED` causes that hold now, by the parts themselves.
+    /// Returns those of the `ASKED` causes that hold now, read from the parts.
     #[inline(always)]
     fn causes<const ASKED: u32>(&self) -> u32 {
         let mut found = self.blockers.word & ASKED & GATE;
@@ -211,25 +216,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         found
     }
 
-    /// Does any of these causes stop a lane now, or a chore that is due?
+    /// Returns whether any of these causes, or a chore that is due, stops a lane now.
     #[inline(always)]
     pub(super) fn is_lane_stopped<const CAUSES: u32>(&self, now_ns: u64) -> bool {
         self.causes::<CAUSES>() != 0 || self.timers.chore_is_due(now_ns)
     }
 
-    /// Is anything going on that the fast path knows nothing of?
+    /// Returns whether something is going on that the fast path does not handle.
     pub(super) fn is_special(&self) -> bool {
         self.causes::<SPECIAL>() != 0
     }
 
-    /// Does the scheduler want to know nothing on the fast path, and continues nothing an open
-    /// transfer?
+    /// Returns whether the scheduler works in the order of arrival, and the host continues no
+    /// transfers.
     pub(super) fn may_go_fast(&self) -> bool {
         let continues = H::CONTINUES && self.bus.host().caps().continue_data;
         Self::FAST && self.order.policy().is_in_order() && !continues
     }
 
-    /// Sets [`UNREAD`]: there may be something special from now on.
+    /// Sets [`UNREAD`]: a special case may begin from now on.
     #[inline(always)]
     pub(super) fn close_fast(&mut self) {
         if Self::FAST {
@@ -238,7 +243,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Lets what is under way end by the general path.
+    /// Lets the transfer under way end by the general path.
     #[inline(always)]
     pub(super) fn forget_fast(&mut self) {
         if Self::FAST {
@@ -246,14 +251,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Does surely neither card nor recovery ask for attention?
+    /// Returns whether surely neither card nor recovery needs attention.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         Self::FAST && self.blockers.word & !(WATCHED | DRIVEN) == 0
     }
 
-    /// Asks the parts again where some cause was found, or may have begun. True: nothing is in the
-    /// way of what is next.
+    /// Reads the parts again if some cause was found, or may have begun. Returns true if nothing
+    /// stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {
@@ -263,7 +268,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Decides whether a request comes in by the fast path, to start at once, or (`queues`) to wait.
+    /// Decides whether a request comes in by the fast path, to start at once or (`queues`) to wait.
     #[inline(always)]
     pub(super) fn admit_fast(&mut self, queues: bool) -> bool {
         match self.blockers.word {
@@ -274,7 +279,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Asks the parts for all causes. True: there is none.
+    /// Reads all causes from the parts. Returns true if there is none.
     #[inline(never)]
     fn reopen(&mut self) -> bool {
         // A lane beside the single one is there for long: then nothing else is asked.
@@ -290,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.blockers.are_none()
     }
 
-    /// Does whatever is ordinary go to the controller's queue engine?
+    /// Returns whether all ordinary requests go to the controller's command queue engine.
     #[inline(always)]
     pub(super) fn is_driven_open(&self) -> bool {
         let open = self.lane.hosted().is_some() && self.blockers.word == DRIVEN;

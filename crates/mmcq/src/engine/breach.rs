@@ -1,9 +1,9 @@
-//! What a card or host does that its standard rules out, as a number. The sentences are in
-//! [`Breach::text`], and in no firmware that does not print them.
+//! Violations of a standard by a card or host, as numbers. The sentences are in [`Breach::text`];
+//! firmware that does not print them does not contain them.
 
 use core::fmt;
 
-/// Where a card or host does not keep to the protocol.
+/// Violations of the protocol by a card or host.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,7 +26,7 @@ pub enum Breach {
     IoAddress,
     /// CMD8 echoes something else.
     Echo,
-    /// The CSD tells no size.
+    /// The CSD gives no size.
     NoSize,
     /// The SD card refuses the access mode it offers.
     AccessMode,
@@ -36,7 +36,7 @@ pub enum Breach {
     NoTiming,
     /// Tuning found no sampling point.
     NoSamplingPoint,
-    /// The eMMC device has no width.
+    /// The eMMC device works with no bus width.
     NoWidth,
     /// The card is older than MMC 4: no EXT_CSD.
     TooOld,
@@ -48,7 +48,7 @@ pub enum Breach {
     FunctionsLost,
     /// The I/O card refuses an access.
     Access,
-    /// A function's tuples do not tell its largest block.
+    /// A function's tuples do not give its largest block.
     NoBlockSize,
     /// The scratch memory is lost.
     ScratchLost,
@@ -72,7 +72,7 @@ pub enum Breach {
     PowerOffNever,
     /// A card's password has at most 16 bytes.
     LongPassword,
-    /// The card stays open, and tells of no failure.
+    /// The card stays unlocked, and reports no failure.
     StaysOpen,
 }
 

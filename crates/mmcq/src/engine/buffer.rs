@@ -6,28 +6,28 @@ use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back
-/// with the completion.
+/// Owned memory for a transfer. It travels into a slot with the request and comes back with the
+/// completion.
 ///
-/// Since the slot owns it from submit until the completion is taken, a future that is dropped or
-/// forgotten can at worst leak it.
+/// The slot owns it from submit until the completion is taken, so the worst that a dropped or
+/// forgotten future can do is leak it.
 #[derive(Debug)]
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
-    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and
-    /// [`LENT`].
+    /// Bytes of the same memory before `ptr`, while a transfer uses a later part of it. Also has
+    /// the flag [`LENT`].
     skipped: u32,
 }
 
-/// Whose buffer it is, for [`Engine::reclaim`](super::Engine::reclaim): made of the buffer before
-/// it goes into a request.
+/// Identifies the owner of a buffer for [`Engine::reclaim`](super::Engine::reclaim). Made from the
+/// buffer before it goes into a request.
 ///
 /// Only code that has had the buffer has its claim, so no client gets another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(usize);
 
-/// The memory was only lent: `reclaim` does not hand it out.
+/// Flag: the memory was only lent, and `reclaim` never returns it.
 const LENT: u32 = 1 << 31;
 
 // SAFETY: a `DmaBuf` is the only owner of its memory, like a `&'static mut [u8]`.
@@ -37,7 +37,7 @@ impl DmaBuf {
     /// No memory: for requests without data.
     pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, skipped: 0 };
 
-    /// Takes a buffer that lives for ever. Bytes beyond 4 GiB minus one are left out.
+    /// Takes a buffer that lives for ever. Bytes beyond 4 GiB minus one are not used.
     pub fn from_static(memory: &'static mut [u8]) -> Self {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         DmaBuf { ptr: NonNull::from(memory).cast(), len, skipped: 0 }
@@ -47,13 +47,13 @@ impl DmaBuf {
     ///
     /// # Safety
     /// The `len` bytes at `ptr` are initialised, and nothing else uses or frees them as long as the
-    /// buffer exists, in whatever hands; a slice made by [`into_static`](Self::into_static) is the
-    /// buffer still. A caller that gives the buffer to others may not have it back.
+    /// buffer exists, whoever has it. A slice made by [`into_static`](Self::into_static) counts as
+    /// the buffer. A caller that gives the buffer to others may not get it back.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
         DmaBuf { ptr, len, skipped: 0 }
     }
 
-    /// The memory, of which nothing stays behind.
+    /// Takes the memory, and leaves an empty buffer.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Self {
         let DmaBuf { ptr, len, skipped } = *self;
@@ -61,7 +61,7 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped }
     }
 
-    /// Memory that is lent for one transfer: never handed out by `reclaim`.
+    /// Makes a buffer of memory that is lent for one transfer: `reclaim` never returns it.
     ///
     /// # Safety
     /// As for [`from_raw`](Self::from_raw).
@@ -69,8 +69,8 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// Returns the memory that may leave the crate. Lent memory goes back to its owner alone, when
-    /// the call that lent it ends.
+    /// Returns the memory that may leave the crate. Lent memory returns only to its owner, when the
+    /// call that lent it ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // All of it, nearly always.
@@ -80,7 +80,7 @@ impl DmaBuf {
         }
     }
 
-    /// May `reclaim` hand it out?
+    /// Returns whether `reclaim` may return it.
     pub(crate) fn owned(&self) -> bool {
         self.skipped & LENT == 0
     }
@@ -91,12 +91,12 @@ impl DmaBuf {
         Segment { ptr: self.ptr, len: self.len.min(len), bus: 0 }
     }
 
-    /// Bytes that [`after`](Self::after) can go forward, at most.
+    /// Most bytes that [`after`](Self::after) can skip.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole
-    /// again when its request has ended; one that was refused comes back as it went in, and its
-    /// sender makes it [whole](Self::whole).
+    /// Returns the memory after its first `bytes`, for the next piece of a transfer. The buffer is
+    /// whole again when its request has ended. If the request is refused, the buffer comes back as
+    /// it went in, and its sender makes it [whole](Self::whole).
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);
@@ -105,7 +105,7 @@ impl DmaBuf {
         DmaBuf { ptr, len: whole.len - bytes, skipped: bytes | whole.skipped }
     }
 
-    /// All of the memory again, after [`after`](Self::after).
+    /// Returns all of the memory again, after [`after`](Self::after).
     pub(crate) fn whole(self) -> Self {
         let bytes = self.skipped & !LENT;
         // SAFETY: `after` has gone forward by just so many bytes.
@@ -113,8 +113,8 @@ impl DmaBuf {
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
     }
 
-    /// Returns the claim by which [`Engine::reclaim`](super::Engine::reclaim) knows the owner,
-    /// should the request be dropped.
+    /// Returns the claim that proves ownership to [`Engine::reclaim`](super::Engine::reclaim), in
+    /// case the request is dropped.
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
         if self.len == 0 && bytes == 0 {
@@ -124,7 +124,7 @@ impl DmaBuf {
         Claim(self.ptr.addr().get().wrapping_sub(bytes as usize))
     }
 
-    /// Gives the memory back as the slice it came from.
+    /// Returns the memory as the slice that it was made from.
     pub fn into_static(self) -> &'static mut [u8] {
         // SAFETY: owned buffers come from a `'static` slice or from a caller of `from_raw` who
         // promised the same; lent ones never leave the crate.

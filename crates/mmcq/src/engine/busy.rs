@@ -1,14 +1,14 @@
-//! When to ask a busy card whether it is ready, on hosts that cannot be interrupted by it.
+//! When to poll a busy card on hosts that have no interrupt for the end of busy.
 //!
-//! The engine learns how long writes keep the card busy, by size, and asks for the first time then.
-//! An answer "busy" is followed by questions at intervals that begin with a small share of the time
-//! waited and double up to a larger one: close together while the card is a little late, far apart
-//! when it does something else (collects garbage, say).
+//! The engine learns how long writes keep the card busy, by size, and polls for the first time
+//! after that. After an answer "busy" it polls at intervals that begin with a small share of the
+//! time waited and double up to a larger share: close together while the card is a little late, far
+//! apart when it does something else (garbage collection, say).
 //!
-//! A first question that finds the card ready tells only that it was not too early. So what was
-//! learned falls by itself, the faster the more of them follow one another; and it rises much only
-//! when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at
-//! most six times the busy of those that had to be asked again, and 5 us for each write.*
+//! A first poll that finds the card ready shows only that it was not too early. So the learned time
+//! decreases by itself, faster with each such poll in a row. It increases much only if two writes
+//! in a row took longer. *Written bound: all that writes wait beyond their busy is at most six
+//! times the busy of those that had to be polled again, and 5 us for each write.*
 
 use super::bus::SLACK_NS;
 use super::extras::Event;
@@ -18,7 +18,7 @@ use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
 use crate::sched::Profile;
 
-/// The card that is asked: whether it is ready, or how it is.
+/// State of polling the card, for the end of busy or for its status.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
@@ -27,7 +27,7 @@ pub(super) struct Busy {
     since_ns: u64,
     /// Longest busy of the control request in progress.
     longest_ns: u64,
-    /// Questions so far.
+    /// Number of polls so far.
     questions: u32,
     /// The stage after the busy of a control request.
     followed_by: Stage,
@@ -35,7 +35,8 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Busy {
         Busy {
             questions: 0,
@@ -46,13 +47,13 @@ impl Busy {
         }
     }
 
-    /// Notes that the card has not been asked about what is about to begin.
+    /// Clears the count of polls, for a busy that is about to begin.
     #[inline(always)]
     pub fn not_asked(&mut self) {
         self.questions = 0;
     }
 
-    /// The card is asked once more.
+    /// Counts one more poll.
     #[inline(always)]
     pub fn asked(&mut self) {
         self.questions += 1;
@@ -63,13 +64,13 @@ impl Busy {
         self.questions
     }
 
-    /// Gives the busy of a control request this long, and counts its questions from 0.
+    /// Sets the longest time of a control request's busy, and clears the count of polls.
     #[inline(always)]
     pub fn begin_timed(&mut self, ns: u64) {
         (self.longest_ns, self.questions) = (ns, 0);
     }
 
-    /// Learns how long a busy lasts from one that was found over now, after so many blocks.
+    /// Learns the length of a busy that was found over now, after this many blocks.
     #[inline(always)]
     fn learn_duration(&mut self, blocks: u32, now_ns: u64) {
         self.times.learn(blocks, now_ns.saturating_sub(self.since_ns), self.questions == 1);
@@ -89,21 +90,21 @@ struct BusyTimes {
     estimates_ns: [u32; CLASSES],
     /// The time of the write before, if it was an outlier; else 0.
     outliers_ns: [u32; CLASSES],
-    /// First questions in a row that found the card ready.
+    /// First polls in a row that found the card ready.
     hits: [u8; CLASSES],
 }
 
 const CLASSES: usize = 11;
-/// Questions are never closer than this: a CMD13 with its interrupt costs about as much.
+/// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// The next question comes after this share of the time waited, then twice as much ...
+/// Divisor of the time waited: the next poll comes after this share of it, then twice as much ...
 const INTERVAL_SHARE_FIRST: u64 = 64;
-/// ... up to this share of it.
+/// ... up to this share.
 const INTERVAL_SHARE: u64 = 8;
-/// How fast a learned time falls: by 1 / 2^n after the nth first question in a row that finds the
+/// How fast a learned time decreases: by 1 / 2^n after the nth first poll in a row that finds the
 /// card ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// The first write of its size that keeps the card busy counts for this share.
+/// Weight (1 / n) of the first write of a size that keeps the card busy.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -115,20 +116,20 @@ impl BusyTimes {
         BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
-    /// How long after the end of the data to ask first.
+    /// Returns how long after the end of the data to poll first.
     fn first_ns(&self, blocks: u32) -> u64 {
         u64::from(self.estimates_ns[class(blocks)])
     }
 
-    /// How long to wait after the nth answer "busy", `waited_ns` after the end of the data.
+    /// Returns how long to wait after the nth answer "busy", `waited_ns` after the end of the data.
     fn again_ns(waited_ns: u64, answers: u32) -> u64 {
         let first_ns = waited_ns / INTERVAL_SHARE_FIRST;
         let doubled_ns = first_ns << answers.saturating_sub(1).min(3);
         doubled_ns.min(waited_ns / INTERVAL_SHARE).max(INTERVAL_NS_MIN)
     }
 
-    /// The card was found ready `waited_ns` after the end of the data, at the first question or a
-    /// later one.
+    /// Learns that the card was found ready `waited_ns` after the end of the data, at the first
+    /// poll or a later one.
     fn learn(&mut self, blocks: u32, waited_ns: u64, first_question: bool) {
         let class = class(blocks);
         let (estimate_ns, hits) = (&mut self.estimates_ns[class], &mut self.hits[class]);
@@ -156,8 +157,8 @@ impl BusyTimes {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The data are over; the card may program for a while, and the host does not see when it is
-    /// ready.
+    /// Starts watching for the end of busy: the data are over, the card may program for a while,
+    /// and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);
         self.lane.busy_mut().since_ns = now_ns;
@@ -173,7 +174,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// How long the busy being watched may last.
+    /// Returns how long the busy that is watched may last.
     fn busy_limit_ns(&self) -> u64 {
         match *self.card.target() {
             Some(target) if !self.is_control() => target.write_timeout_ns,
@@ -181,12 +182,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Size class of the busy time being watched; a flush has none and takes the largest.
+    /// Returns the size, in blocks, of the busy time that is watched. A flush has no size and uses
+    /// the largest.
     fn busy_blocks(&self) -> u32 {
         if self.is_control() { u32::MAX } else { self.batch.blocks() }
     }
 
-    /// Is what keeps the card busy no read or write?
+    /// Returns whether something else than a read or write keeps the card busy.
     fn is_control(&self) -> bool {
         self.lane.has_control() || P::RECOVERS && self.services.memory().area().is_returning()
     }
@@ -214,8 +216,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
-    /// Plans to ask again: the host has seen the end of busy too early, and CMD13 says that the
-    /// card programs still.
+    /// Plans another poll: the host has signalled the end of busy too early, and CMD13 shows that
+    /// the card still programs.
     pub(super) fn repeat_status(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
@@ -229,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.lane.busy().questions)));
     }
 
-    /// Plans to ask a card again that is busy with a control request, within its time.
+    /// Plans another poll of a card that is busy with a control request, within the request's time.
     pub(super) fn repeat_busy_question(&mut self, now_ns: u64) {
         if self.lane.busy().questions == 0 {
             self.lane.busy_mut().since_ns = now_ns;
@@ -238,7 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_again(now_ns);
     }
 
-    /// The card's busy is over; `status` if it was CMD13 that said so.
+    /// Handles the end of the card's busy; `status` if CMD13 has shown it.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
         let blocks = self.busy_blocks();
         self.lane.busy_mut().learn_duration(blocks, now_ns);

@@ -6,10 +6,10 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Takes a request back that the controller has got nothing of yet: it never goes out, and its
-    /// memory returns as it was. `None`: it has begun or is over, or there is no such request;
-    /// nothing is changed then, and its completion comes as ever. The number is all that is asked
-    /// for: the caller answers for it that the request is its own.
+    /// Takes back a request of which the controller has got nothing yet: it is never sent, and its
+    /// memory returns unchanged. Returns `None` and changes nothing if the request has begun or is
+    /// over, or if there is no such request; its completion then comes as usual. Only the slot's
+    /// number is checked: the caller makes sure that the request is its own.
     pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         if slot.generation() != id.generation || slot.orphan() || !self.is_untouched(id.index) {
@@ -20,18 +20,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.give_up(id.index)
     }
 
-    /// Does it wait, with nothing done? A write of which a part has gone out, or that is made again
-    /// because its fate is not known, is not half undone.
+    /// Returns whether the request waits and nothing of it was done. A write of which a part was
+    /// sent, or that is repeated because its fate is not known, cannot be taken back.
     fn is_untouched(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone())
     }
 
-    /// No client waits for this request any more. What the controller has not got yet is taken out;
-    /// what it has got ends by itself, and its buffer comes back through
+    /// Cancels a request whose client has gone. If the controller has not got it yet, it is taken
+    /// out. Otherwise it ends by itself, and its buffer comes back through
     /// [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does
-    /// nothing. The number is all that is asked for: the caller answers for it that the request is
-    /// its own.
+    /// nothing. Only the slot's number is checked: the caller makes sure that the request is its
+    /// own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         // A client that has given it up before has no say any more: it may be queued again by then,
@@ -64,8 +64,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// As [`cancel`](Self::cancel), for an owner that cannot take the buffer back now: it waits for
-    /// [`reclaim`](Self::reclaim).
+    /// Cancels a request as [`cancel`](Self::cancel) does, for an owner that cannot take the buffer
+    /// back now: the buffer waits for [`reclaim`](Self::reclaim).
     pub fn abandon(&mut self, id: SlotId) {
         let Some(buf) = self.cancel(id) else { return };
         if !buf.owned() || buf.len_bytes() == 0 {
@@ -77,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A request without memory goes on to its end although its owner is gone; its result is
+    /// Lets a request without memory run to its end although its owner is gone; its result is
     /// dropped.
     pub(crate) fn detach(&mut self, id: SlotId) {
         let slot = self.slots.at_mut(id.index);
@@ -94,8 +94,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Leaves to the next flush what this one was to report of the writes before it, if no client
-    /// has heard its result.
+    /// Passes to the next flush the loss that this flush was to report, if no client has read its
+    /// result.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
@@ -106,8 +106,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The client of a visit or a raw phase has gone: what it sent may be a secret (RPMB's key, a
-    /// card's password), and stays in no memory.
+    /// Erases the memory of a partition access or raw phase whose client has gone: it may have sent
+    /// a secret (RPMB's key, a card's password).
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
@@ -122,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(buf.unless_lent())
     }
 
-    /// Requests that have this lent memory and are not over.
+    /// Returns the requests that have this lent memory and are not over.
     fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
         (0..N as u8).filter(move |&index| {
             let slot = self.slots.at(index);
@@ -131,22 +131,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         })
     }
 
-    /// Is this memory lent to a request that is not over?
+    /// Returns whether this memory is lent to a request that is not over.
     pub(crate) fn has_lent(&self, memory: Claim) -> bool {
         self.lent(memory).next().is_some()
     }
 
-    /// The request that this memory is lent to, if there is one and no other.
+    /// Returns the request that this memory is lent to; `None` if there is none or more than one.
     pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
         let mut lent = self.lent(memory);
         let only = lent.next().filter(|_| lent.next().is_none())?;
         self.id_of(only.into())
     }
 
-    /// The buffer of this claim, if its request was cancelled while the controller had it, or
-    /// abandoned, and has ended. Each client gets its own. It waits until a request finds no free
-    /// slot but its own: then it is lost for good, and [`Stats::leaked`](super::Stats::leaked)
-    /// counts it.
+    /// Returns the buffer of this claim, if its request was cancelled while the controller had it,
+    /// or was abandoned, and has ended. A client gets only its own buffer. The buffer waits until a
+    /// request finds no other free slot: then it is lost for good, and
+    /// [`Stats::leaked`](super::Stats::leaked) counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf().claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;

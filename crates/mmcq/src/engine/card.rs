@@ -1,21 +1,20 @@
-//! What the engine was told of the card, and what it knows of the way to it: parameters, abilities,
-//! bus, interrupt.
+//! The engine's knowledge of the card and of the way to it: parameters, abilities, bus, interrupt.
 
 use super::functions::Functions;
 use super::plan::Plan;
 use super::{Abilities, CardParams};
 use crate::host::Caps;
 
-/// Which card in the life of a slot: what was meant for one reaches no other.
+/// Number of a card in a slot. A request for one card never reaches another.
 ///
-/// The next number begins when the card has been taken out, and when bring-up finds a card with
-/// another CID or CSD than the one before. A card that only lost its contact for a moment, or its
-/// supply, keeps its number.
+/// The number changes when the card has been taken out, and when bring-up finds a card with another
+/// CID or CSD than the one before. A card that only lost contact for a moment, or its power, keeps
+/// its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardNumber(u16);
 
 impl CardNumber {
-    /// Whichever card is in the slot.
+    /// Any card in the slot.
     pub const ANY: CardNumber = CardNumber(0);
     const FIRST: CardNumber = CardNumber(1);
     /// No card at all.
@@ -31,7 +30,7 @@ impl CardNumber {
     }
 }
 
-/// The card. Bus and functions have files of their own.
+/// The card. Bus and functions are in files of their own.
 #[derive(Debug)]
 pub(super) struct Card {
     target: Option<CardParams>,
@@ -39,9 +38,9 @@ pub(super) struct Card {
     functions: Functions,
     abilities: Abilities,
     number: CardNumber,
-    /// Of the card that was seen last.
+    /// Identity of the card that was seen last.
     identity: Option<u32>,
-    /// The card has been taken out since.
+    /// Whether that card has been taken out since.
     left: bool,
 }
 
@@ -75,20 +74,21 @@ impl Card {
         self.number
     }
 
-    /// Is what was meant for that card meant for this one?
+    /// Returns whether a request for the card with this number is for the present card.
     #[inline(always)]
     pub fn is_meant(&self, number: CardNumber) -> bool {
         number.is_any() || number == self.number
     }
 
-    /// The number of the card with this identity: it is the one in the slot, or none is.
+    /// Returns the number of the card with this identity: it is the card in the slot, or the slot
+    /// is empty.
     pub fn number_of(&self, identity: u32) -> CardNumber {
         // A program that has brought its card up by means of its own names it itself.
         let same = self.identity.is_none_or(|seen| seen == identity) && !self.left;
         if same { self.number } else { CardNumber::NONE }
     }
 
-    /// A card with this identity is in the slot.
+    /// Notes that a card with this identity is in the slot.
     pub fn identify(&mut self, identity: u32) {
         if !self.left && self.identity.is_some_and(|seen| seen != identity) {
             self.number = self.number.next();
@@ -96,7 +96,7 @@ impl Card {
         (self.identity, self.left) = (Some(identity), false);
     }
 
-    /// The card has been taken out.
+    /// Notes that the card has been taken out.
     pub fn leave(&mut self) {
         if !self.left && self.identity.is_some() {
             self.number = self.number.next();
@@ -104,7 +104,7 @@ impl Card {
         }
     }
 
-    /// Returns the plan: what the card's transfers are to the controller.
+    /// Returns the plan: how transfers are sent to this card.
     #[inline(always)]
     pub fn plan_mut(&mut self) -> &mut Plan {
         &mut self.plan

@@ -1,17 +1,18 @@
-//! A command beside data that move: of an I/O function, or for the card's queue.
+//! A command during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
 //! DAT lines [SDIO 6.9]. Where the host can send it
 //! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase
 //! of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a
-//! deadline of its own. Data and command do not know of each other's end: nothing new begins until
-//! both are over, and a failure of the data ends the command too, since the lines are reset then. A
-//! failure of the command leaves the data alone.
+//! deadline of its own. Data and command end independently. Nothing new begins until both are over.
+//! A failure of the data ends the command too, since the lines are reset then. A failure of the
+//! command does not affect the data.
 //!
-//! Where the card has a command queue, tasks are announced beside data: `tasks/beside.rs` has that.
+//! Where the card has a command queue, its tasks are sent during data transfers: see
+//! `tasks/beside.rs`.
 //!
-//! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus
-//! under the data. They wait.
+//! Writes to function 0 (except IENx) are not sent during data: they abort, reset, or change the
+//! bus under the data. They wait.
 
 use super::bus::{SLACK_NS, START_RETRY_NS};
 use super::timers::NEVER;
@@ -26,54 +27,54 @@ use crate::spec::sdio::cccr::reg;
 /// IO_RW_DIRECT.
 const CMD52: u8 = 52;
 
-/// The command beside; `E` is the engine.
+/// The command on the CMD line during data; `E` is the engine.
 #[derive(Debug)]
 pub(super) struct Concurrent<E> {
-    /// The card answers it.
+    /// Whether the card answers it.
     allowed: bool,
     /// The command on the line.
     line: OnLine,
-    /// All the work. A pointer, so that firmware that never
-    /// [allows](Engine::set_concurrent_commands) it does not carry it.
+    /// The code that does the work. A pointer, so that firmware that never
+    /// [allows](Engine::set_concurrent_commands) such commands does not contain that code.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
-/// A command on the CMD line beside data.
+/// The command on the CMD line during data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
     /// The phase of this slot, of an I/O function.
     Io(u8),
-    /// A command for the card's queue: CMD44, CMD45, or CMD13 for what is ready.
+    /// A command for the card's queue: CMD44, CMD45, or CMD13 that reads which tasks are ready.
     Task(Step),
 }
 
-/// Why there is work.
+/// Reasons to call the code.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
-    /// A phase of an I/O function waits while something is in progress. True if it goes beside
-    /// that.
+    /// A phase of an I/O function waits while something is in progress. Returns true if it is sent
+    /// now.
     Begin,
-    /// Before the controller is asked for its events. True if the command is over.
+    /// The controller's events are about to be read. Returns true if the command is over.
     Ack,
-    /// The command is over: whatever waited for the line goes on.
+    /// The command is over: requests that waited for the line continue.
     GoOn,
     /// A second try is due, or the command's deadline has passed.
     Due,
-    /// The lines are about to be reset: what became of it will not be known.
+    /// The lines are about to be reset: the result of the command will not be known.
     Lost { removed: bool },
 }
 
 impl<E> Concurrent<E> {
     pub const NONE: Self = Concurrent { allowed: false, line: OnLine::Nothing, turn: None };
 
-    /// Is a command for the card's queue on the line?
+    /// Returns whether a command for the card's queue is on the line.
     #[inline(always)]
     pub fn has_task_step(&self) -> bool {
         matches!(self.line, OnLine::Task(_))
     }
 
-    /// Notes that a command for the card's queue goes out.
+    /// Notes that a command for the card's queue is sent.
     pub fn set_task(&mut self, step: Step) {
         self.line = OnLine::Task(step);
     }
@@ -85,14 +86,14 @@ impl<E> Concurrent<E> {
         Some(step)
     }
 
-    /// The card does not answer it, or is another.
+    /// Forbids such commands: the card does not answer them, or it is another card.
     #[inline(always)]
     pub fn forbid(&mut self) {
         self.allowed = false;
     }
 }
 
-/// May this go beside data?
+/// Returns whether this phase may be sent during data.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);
@@ -108,8 +109,8 @@ fn failed(cause: Cause) -> Error {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a
-    /// board may take it back. Without a card it is off.
+    /// Sets whether the I/O card answers CMD52 during data (SDC in its CCCR). Bring-up sets it; a
+    /// board may switch it off. Without a card it is off.
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.lane.concurrent_mut().allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.lane.concurrent().allowed {
@@ -117,19 +118,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Is a command on the line beside data, or left over from beside them?
+    /// Returns whether a command is on the line during data, or has outlasted them.
     pub(super) fn is_concurrent(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.lane.concurrent().line != OnLine::Nothing
     }
 
-    /// Something is in progress: what waits may go beside it.
+    /// Tries to send a waiting command while something is in progress.
     #[inline]
     pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
         let may = H::CONCURRENT && P::RECOVERS;
         may && (self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns) || self.try_beside(now_ns))
     }
 
-    /// After the controller's events. `ended`: the command beside is over.
+    /// Continues after the controller's events. `ended`: the command on the line is over.
     #[inline]
     pub(super) fn go_on_concurrent(&mut self, ended: bool, now_ns: u64) -> bool {
         if ended {
@@ -139,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_concurrent(now_ns)
     }
 
-    /// Fails the command beside data that have failed.
+    /// Ends the command with an error because the data have failed.
     pub(super) fn fail_concurrent(&mut self, error: Error) {
         if self.is_concurrent() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
@@ -198,7 +199,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Asks the host what has become of it.
+    /// Reads from the host how the command has ended.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let OnLine::Io(index) = self.lane.concurrent().line else { return false };
         let Some(result) = self.bus.host_mut().ack_concurrent() else { return false };
@@ -222,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Of a command that is on the line maybe only the interrupt was lost.
+    /// Handles the deadline of the command on the line. Perhaps only its interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.is_concurrent() {
             self.timers.concurrent_at(NEVER);

@@ -1,4 +1,4 @@
-//! What the engine is told of card and policy, and what it tells of its work.
+//! Parameters of the card, settings of the engine, and counters of its work.
 
 use super::erase::Erasing;
 use super::recover::RecoveryStep;
@@ -8,24 +8,24 @@ use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;
 use crate::spec::timing::sd as limits;
 
-/// How a flush reaches the medium.
+/// How a flush is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushBy {
-    /// The card has no volatile cache switched on: its status says all.
+    /// The card has no volatile cache switched on: its status is enough.
     Status,
     /// CMD6, `FLUSH_CACHE` [eMMC 6.6.31].
     EmmcCache {
-        /// Longest time it may take.
+        /// Longest time of the flush.
         timeout_ns: u64,
     },
     /// The extension register of the performance function [SD 5.8.2]. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops) and
     /// [`Engine::set_page`](super::Engine::set_page).
     SdCache {
-        /// The register that starts a flush when bit 0 is written, and keeps that bit until it is
-        /// over.
+        /// The register that starts a flush when bit 0 is written. The bit stays set until the
+        /// flush is over.
         at: Extension,
-        /// Longest time it may take.
+        /// Longest time of the flush.
         timeout_ns: u64,
     },
 }
@@ -38,11 +38,11 @@ pub struct CardParams {
     pub rca: u16,
     /// Blocks of 512 bytes.
     pub sectors: u64,
-    /// Commands carry block numbers; otherwise bytes.
+    /// Whether commands carry block numbers; otherwise byte addresses.
     pub block_addressed: bool,
     /// Whether the card knows CMD23.
     pub count: bool,
-    /// Addresses beyond 32 bits go by CMD22 (SDUC).
+    /// Whether addresses beyond 32 bits are sent by CMD22 (SDUC).
     pub extended_address: bool,
     /// Longest wait for the first byte of a read.
     pub read_timeout_ns: u64,
@@ -50,11 +50,11 @@ pub struct CardParams {
     pub write_timeout_ns: u64,
     /// How to flush.
     pub flush: FlushBy,
-    /// Nothing may be written: the switch of the card, or a bit of its CSD.
+    /// Whether the card is write-protected, by its switch or by a bit of its CSD.
     pub protected: bool,
-    /// The paths that this card needs otherwise than its standard says.
+    /// The standard paths that do not work with this card.
     pub quirks: Quirks,
-    /// Whether the card is an eMMC, which has other partitions to visit.
+    /// Whether the card is an eMMC, which has other partitions.
     pub emmc: bool,
 }
 
@@ -73,8 +73,9 @@ setters!(CardParams {
 });
 
 impl CardParams {
-    /// An SD card of more than 2 GB that knows CMD23, with the standard's longest waits: for programs
-    /// that know their card and do not [bring it up](crate::card::bring_up).
+    /// Returns the parameters of an SD card of more than 2 GB that knows CMD23, with the standard's
+    /// longest waits. For programs that know their card and do not [bring it
+    /// up](crate::card::bring_up).
     pub const fn sd(rca: u16, sectors: u64) -> CardParams {
         CardParams {
             rca,
@@ -86,7 +87,7 @@ impl CardParams {
         }
     }
 
-    /// A card without blocks and abilities, for the fields that one does not care about.
+    /// The parameters of a card without blocks and abilities, as a base for literals.
     pub const NONE: CardParams = CardParams {
         rca: 0,
         emmc: false,
@@ -102,12 +103,13 @@ impl CardParams {
     };
 }
 
-/// The parameters of a card for all but reads and writes.
+/// The abilities of a card besides reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
-    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1
-    /// or so many from a multiple of it on. Only asked where a cache is on.
+    /// Sectors of a reliable write [eMMC 6.6.12]. 0: there are no reliable writes. [`u32::MAX`]:
+    /// any number. Otherwise 1, or exactly this many that begin at a multiple of it. Used only
+    /// where a cache is on.
     pub reliable_blocks: u32,
     /// How to erase.
     pub erase: Erasing,
@@ -116,19 +118,19 @@ pub struct Abilities {
 setters!(Abilities { reliable_blocks: u32, erase: Erasing });
 
 impl Abilities {
-    /// None.
+    /// No abilities.
     pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
 
-    /// Not told yet: [`card::enable_extended_ops`](crate::card::enable_extended_ops) does.
+    /// Not known yet: [`card::enable_extended_ops`](crate::card::enable_extended_ops) sets them.
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
-    /// Has the engine been told?
+    /// Returns whether the abilities have been set.
     pub const fn are_known(&self) -> bool {
         self.erase.unit_blocks != 0
     }
 
-    /// May a write of these blocks be a reliable one?
+    /// Returns whether a write of these blocks may be a reliable write.
     pub(super) fn reliable(&self, lba: u64, blocks: u32) -> bool {
         match self.reliable_blocks {
             0 => false,
@@ -138,8 +140,8 @@ impl Abilities {
     }
 }
 
-/// When an ordinary write is complete. Durable writes, zeroes and whatever is no read or write are
-/// complete as ever.
+/// When an ordinary write is complete. Durable writes, zeroes and all kinds but reads and writes do
+/// not depend on this setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
     /// When a status of the card shows that it was programmed. An error in that status is the
@@ -147,41 +149,43 @@ pub enum Acknowledge {
     #[default]
     Programmed,
     /// When the card has taken its data with a good CRC. The card may still be busy with them, and
-    /// no status is asked for: the next command's tells, or CMD13 before a flush, a barrier and a
-    /// rest, or once nothing has gone to the card for a millisecond.
+    /// no status is requested for this write. The response of the next command has it. Otherwise
+    /// CMD13 reads it: before a flush, a barrier and a rest, or when no command has been sent for a
+    /// millisecond.
     ///
-    /// *What is given up:* a write that the card could not program is told as done. Its client has
-    /// its memory back, so nothing can be written again. The error is not lost: the next flush
-    /// fails with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`]
-    /// counts it. If the card loses its supply before the status came, the next flush or durable
-    /// write fails with [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its
-    /// data must flush, or write durably, as with a volatile cache. After a flush that went well,
-    /// all writes before it are on the medium.
+    /// *The cost:* a write that the card could not program is reported as done. Its client has its
+    /// memory back, so nothing can be written again. The error is not lost: the next flush fails
+    /// with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`] counts it.
+    /// If the card loses power before the status came, the next flush or durable write fails with
+    /// [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its data must flush,
+    /// or write durably, as with a volatile cache. After a flush that went well, all writes before
+    /// it are on the medium.
     ///
-    /// *What stays:* flush, barriers, durable writes, erase, other partitions, and the order of
-    /// requests on the same blocks. Hosts that do not tell the end of busy gain most: the next
-    /// request is on its way while the card programs. Linux's software queue tells all writes like
-    /// this.
+    /// *Unchanged:* flush, barriers, durable writes, erase, other partitions, and the order of
+    /// requests on the same blocks. Hosts that do not signal the end of busy gain most: the next
+    /// request is on its way while the card programs. Linux's software queue reports all writes in
+    /// this way.
     ///
     /// Firmware whose profile [does not recover](crate::sched::Profile::RECOVERS) has no flush that
-    /// could tell of it, and keeps to `Programmed`.
+    /// could report the error. It always uses `Programmed`.
     Transferred,
 }
 
-/// When a transfer stays open for what may come.
+/// When a transfer stays open for requests that may continue it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StaysOpen {
     /// Never: each transfer is closed.
     Never,
-    /// While what continues it is queued, and in pauses after which the next request has gone on
-    /// often enough to pay for the others.
+    /// While a request that continues it is queued. Also in a pause, if after such pauses the next
+    /// request has continued the transfer often enough to pay for the cases when it did not.
     #[default]
     WherePays,
-    /// In each pause, whatever comes after it: for runs alone, and for measurements.
+    /// In each pause, whatever request comes after it: for sequential runs only, and for
+    /// measurements.
     Always,
 }
 
-/// The three numbers of the queue, and what may be joined.
+/// The limits of the queue, of merging, and of delays.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -189,49 +193,52 @@ pub struct Config {
     pub admitted: u8,
     /// Requests that are mapped for DMA ahead of their turn.
     pub prepared: u8,
-    /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging
-    /// off.
+    /// Most blocks of a merged transfer; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
-    /// ... and as soon as a request would join that came in later than one which stays behind: so
-    /// long may those that follow keep the oldest waiting more. Longer runs that go before the
-    /// oldest request have fewer blocks than that together; what continues an open transfer, than
-    /// four times that.
+    /// Most blocks of a merged transfer in which a request joins that came in later than one that
+    /// stays behind. So this limits how much longer the oldest request waits because of later ones.
+    /// Longer runs that start before the oldest request have fewer blocks than this together;
+    /// requests that continue an open transfer have fewer than four times this.
     pub fair_blocks: u32,
-    /// A write is completed when the card's next status shows that it was programmed. If the next
-    /// transfer is longer than this many blocks, CMD13 asks first, so that no client waits for a
-    /// long read to learn the fate of a short write.
+    /// Longest next transfer, in blocks, before which no extra CMD13 is sent. A write is complete
+    /// when the card's next status shows that it was programmed. If the next transfer is longer
+    /// than this, CMD13 reads the status first, so that the client of a short write does not wait
+    /// for a long read.
     pub settle_blocks: u32,
     /// When a write is complete.
     pub acknowledge: Acknowledge,
     /// When a transfer stays open for the next request; hosts that can
     /// [continue](crate::host::Caps::continue_data) only.
     pub stays_open: StaysOpen,
-    /// How long a transfer is held open at most while nothing waits, in nanoseconds. Whatever comes
-    /// ends that at once. 0: a transfer stays open only while what continues it is queued already.
+    /// Longest time that a transfer stays open while nothing waits, in nanoseconds. Any request
+    /// ends that time at once. 0: a transfer stays open only while a request that continues it is
+    /// queued.
     pub hold_ns: u64,
-    /// Writes in an open transfer are complete before the card's status is known. So long after the
-    /// first of them the transfer is closed, and the card asked, also if requests would continue it;
-    /// in nanoseconds. A loss of supply takes no more than what was written in that time, and since.
+    /// Longest time from the first write in an open transfer until the transfer is closed and the
+    /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that
+    /// status is known. The transfer is closed then even if requests would continue it. A loss of
+    /// power loses no more than what was written in that time, and since.
     pub owed_ns: u64,
-    /// How long the start of a transfer is held at most for the requests that are about to continue
-    /// it, in nanoseconds; the engine learns when that pays
-    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose profile says so
-    /// ([`Profile::Tails`](crate::sched::Profile::Tails)) does not carry that at all.
+    /// Longest delay of a transfer's start for requests that are about to continue it, in
+    /// nanoseconds. The engine learns when a delay pays ([`Engine::holds`](super::Engine::holds)).
+    /// 0: no start is delayed. The profile ([`Profile::Tails`](crate::sched::Profile::Tails)) may
+    /// leave this code out of the firmware.
     pub tail_ns: u32,
-    /// Phases of I/O functions in a row while memory requests wait; then one of those gets its
-    /// turn.
+    /// Most phases of I/O functions in a row while memory requests wait; then one memory request
+    /// gets its turn.
     pub io_burst: u8,
-    /// How long the bus is kept for the next step of a chain of I/O phases while memory requests
-    /// wait, in nanoseconds.
+    /// Longest time that the bus is reserved for the next step of a chain of I/O phases while
+    /// memory requests wait, in nanoseconds.
     pub chain_ns: u64,
-    /// A piece of an erase keeps the others waiting for about so long, in nanoseconds: the first by
-    /// what the card declares, later ones by what they took.
+    /// Time that one piece of an erase should take, in nanoseconds; other requests wait for it. The
+    /// first piece is sized by what the card declares, later ones by the time that pieces took.
     pub erase_budget_ns: u64,
-    /// A host [without a card interrupt](crate::host::Host::CARD_IRQ) has an I/O card asked so
-    /// often: the shortest and the longest time between two looks, in nanoseconds. It is halved
-    /// when a function wants attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule
-    /// and the 10 ms are those of Linux's `sdio_irq_thread`. Linux's shortest time is none; ours
-    /// leaves 98 % of the bus free (a CMD52 takes 5 us at 25 MHz).
+    /// The shortest and the longest time between two polls for the card's interrupt, in
+    /// nanoseconds, with an I/O card on a host [without a card
+    /// interrupt](crate::host::Host::CARD_IRQ). The time is halved when a function requests
+    /// attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule and the 10 ms are
+    /// those of Linux's `sdio_irq_thread`. Linux has no shortest time; this one leaves 98 % of the
+    /// bus free (a CMD52 takes 5 us at 25 MHz).
     pub card_irq_looks_ns: (u64, u64),
 }
 
@@ -252,11 +259,12 @@ setters!(Config {
     card_irq_looks_ns: (u64, u64),
 });
 
-/// See [`Config::card_irq_looks_ns`]: Linux's jiffy at 1000 Hz, in nanoseconds.
+/// Step by which the time between polls grows ([`Config::card_irq_looks_ns`]): Linux's jiffy at
+/// 1000 Hz, in nanoseconds.
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 
 impl Config {
-    /// Everything the host can do.
+    /// Uses everything that the host can do.
     pub const DEFAULT: Config = Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
@@ -281,12 +289,10 @@ impl Default for Config {
     }
 }
 
-/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It begins again at 0 when it is
-/// full.
+/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It wraps to 0.
 #[cfg(target_pointer_width = "64")]
 pub type Count = u64;
-/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It begins again at 0 when it is
-/// full.
+/// A counter of [`Stats`]: 64 bits where a pointer has 64, else 32. It wraps to 0.
 #[cfg(not(target_pointer_width = "64"))]
 pub type Count = u32;
 
@@ -310,38 +316,38 @@ pub struct Stats {
     pub lost_interrupts: Count,
     /// Phases that failed.
     pub faults: Count,
-    /// Questions to a busy card (CMD13 or DAT0).
+    /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes whose status had to be asked by a CMD13 of its own.
+    /// Writes whose status was read by a CMD13 of its own.
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
     /// Late errors that came when no write was waiting for its status: there was none, or it was
-    /// complete ([`Acknowledge::Transferred`], open transfers).
+    /// already complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: Count,
-    /// Buffers that were not taken back before their slot was needed.
+    /// Buffers that were lost because they were not taken back before their slot was needed.
     pub leaked: Count,
-    /// Transfers that went on in an open one, without a command.
+    /// Transfers that continued an open one, without a command.
     pub continued: Count,
     /// Open transfers closed, by [`Close`].
     pub closed: [Count; Close::COUNT],
-    /// Attempts to continue that failed and were made again with a command.
+    /// Continuations that failed and were repeated with a command.
     pub not_continued: Count,
-    /// Commands sent beside the data of a phase.
+    /// Commands sent during the data of a phase.
     pub concurrent: Count,
     /// Steps of recovery, by [`RecoveryStep`].
     pub recovery_steps: [Count; RecoveryStep::COUNT],
-    /// Times that completed writes were lost with the card's cache.
+    /// How many times completed writes were lost with the card's cache.
     pub cache_lost: Count,
     /// Pieces of erases.
     pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: Count,
-    /// Tunings because it was time, and not because of damage.
+    /// Tunings that were due by time, and not because of damage.
     pub tunings: Count,
-    /// Background works of a card that were done to their end because it asked for them.
+    /// Background operations that a card requested and that were run to their end.
     pub background_works: Count,
-    /// Times that an unused card was put to rest ([`Rest`](crate::card::Rest)).
+    /// How many times an unused card was put into a [`Rest`](crate::card::Rest).
     pub rests: Count,
 }
 
@@ -374,20 +380,20 @@ impl Stats {
     };
 }
 
-/// The result of a call, and what the platform has to do about it.
+/// The result of a call, and what the platform has to do next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 #[non_exhaustive]
 pub struct PollOutcome {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: SlotSet,
-    /// Completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
+    /// Whether completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
     pub deferred: bool,
-    /// A card function asks for attention.
+    /// Whether a card function requests attention.
     pub card_irq: bool,
-    /// The supervisor is needed ([`card::supervise`](crate::card::supervise)).
+    /// Whether the supervisor is needed ([`card::supervise`](crate::card::supervise)).
     pub help: bool,
-    /// Call [`poll`](super::Engine::poll) at this time.
+    /// Time of the next [`poll`](super::Engine::poll), in nanoseconds; `None`: none is needed.
     pub next_deadline_ns: Option<u64>,
 }

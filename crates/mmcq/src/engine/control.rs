@@ -1,4 +1,4 @@
-//! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the
+//! Requests other than reads and writes: flush, raw phases, phases of I/O functions, changes of the
 //! bus, pauses.
 
 use super::bus::COMMAND_TIMEOUT_NS;
@@ -16,7 +16,7 @@ use crate::spec::response::{R1, State as CardState};
 const FLUSH_CACHE: u8 = 32;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a request that is no read or write.
+    /// Starts a request that is not a read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
         self.close_fast();
         if P::RECOVERS
@@ -101,8 +101,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes. What the cache could not write before shows once,
-    /// perhaps in this very answer: the flush is told.
+    /// Continues a flush after the response of CMD6. What the cache could not write earlier is
+    /// reported once, perhaps in this very response: then the flush gets it.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         self.flush_started(now_ns);
@@ -118,13 +118,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Does the end of a command with busy (R1b) include that of the busy?
+    /// Returns whether the phase of a command with busy (R1b) ends with the end of busy.
     fn shows_busy(&self) -> bool {
         matches!(self.bus.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
 
-    /// A command with busy. Where the controller does not see the busy's end, it has the time of a
-    /// response: its interrupt may get lost.
+    /// Starts a command with busy. Where the controller does not see the end of busy, the timer is
+    /// that of a response, since the interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
@@ -153,8 +153,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_control(result);
     }
 
-    /// Returns the result of a flush that the card has failed with this status. What the cache held
-    /// belongs to many: the loss counts for all of them.
+    /// Returns the result of a flush that the card has failed with this status. The cache had data
+    /// of many requests, so all of them count as lost.
     #[cold]
     pub(super) fn flush_failed(&mut self, status: u32) -> Result<Output, Error> {
         if !P::RECOVERS {
@@ -185,7 +185,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The memory of a control request. False: it could not be mapped, and the request has ended.
+    /// Maps the memory of a control request. Returns false if it could not be mapped; the request
+    /// has ended then.
     pub(super) fn place_data(&mut self, index: u8) -> bool {
         if self.slots.at(index).segment().len == 0 {
             return true;
@@ -233,9 +234,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_slot(index, result);
     }
 
-    /// Hears of every answer with an error, whose ever it is, while something may be lost. What a
-    /// cache could not write shows once, in the next answer, and no host knows whose block it was:
-    /// the next flush tells it.
+    /// Keeps the error of any response while something may be lost. The card reports once, in the
+    /// next response, what its cache could not write, and no host knows whose block it was. So the
+    /// next flush reports it.
     #[cold]
     pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
@@ -247,7 +248,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the result of a flush: an error that came too late for its owner comes here, once.
+    /// Returns the result of a flush. An error that came after its write was complete is reported
+    /// here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);

@@ -1,4 +1,4 @@
-//! How long what is in progress may take, and when the controller is asked of it before that.
+//! Deadlines of what is in progress, and polls of the controller before them.
 
 use super::Engine;
 use super::bus::SLACK_NS;
@@ -9,9 +9,9 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Lets a transfer of reads or writes be looked at long before the card has had its whole time,
-    /// since maybe only the interrupt was lost; then again when twice as long has passed. False:
-    /// the card has had it, or never got the command.
+    /// Polls a transfer of reads or writes long before the card has had its whole time, since
+    /// perhaps only the interrupt was lost; then again when twice as long has passed. Returns false
+    /// if the card has had its time, or never got the command.
     pub(super) fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.bus.began_ns();
@@ -21,14 +21,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns < end_ns && (self.bus.is_blocked() || self.has_chain() || !self.bus.host().command_hangs())
     }
 
-    /// When the controller is first asked of a transfer that takes so long on the wire, or may take
-    /// so long with the card's own time. A profile without recovery asks once, at the end.
+    /// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
+    /// and at most `patience_ns` with the card's own time. A profile without recovery polls once,
+    /// at the end.
     #[inline(always)]
     pub(super) const fn first_look_ns(wire_ns: u64, patience_ns: u64) -> u64 {
         if P::RECOVERS { wire_ns } else { patience_ns }
     }
 
-    /// How long the transfer of reads or writes in progress may take, where it is looked at before.
+    /// Returns how long the transfer of reads or writes in progress may take, if it is polled
+    /// before that.
     pub(super) fn patience_ns(&self) -> Option<u64> {
         if self.has_chain() {
             return Some(self.chain_times_ns().1);
@@ -38,7 +40,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         transfers.then(|| self.card.plan().times_ns(direction, blocks, self.bus.wire().data_ns(blocks)).1)
     }
 
-    /// Notes that the phase in progress has had its time.
+    /// Notes that the time of the phase in progress is over.
     pub(super) fn no_answer(&mut self) {
         self.lane.note_failure(Failure::Silence);
     }

@@ -1,8 +1,9 @@
-//! What the engine owes for writes that are complete: the status that has not come, the flush that
-//! has not been made, the error and the loss that no flush has been told.
+//! Debts for writes that are complete: a status that has not come, a flush that has not been made,
+//! an error and a loss that no flush has reported.
 //!
-//! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)).
-//! What is here has no slot any more: the next flush is its owner.
+//! A write whose slot is still in use has its result in the slot
+//! ([`State::Settling`](super::slot::State)). The debts here belong to no slot any more: the next
+//! flush reports them.
 
 use super::outcome::not_written;
 use super::phases::Stage;
@@ -12,35 +13,34 @@ use super::{Acknowledge, Engine};
 use crate::host::{Direction, Host};
 use crate::sched::Profile;
 
-/// A card that no command goes to for so long is asked how the writes went that are complete
-/// already.
+/// Time without a command to the card after which the engine reads the status of complete writes.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
 /// Something was changed since the last flush.
 const DIRTY: u8 = 1;
-/// Writes were completed of which no status has come since.
+/// Writes were completed, and no status has come since.
 const UNSETTLED: u8 = 1 << 1;
-/// Of what was changed since the last flush, something is complete.
+/// Some of the changes since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
-/// The debts.
+/// The debts for complete writes.
 #[derive(Debug)]
 pub(super) struct Durability {
     /// [`DIRTY`], [`UNSETTLED`], [`HOLDS`].
     flags: u8,
-    /// Writes were lost with a cache, and no flush has been told.
+    /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
-    /// The status of a late error that no flush has been told; 0: there is none.
+    /// The status of a late error that no flush has reported; 0: there is none.
     late: u32,
-    /// Losses and late errors so far, the low bits.
+    /// The low bits of the number of losses and late errors so far.
     losses: u8,
 }
 
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes what changes blocks in the card's cache, if this does. Whatever goes to the card by
-    /// whichever lane is noted here. What goes past the cache is none of it.
+    /// Notes that blocks in the card's cache change, if `changes`. Called for each request that
+    /// goes to the card, by any lane. Writes past the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -50,22 +50,23 @@ impl Durability {
         self.flags & DIRTY != 0
     }
 
-    /// Is all that was complete on the medium, and everything told that is to be told?
+    /// Returns whether all complete changes are on the medium, and no loss or error is left to
+    /// report.
     pub fn is_settled(&self) -> bool {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Are there complete changes, so that an error may be theirs?
+    /// Returns whether there are complete changes, so that an error may belong to them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
 
-    /// Notes that the card has flushed what it was given.
+    /// Notes that the card has flushed all it was given.
     pub fn clear_dirty(&mut self) {
         self.flags &= !(DIRTY | HOLDS);
     }
 
-    /// A change is complete.
+    /// Notes that a change is complete.
     #[inline(always)]
     pub fn complete(&mut self) {
         self.flags |= (self.flags & DIRTY) * HOLDS;
@@ -81,47 +82,49 @@ impl Durability {
         self.flags & UNSETTLED != 0
     }
 
-    /// A status has come, or its writes have another owner now. True: one was owed.
+    /// Clears the debt of a status: it has come, or another part of the engine waits for it.
+    /// Returns true if one was owed.
     pub fn take_unsettled(&mut self) -> bool {
         let owed = self.is_unsettled();
         self.flags &= !UNSETTLED;
         owed
     }
 
-    /// An error came too late for its owner: the next flush is told.
+    /// Keeps an error that came after its write was complete: the next flush reports it.
     pub fn owe(&mut self, status: u32) {
         self.losses = self.losses.wrapping_add(1);
         self.owe_again(status);
     }
 
-    /// A late error was told to a flush that was given up: the next is told.
+    /// Keeps a late error whose flush was given up: the next flush reports it.
     pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
-    /// A loss was told to a flush that was given up: the next is told.
+    /// Keeps a loss whose flush was given up: the next flush reports it.
     pub fn owe_loss(&mut self) {
         self.lost = true;
     }
 
-    /// A request that asks for durability is told of a loss, once. True: there was one.
+    /// Takes the loss, to report it once to a request that asks for durability. Returns true if
+    /// there was one.
     pub fn take_loss(&mut self) -> bool {
         let lost = self.lost;
         self.lost = false;
         lost
     }
 
-    /// Is a loss still to be told?
+    /// Returns whether a loss has still to be reported.
     pub fn owes_loss(&self) -> bool {
         self.lost
     }
 
-    /// A flush is told of a late error, once.
+    /// Takes the late error, for the one flush that reports it.
     pub fn take_late(&mut self) -> Option<u32> {
         Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
     }
 
-    /// Notes that the card has lost its supply, and with it a volatile cache. True: something was
+    /// Notes that the card has lost power, and a volatile cache with it. Returns true if data were
     /// lost.
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
@@ -141,7 +144,7 @@ impl Durability {
         self.losses
     }
 
-    /// Lean firmware tells no loss.
+    /// Clears all debts: lean firmware reports no losses.
     pub fn forget(&mut self) {
         self.take_unsettled();
         self.late = 0;
@@ -149,29 +152,30 @@ impl Durability {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// How often complete writes were lost, or failed when they had no owner any more: the number's
-    /// low bits. The next flush is told of each, and only that one; a client that shares the card
-    /// compares this number with the one at its own flush before.
+    /// Returns the low bits of the number of times that complete writes were lost, or failed after
+    /// they were complete. Each is reported by the next flush only. A client that shares the card
+    /// compares this number with the one at its own last flush.
     pub fn losses(&self) -> u8 {
         self.durability.losses()
     }
 
-    /// The card is to be asked how writes went: their requests wait for it, or are complete without
-    /// it.
+    /// Returns whether the card's status has to be read: requests wait for it, or are complete
+    /// without it.
     #[inline(always)]
     pub(super) fn owes_status(&self) -> bool {
         self.slots.is_settling() || self.durability.is_unsettled()
     }
 
-    /// A status is owed, and is asked for as soon as nothing else goes. If all that it is owed for
-    /// is complete ([`Acknowledge::Transferred`]), the next command tells it soon enough.
+    /// Returns whether the status is read as soon as nothing else is sent. If all writes that it is
+    /// for are complete ([`Acknowledge::Transferred`]), the next command's response is early
+    /// enough.
     #[inline(always)]
     pub(super) fn asks_soon(&self) -> bool {
         self.slots.is_settling() || self.durability.is_unsettled() && !self.tells_transferred()
     }
 
-    /// Puts off the question for a status that is owed while the queue is empty, and wakes the
-    /// engine for it. False: it is asked for now.
+    /// Postpones the read of a status while the queue is empty, and sets the engine's deadline for
+    /// it. Returns false if it has to be read now.
     pub(super) fn postpone_status(&mut self, now_ns: u64) -> bool {
         if self.asks_soon() || !self.blockers.is_running() {
             return false;
@@ -183,20 +187,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns < at_ns
     }
 
-    /// Writes are complete with their data.
+    /// Returns whether writes are complete when their data are transferred.
     #[inline(always)]
     pub(crate) fn tells_transferred(&self) -> bool {
         P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
     }
 
-    /// Asks whether this write may be complete with its data: nothing more is promised of it, and
-    /// it has failed at nothing.
+    /// Returns whether this write may be complete with its data: it is not durable, and has not
+    /// failed before.
     pub(super) fn is_told_early(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         self.tells_transferred() && slot.rules() == Rules::NONE && !slot.redone() && slot.result().is_ok()
     }
 
-    /// All of the collected writes may be complete with their data.
+    /// Returns whether all collected writes may be complete with their data.
     pub(super) fn are_told_early(&self) -> bool {
         let (write, blocks) = (self.batch.direction() == Direction::Write, self.batch.blocks());
         let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
@@ -204,8 +208,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         write && self.tells_transferred() && members.all(|&at| self.is_told_early(at) && whole(at))
     }
 
-    /// The data of a transfer are over, and the card programs. If all of its writes may be complete
-    /// now, they are. False: one has to wait.
+    /// Completes the writes of a transfer whose data are over while the card programs, if all of
+    /// them may be complete now. Returns false if one has to wait.
     pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
         if !self.are_told_early() {
             return false;
@@ -219,14 +223,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Completes a write whose status is owed to no request any more.
+    /// Completes a write whose status no request waits for any more.
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
         self.durability.mark_unsettled(true);
         self.close_fast();
     }
 
-    /// An error that no write waits for: the next flush is to tell it.
+    /// Keeps an error that no write waits for: the next flush reports it.
     #[cold]
     pub(super) fn owe_late(&mut self, status: u32) {
         self.record.late_error_unowned();

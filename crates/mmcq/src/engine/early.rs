@@ -1,12 +1,12 @@
-//! The R1 of a transfer while its data still move.
+//! The R1 of a transfer, read before the end of its data.
 //!
-//! A write is complete when the card's next status shows that it was programmed: as a rule the R1
-//! of the next transfer. That R1 is there long before the transfer's end. Where a write waits for
-//! it and nothing else is queued, its submitter may be waiting too, and what it sends next would
-//! come too late to follow the running transfer at once. Where few requests are in the engine, a
-//! write would take a transfer longer than a read: of four that is a quarter. So the engine asks
-//! the host for the R1 then ([`Host::early_r1`]); a host without it tells at the end, as ever.
-//! Among many it is not worth an interrupt.
+//! A write is complete when the card's next status shows that it was programmed: usually the R1 of
+//! the next transfer. That R1 is there long before the transfer's end. Two cases make it worth an
+//! interrupt. First, a write waits for it and nothing else is queued: its submitter may be waiting
+//! too, and the next request would come too late to follow the running transfer at once. Second,
+//! few requests are in the engine: a write would then take a transfer longer than a read, which
+//! with four requests is a quarter. In these cases the engine asks the host for the R1
+//! ([`Host::early_r1`]); a host without it delivers the R1 at the end, as usual.
 
 use super::Engine;
 use super::slot::NONE;
@@ -14,9 +14,9 @@ use crate::host::Host;
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// Most requests that are few.
+/// Largest number of requests that counts as few.
 const FEW: u32 = 4;
-/// Bits that a status says of earlier writes, and says once.
+/// Status bits about earlier writes, which the card reports once.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
 /// Bits taken from the R1 of the transfer in progress.
@@ -28,23 +28,23 @@ pub(super) struct Early {
 impl Early {
     pub const NONE: Early = Early { told: 0 };
 
-    /// Another phase begins.
+    /// Clears the bits: another phase begins.
     pub fn begin(&mut self) {
         self.told = 0;
     }
 
-    /// Returns the R1 at the transfer's end, without what it has said already.
+    /// Returns the R1 at the transfer's end, without the bits that were taken before.
     pub fn take_new_bits(&mut self, status: u32) -> u32 {
         status & !core::mem::take(&mut self.told)
     }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The engine asks hosts for early responses.
+    /// Whether the engine asks hosts for early responses.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there
-    /// to be sent, or few requests are there.
+    /// Asks for the R1 of the transfer in progress, if it completes earlier writes and nothing else
+    /// or little waits to be sent.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
@@ -53,13 +53,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Are few requests here, beside a transfer of so many?
+    /// Returns whether few requests are in the engine, besides a transfer of this many.
     #[inline(always)]
     pub(super) fn are_few(&self, moving: u8) -> bool {
         u32::from(self.slots.mapped()) <= FEW * u32::from(moving)
     }
 
-    /// True if the R1 was there.
+    /// Takes the early R1. Returns true if it was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
         let moving = self.moves_data();
@@ -73,7 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The R1 at the end of a transfer.
+    /// Completes earlier writes by the R1 at the end of a transfer.
     pub(super) fn settle_at_end(&mut self, status: u32) {
         let status = if Self::EARLY { self.lane.early_mut().take_new_bits(status) } else { status };
         self.settle(status);

@@ -1,4 +1,4 @@
-//! How requests leave the queue: sent, put back, settled by the card's status, ended.
+//! How requests leave the queue: sent, put back, completed by the card's status, ended.
 
 use super::outcome::not_written;
 use super::slot::{Rules, State, bits};
@@ -8,7 +8,7 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns what the policy sees of a request, if it sees anything.
+    /// Returns what the policy sees of a request; `None` if it sees nothing of it.
     pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
@@ -21,7 +21,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
     }
 
-    /// A request that waits gets this answer, and is never sent.
+    /// Ends a waiting request with this error; it is never sent.
     #[cold]
     #[inline(never)]
     pub(super) fn turn_down(&mut self, index: u8, error: Error) {
@@ -29,7 +29,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_slot(index, Err(error));
     }
 
-    /// A request, or its rest, is the oldest again.
+    /// Makes a request, or its rest, the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.policy_view(index) {
@@ -37,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A status of the card has come: what was written before now has a result.
+    /// Gives the writes before now a result, by a status of the card.
     pub(super) fn settle(&mut self, status: u32) {
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A status that says more than that all is well.
+    /// Handles a status that shows more than success.
     #[cold]
     #[inline(never)]
     pub(super) fn told_by_status(&mut self, status: u32) {
@@ -81,8 +81,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Programming failed: whose? Of the requests that are not yet complete those of the last
-    /// transfer, which include the rest of one that goes on.
+    /// Finds the owner of a programming error: of the requests that are not yet complete those of
+    /// the last transfer, which include the rest of one that continues.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();
@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A request that is with no part of the engine any more gets its result.
+    /// Gives a request its result, when no part of the engine uses it any more.
     pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
         self.slots.at_mut(index).answer(result);
         self.slots.end(index);

@@ -1,15 +1,15 @@
 //! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5],
 //! [eMMC 6.6.9 to 6.6.12].
 //!
-//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its
-//! rest steps back behind those that wait and have nothing to do with its blocks; so a waiting
-//! request waits for one piece of each erase that was there before. What overlaps the rest stays
-//! behind it, and so does everything behind a barrier. So nothing was written there meanwhile if a
-//! piece is erased twice, which happens where the card is initialised again in the middle. A piece
-//! that fails is not tried again, nor one that was broken off because it did not end.
+//! An erase is done in pieces of whole units (erase groups, allocation units). After each piece its
+//! rest moves behind the waiting requests that do not overlap it. So a waiting request waits for
+//! one piece of each erase that was there before. Requests that overlap the rest stay behind it,
+//! and so does everything behind a barrier. A piece is erased twice where the card is initialised
+//! again in the middle; nothing can have been written to its blocks meanwhile. A piece that fails
+//! is not tried again, nor one that was aborted because it did not end.
 //!
-//! A card that is at an erase beyond the declared time is asked for its state, for a minute (secure:
-//! for ten). If it is ready then without an error, the piece is erased.
+//! If an erase takes longer than the declared time, the engine polls the card for a minute (ten for
+//! a secure erase). If the card becomes ready without an error, the piece counts as erased.
 
 use super::extras::{Event, Place, Step, refused};
 use super::slot::Rules;
@@ -19,26 +19,26 @@ use crate::sched::Profile;
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
 
-/// Leave to do what cannot be undone. Nothing in the stack makes one by itself.
+/// Permission to do what cannot be undone. Nothing in the stack makes one by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irreversible(());
 
 impl Irreversible {
-    /// The caller has decided that data may go for ever, or that the card may never again be what
-    /// it was.
+    /// Makes the permission. The caller has decided that data may be lost for ever, or that the
+    /// card may be changed for ever.
     pub const fn i_know_that_this_cannot_be_undone() -> Self {
         Irreversible(())
     }
 }
 
-/// The ways to erase blocks, by what becomes of them.
+/// Kinds of erase, by what happens to the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erase {
-    /// Blocks read as erased ones do. eMMC: whole erase groups.
+    /// Blocks read as erased blocks do. eMMC: whole erase groups.
     Erase,
-    /// eMMC: they read as erased blocks do; any blocks.
+    /// eMMC: blocks read as erased blocks do; any blocks.
     Trim,
-    /// Blocks may read as before, or as erased; the card may do as it likes.
+    /// Blocks read as before, or as erased, as the card likes.
     Discard,
     /// eMMC: whole erase groups, and all copies of them, before it ends.
     SecureErase(Irreversible),
@@ -58,7 +58,7 @@ impl Erase {
         }
     }
 
-    /// As long as a card may be at it that says so when it is asked.
+    /// Returns the longest time of an erase on a card that reports busy when it is polled.
     pub(super) const fn longest_ns(self) -> u64 {
         match self {
             Erase::SecureErase(_) | Erase::SecureTrim(_) => SECURE_NS_MAX,
@@ -67,31 +67,31 @@ impl Erase {
     }
 }
 
-/// How a card erases. Times are what it declares, for one unit.
+/// How a card erases. Times are declared by the card, for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
     /// The kinds that the card can do, one [bit](Erase::bit) each.
     pub kinds: u8,
-    /// By the eMMC's commands; else by those of SD.
+    /// Whether erases use the eMMC's commands; otherwise those of SD.
     pub emmc: bool,
-    /// Blocks of what is erased as one: an eMMC's erase group, an SD card's allocation unit.
+    /// Blocks of a unit: an eMMC's erase group, an SD card's allocation unit.
     pub unit_blocks: u32,
-    /// [`Erase::Erase`] takes whole groups of so many blocks.
+    /// Blocks of a group, for [`Erase::Erase`], which erases whole groups.
     pub group_blocks: u32,
-    /// Erased blocks read as zeros (else as ones, or the card does not say).
+    /// Whether erased blocks read as zeros (otherwise as ones, or the card does not declare it).
     pub zeros: bool,
-    /// CMD38 takes its argument from this byte of EXT_CSD as well (iNAND); 0: it does not.
+    /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: it does not.
     pub argument_byte: u8,
-    /// An erase of a unit.
+    /// Time of the erase of a unit.
     pub erase_ms: u32,
-    /// A trim or discard in a unit.
+    /// Time of a trim or discard in a unit.
     pub trim_ms: u32,
-    /// A secure erase of a unit.
+    /// Time of the secure erase of a unit.
     pub secure_erase_ms: u32,
-    /// A secure trim in a unit, each of its steps.
+    /// Time of a secure trim in a unit, for each of its steps.
     pub secure_trim_ms: u32,
-    /// Added to every erase.
+    /// Time added to every erase.
     pub offset_ms: u32,
 }
 
@@ -115,7 +115,7 @@ impl Erasing {
     /// The bit of [`Erase::SecureTrim`].
     pub const SECURE_TRIM: u8 = 16;
 
-    /// Cannot erase.
+    /// No erase.
     pub const NONE: Erasing = Erasing {
         kinds: 0,
         emmc: false,
@@ -130,12 +130,12 @@ impl Erasing {
         offset_ms: 0,
     };
 
-    /// Can the card do this?
+    /// Returns whether the card has this kind of erase.
     pub const fn can(&self, how: Erase) -> bool {
         self.kinds & how.bit() != 0
     }
 
-    /// The erase after which just these blocks read as zeros, if there is one.
+    /// Returns the erase after which exactly these blocks read as zeros; `None`: there is none.
     pub fn zeroing(&self, lba: u64, blocks: u32) -> Option<Erase> {
         match self.zeros {
             true if self.emmc && self.can(Erase::Trim) => Some(Erase::Trim),
@@ -144,8 +144,8 @@ impl Erasing {
         }
     }
 
-    /// The erase for blocks that are not needed any more, if there is one: the cheapest that the
-    /// card has.
+    /// Returns the erase for blocks that are not needed any more: the cheapest that the card has.
+    /// `None`: it has none.
     pub const fn discarding(&self) -> Option<Erase> {
         if self.can(Erase::Discard) {
             Some(Erase::Discard)
@@ -158,7 +158,7 @@ impl Erasing {
         }
     }
 
-    /// Blocks that this kind of erase takes as one at least.
+    /// Returns the unit of this kind of erase in blocks.
     pub const fn grain_blocks(&self, how: Erase) -> u32 {
         match how {
             Erase::Erase | Erase::SecureErase(_) if self.group_blocks > 1 => self.group_blocks,
@@ -166,7 +166,7 @@ impl Erasing {
         }
     }
 
-    /// Why these blocks cannot be erased so, if they cannot.
+    /// Checks whether these blocks can be erased in this way, and returns the reason if not.
     pub(super) fn check(&self, lba: u64, blocks: u32, how: Erase) -> Result<(), Error> {
         let group_blocks = self.grain_blocks(how);
         if !self.can(how) {
@@ -192,13 +192,14 @@ impl Erasing {
         }
     }
 
-    /// When an erase of so many units is first asked for, whatever the card declares.
+    /// Returns when an erase of this many units is first polled, in nanoseconds, within limits
+    /// whatever the card declares.
     fn limit_ns(&self, how: Erase, units: u32) -> u64 {
         let declared_ms = u64::from(self.unit_ms(how)) * u64::from(units) + u64::from(self.offset_ms);
         declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())
     }
 
-    /// How many blocks the next piece has: up to the end of this many units.
+    /// Returns the blocks of the next piece: up to the end of this many units.
     fn piece_blocks(&self, at: u64, rest: u32, units: u32) -> u32 {
         let unit = u64::from(self.unit_blocks.max(1));
         let end = (at / unit).saturating_add(u64::from(units.max(1))).saturating_mul(unit);
@@ -206,38 +207,38 @@ impl Erasing {
     }
 }
 
-/// No erase is asked for before this: the limit catches a dead card, not a slow one.
+/// Shortest time before an erase is polled: the limit catches a dead card, not a slow one.
 const LIMIT_NS_MIN: u64 = 1_000_000_000;
-/// ... nor more, however much it declares.
+/// Longest time before an erase is polled, however much the card declares.
 const LIMIT_NS_MAX: u64 = 60_000_000_000;
 const SECURE_NS_MAX: u64 = 600_000_000_000;
-/// The argument by EXT_CSD takes a CMD6.
+/// Longest time of the CMD6 that sets the argument in EXT_CSD.
 const ARGUMENT_NS: u64 = 500_000_000;
-/// Pieces grow up to so many units.
+/// Most units of a piece.
 const UNITS_MAX: u32 = 1 << 16;
 
-/// Where the erase in progress is, and what is known of the card's pace.
+/// Position of the erase in progress, and the learned speed of the card.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Blocks of this piece.
+    /// Blocks of the piece in progress.
     piece_blocks: u32,
-    /// The second round of a secure trim.
+    /// Whether this is the second round of a secure trim.
     second: bool,
-    /// Units that a piece of an erase has, as learned; 0: not yet.
+    /// Units of a piece, as learned; 0: nothing learned yet.
     units: u32,
 }
 
 impl Round {
     pub const NONE: Round = Round { piece_blocks: 0, second: false, units: 0 };
 
-    /// Forgets what was learned: it may be another card.
+    /// Clears what was learned: the card may be another.
     pub fn unlearn(&mut self) {
         self.units = 0;
     }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The next piece of the erase in progress.
+    /// Begins the next piece of the erase in progress.
     pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
         let slot = self.slots.at(self.lane.control());
         let (done, orphan) = (slot.moved_blocks(), slot.orphan());
@@ -294,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The piece: its first block, and its last.
+    /// Returns the kind of the piece, its first block and its last.
     fn piece(&self) -> Option<(Erase, u64, u64)> {
         let slot = self.slots.at(self.lane.control());
         let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
@@ -306,7 +307,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ))
     }
 
-    /// Names the first block, where need be by its upper bits before.
+    /// Sends the first block's address, where needed with its upper bits before.
     fn erase_from(&mut self, now_ns: u64) {
         let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         if target.extended_address {
@@ -374,8 +375,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Has the card taken the order to erase, so that only its end was not seen in time? `surely`: it
-    /// has said so, or its controller has.
+    /// Returns whether the card has accepted the erase, and only its end was not seen in time.
+    /// `surely`: the card has reported it, or its controller has.
     pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
         let erases = P::RECOVERS
             && self.lane.has_control()
@@ -389,13 +390,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
     }
 
-    /// The card, asked after the deadline, is at rest and has no complaint: its erase took longer.
+    /// Completes a piece that took longer than its deadline: the card, polled later, is ready
+    /// without an error.
     pub(super) fn erase_ended_late(&mut self, now_ns: u64) {
         self.services.memory_mut().set_step(Step::Status(Place::Erase));
         self.extra(Event::Done(0), now_ns);
     }
 
-    /// A piece is gone: the others first, then the next.
+    /// Continues after a piece: other requests run first, then the next piece.
     fn piece_erased(&mut self, now_ns: u64) {
         let index = self.lane.control();
         let budget_ns = self.config.erase_budget_ns;

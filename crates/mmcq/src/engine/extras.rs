@@ -1,11 +1,11 @@
-//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to
-//! other partitions, long commands, and flushes by extension register.
+//! Code that ordinary reads and writes do not need: erase, write-zeroes, durable writes, accesses
+//! to other partitions, long commands, and flushes by extension register.
 //!
-//! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`]
-//! sets: firmware that only reads, writes and flushes does not carry the code. Each kind is a chain
-//! of steps; a step ends with the card's status, and the next begins from there. Here is what they
-//! share: short commands, orders (a command with busy, waited for however long it lasts), data,
-//! pauses.
+//! The engine calls all of it through one function pointer, which [`Engine::enable_extended_ops`]
+//! sets: firmware that only reads, writes and flushes does not contain the code. Each kind of
+//! request is a chain of steps. A step ends with the card's status, and then the next begins. This
+//! file has what the kinds share: short commands, orders (commands with busy, waited for however
+//! long it lasts), data, pauses.
 
 use super::area::Area;
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
@@ -21,8 +21,8 @@ use crate::spec::response::{R1, State as CardState};
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// Entry points of the code that [`Engine::enable_extended_ops`] adds: function pointers, so that
-/// firmware that does not call it does not carry that code.
+/// Entry points of the code that [`Engine::enable_extended_ops`] adds. They are function pointers,
+/// so that firmware that does not call it does not contain that code.
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
@@ -30,7 +30,7 @@ struct Extras<H: Host, const N: usize, P: Profile> {
     plan: fn(&mut Slot, &Abilities),
 }
 
-/// The requests that are little programs: the way into their code, and what it remembers.
+/// Requests that consist of several steps: the entry points of their code, and its state.
 #[derive(Debug)]
 pub(super) struct Services<H: Host, const N: usize, P: Profile> {
     extras: Option<Extras<H, N, P>>,
@@ -38,7 +38,8 @@ pub(super) struct Services<H: Host, const N: usize, P: Profile> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty value. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Self {
         Services { extras: None, memory: Memory::new() }
     }
@@ -65,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event of a request of these kinds.
+/// An event for a request of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
@@ -78,13 +79,13 @@ pub(super) enum Event {
     Woke,
     /// A step has failed, and the lines are back.
     Failed(Error),
-    /// The card is in another partition, and its user area is needed.
+    /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request ends in the middle of its steps, or is about to begin again.
+    /// The control request is broken off between its steps, or is about to begin again.
     BreaksOff,
 }
 
-/// A step of the controller for a place in a chain.
+/// The kind of the step in progress, with its place in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A command without busy.
@@ -99,7 +100,7 @@ pub(super) enum Step {
     Pause(Place),
 }
 
-/// Where in its chain a request is.
+/// Places in the chain of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The order of a [`Kind::LongCommand`].
@@ -118,15 +119,15 @@ pub(super) enum Place {
     Erase,
     /// CMD6 to another partition.
     Enter,
-    /// CMD23 there.
+    /// CMD23 in the partition.
     Count,
-    /// The data there.
+    /// The data in the partition.
     Move,
     /// CMD6 back to the user area, for no request.
     Return,
     /// CMD49 that starts a flush.
     FlushStart,
-    /// CMD48 that asks whether it is over.
+    /// CMD48 that reads whether the flush is over.
     FlushAsk,
     /// CMD13 between two pieces of a write with its own rules.
     Piece,
@@ -155,18 +156,19 @@ pub(super) struct Memory {
     status: u32,
     /// Where the erase in progress is.
     erasing: Round,
-    /// Since when: this piece of an erase, or this flush by register.
+    /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
     /// The partition the card is in.
     area: Area,
-    /// Moves done of the visit, and what is mapped for the one in progress.
+    /// Transfers that the partition access has done; and the memory that is mapped for the one in
+    /// progress.
     moves: u8,
     mapped: Option<(Segment, Direction)>,
-    /// The fate of the pieces of the write in progress that went before.
+    /// The result of the earlier pieces of the write in progress.
     pieces: Pieces,
 }
 
-/// The fate of the pieces that went before.
+/// The result of earlier pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     Unknown,
@@ -175,7 +177,8 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty value. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Memory {
         Memory {
             page: DmaBuf::EMPTY,
@@ -195,7 +198,7 @@ impl Memory {
         core::mem::take(&mut self.status)
     }
 
-    /// The partition the card is in.
+    /// Returns which partition the card is in.
     #[inline(always)]
     pub fn area(&self) -> &Area {
         &self.area
@@ -216,17 +219,17 @@ impl Memory {
         &mut self.erasing
     }
 
-    /// Notes when what is measured begins.
+    /// Starts the time measurement.
     pub fn start_timing(&mut self, now_ns: u64) {
         self.began_ns = now_ns;
     }
 
-    /// Returns how long it has taken so far.
+    /// Returns the time since the measurement started.
     pub fn took_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
 
-    /// A block of the engine's own, for extension registers.
+    /// Returns the engine's own block of memory, for extension registers.
     pub fn page(&self) -> &DmaBuf {
         &self.page
     }
@@ -235,7 +238,7 @@ impl Memory {
         &mut self.page
     }
 
-    /// A controller that nothing stops may use it for ever.
+    /// Gives up the block: a controller that nothing stops may use it for ever.
     pub fn lose_page(&mut self) {
         self.page = DmaBuf::EMPTY;
     }
@@ -250,17 +253,17 @@ impl Memory {
         self.step = step;
     }
 
-    /// Begins to count the moves of a visit to another partition.
+    /// Clears the count of transfers of a partition access.
     pub fn begin_visit(&mut self) {
         self.moves = 0;
     }
 
-    /// Counts one more move of the visit.
+    /// Counts one more transfer of the partition access.
     pub fn moved(&mut self) {
         self.moves += 1;
     }
 
-    /// Moves done of it.
+    /// Returns the number of its transfers that are done.
     pub fn moves(&self) -> u8 {
         self.moves
     }
@@ -270,7 +273,7 @@ impl Memory {
         self.mapped = Some((segment, direction));
     }
 
-    /// Is the memory of a step mapped?
+    /// Returns whether the memory of a step is mapped.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
@@ -280,18 +283,18 @@ impl Memory {
         self.mapped.take()
     }
 
-    /// Returns what is known of the pieces of the write in progress that went before.
+    /// Returns the result of the earlier pieces of the write in progress.
     pub fn pieces(&self) -> Pieces {
         self.pieces
     }
 
-    /// Sets what is known of the pieces that went before.
+    /// Sets the result of the earlier pieces.
     pub fn set_piece_state(&mut self, fate: Pieces) {
         self.pieces = fate;
     }
 
-    /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the
-    /// count of its first blocks?
+    /// Returns whether this is a partition access of which only the switch to its partition, or the
+    /// count of its first blocks, has been sent.
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
         matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
@@ -299,32 +302,33 @@ impl Memory {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send
-    /// long commands, and flush by extension register. Requests for these fail as
-    /// [`Error::Unsupported`] before. May be called again.
+    /// Enables erase, write-zeroes, durable writes, accesses to other partitions, long commands,
+    /// and flushes by extension register. Before that, such requests fail with
+    /// [`Error::Unsupported`]. May be called again.
     ///
-    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where it needs it, so
-    /// `write_durable` and `write_zeroes` work at once. How this card erases is said by
-    /// [`set_abilities`](Self::set_abilities); erases are [`Error::Unequipped`] before.
+    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where needed, so `write_durable`
+    /// and `write_zeroes` work at once. Erases also need [`set_abilities`](Self::set_abilities),
+    /// which sets how this card erases; before that they fail with [`Error::Unequipped`].
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
         self.services.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
-    /// Tells the engine what the card can besides reading and writing. To be told again after
+    /// Sets the card's abilities besides reading and writing. Must be called again after
     /// [`set_card_params`](Self::set_card_params) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.card.set_abilities(abilities);
         self.services.memory_mut().erasing.unlearn();
     }
 
-    /// Returns the card's abilities besides reading and writing, as far as the engine was told.
+    /// Returns the card's abilities besides reading and writing, as far as they were set.
     pub fn abilities(&self) -> &Abilities {
         self.card.abilities()
     }
 
-    /// Why a request that is no read, write or phase cannot be accepted, if so.
+    /// Checks a request that is not a read, write or phase, and returns the reason if it cannot be
+    /// accepted.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
@@ -336,11 +340,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A block of memory for the extension registers of SD cards; the one before comes back.
+    /// Sets a block of memory for the extension registers of SD cards. The one before comes back.
     ///
     /// # Errors
-    /// The controller is using the one before, for a flush: this one comes back, and may be tried
-    /// again later.
+    /// The controller uses the block before for a flush. The new block comes back, and the call may
+    /// be tried again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
         if self.services.memory().mapped.is_some() {
             return Err(page);
@@ -348,7 +352,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(core::mem::replace(&mut self.services.memory_mut().page, page))
     }
 
-    /// To the extras, if there are any; a request that needs them was not accepted without.
+    /// Passes an event to the extras, if they are enabled; without them no request that needs them
+    /// was accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         if self.has_task_step() {
             return self.task_event(event, now_ns);
@@ -390,7 +395,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The control request leaves the controller without having come to its end.
+    /// Takes the control request from the controller before its end.
     pub(super) fn break_off(&mut self, now_ns: u64) {
         if let Some(extras) = &self.services.extras {
             (extras.on_event)(self, Event::BreaksOff, now_ns);
@@ -451,7 +456,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Has the phase that just ended shown the end of the card's busy?
+    /// Returns whether the phase that just ended has shown the end of the card's busy.
     fn busy_is_over(&self, step: Step) -> bool {
         let read = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.bus.host().caps().busy) {
@@ -492,14 +497,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A command without busy.
+    /// Starts a command without busy.
     pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
         self.services.memory_mut().step = Step::Command(place);
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent
-    /// without its help.
+    /// Starts a command with busy. If it may last longer than the controller's own timer, the
+    /// controller does not wait for the end of busy.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.durability.note_change(command.changes_blocks());
         self.lane.busy_mut().begin_timed(limit_ns);
@@ -511,7 +516,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
-    /// A data command of whole blocks, with the mapped segment.
+    /// Starts a data command of whole blocks, with the mapped segment.
     pub(super) fn data(
         &mut self,
         place: Place,
@@ -532,10 +537,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// Maps a segment for a data command; true if it is mapped.
+    /// Maps a segment for a data command. Returns true if it is mapped.
     ///
-    /// False: no mapping is free. The engine has begun to free one that another request holds (in
-    /// the next `poll`, or with a question for the card's status). The caller tries again then.
+    /// False: no mapping is free. The engine has begun to free one that another request uses (in
+    /// the next `poll`, or by reading the card's status). The caller tries again then.
     #[inline(always)]
     pub(super) fn map_data(
         &mut self,
@@ -554,7 +559,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(true)
     }
 
-    /// A data command of whole blocks, whose memory is mapped.
+    /// Starts a data command of whole blocks, whose memory is mapped.
     #[inline(always)]
     pub(super) fn start_data(&mut self, command: Command, data: Data, now_ns: u64) {
         let limit_ns =
@@ -565,20 +570,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
     }
 
-    /// Gives the memory of the last data step back to the CPU.
+    /// Unmaps the memory of the last data step.
     pub(super) fn unmap_data(&mut self) {
         if let Some((segment, direction)) = self.services.memory_mut().mapped.take() {
             self.bus.host_mut().unmap(&segment, direction);
         }
     }
 
-    /// A step failed (the lines are back), and with it its request.
+    /// Ends the request because a step failed; the lines have been reset.
     pub(super) fn step_failed(&mut self, error: Error) {
         self.unmap_data();
         self.end_control(Err(error));
     }
 
-    /// A pause in a chain.
+    /// Starts a pause in a chain.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
         self.lane.enter(Stage::Extra);
         self.services.memory_mut().step = Step::Pause(place);
@@ -588,7 +593,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// The error of a status that shows one.
+/// Returns the error of a status that shows one.
 pub(super) fn refused(status: u32) -> Error {
     match status & (R1::WP_VIOLATION | R1::WP_ERASE_SKIP) {
         0 => Error::Card(status),

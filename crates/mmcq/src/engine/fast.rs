@@ -1,12 +1,12 @@
-//! The fast path: an ordinary read or write while nothing else is going on.
+//! The fast path: an ordinary read or write while nothing special is going on.
 //!
-//! The [`blockers`](super::blockers) say when: where there is none. Slots, batch, plan and timers are those of the general path
-//! ([`phases`](super::phases)), and what is left behind is the same; the questions between them
-//! are skipped. A request that has anything special to tell makes a test here fail, and goes the
-//! general way. `tests/fast_path.rs` compares the two.
+//! It is used while there are no [`blockers`](super::blockers). It uses slots, batch, plan and
+//! timers of the general path ([`phases`](super::phases)), and leaves them in the same state; only
+//! checks between them are skipped. For a request with anything special a test here fails, and it
+//! takes the general path. `tests/fast_path.rs` compares the two.
 //!
-//! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer
-//! to its result, and from there to the next in the queue.
+//! There are three shortcuts: from `submit` to the controller without the queue, from the end of a
+//! transfer to its result, and from there to the next request in the queue.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::phases::Stage;
@@ -27,14 +27,14 @@ pub(super) enum FastKind {
     Status,
 }
 
-/// Bits of an R1 that say more than that all is well.
+/// Bits of an R1 that show more than success.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a
-/// card.
+/// Bit that is set in CURRENT_STATE + 1 from state 7 (programming) on; no transfer leaves a card in
+/// a later state.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts and starts a request if nothing is in its way.
+    /// Accepts and starts a request if nothing prevents it.
     #[inline(always)]
     pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         if self.is_driven_open() {
@@ -43,7 +43,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
     }
 
-    /// A start is held. Accepts a request if nothing is in its way, and it may join what is held.
+    /// Accepts a request while a start is delayed, if nothing prevents it and it may join that
+    /// transfer.
     #[inline(never)]
     pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         self.submit_blocks::<true>(request.kind.span()?, request, now_ns)
@@ -89,14 +90,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Sequential clients are watched, and one has come: maybe since it has a result.
+    /// Notes for the watched sequential clients that a request has come, perhaps because its client
+    /// has a result.
     #[cold]
     #[inline(never)]
     fn note_what_came(&mut self, now_ns: u64) {
         self.note_results(now_ns);
     }
 
-    /// Takes an ordinary request in, with its memory mapped. `None`: nothing is done.
+    /// Accepts an ordinary request, with its memory mapped. `None`: nothing was done.
     #[inline(always)]
     pub(super) fn take_in_mapped(
         &mut self,
@@ -124,8 +126,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((SlotId { index, generation }, segment))
     }
 
-    /// Lets the end of a transfer that the general path has begun come by the fast path, if it is
-    /// an ordinary one.
+    /// Lets a transfer that the general path has begun end by the fast path, if it is an ordinary
+    /// one.
     #[inline(always)]
     pub(super) fn claim_fast_end(&mut self) {
         if !Self::FAST || self.lane.stage() != Stage::Main || self.bus.is_blocked() {
@@ -138,8 +140,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Starts what is next, while there are no blockers. The stage may still be that of what has ended.
-    /// False: what is next is for the general path.
+    /// Starts the next request, while there are no blockers. The stage may still be that of the
+    /// transfer that has ended. Returns false if the next request needs the general path.
     #[inline(always)]
     fn next_fast(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
@@ -156,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.timers.chore_is_planned()
     }
 
-    /// Starts the head of the queue. False: that is for the general path.
+    /// Starts the head of the queue. Returns false if it needs the general path.
     #[inline(always)]
     fn send_head(&mut self, head: u8, now_ns: u64) -> bool {
         let Some(run) = self.slots.at(head).kind().span() else { return false };
@@ -186,8 +188,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Starts the transfer of one request. Each direction by itself: much of what follows is then
-    /// known when this is compiled.
+    /// Starts the transfer of one request. Called separately for each direction: much of what
+    /// follows is then known at compile time.
     #[inline(always)]
     fn start_alone(&mut self, index: u8, run: (Direction, u64, u32), segment: Segment, now_ns: u64) {
         let (direction, lba, blocks) = run;
@@ -209,7 +211,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
-    /// Asks the card how its writes went.
+    /// Reads the card's status, for the writes before.
     #[inline(always)]
     fn ask_fast(&mut self, now_ns: u64) {
         self.record.status_asked();
@@ -219,7 +221,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Status, Stage::Status, times_ns, now_ns);
     }
 
-    /// As [`start_phase`](Self::start_phase), for a phase that drivers start in fewer instructions.
+    /// Starts a phase as [`start_phase`](Self::start_phase) does, for phases that drivers start in
+    /// fewer instructions.
     #[inline(always)]
     pub(super) fn start_fast_phase(
         &mut self,
@@ -237,7 +240,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Takes the events of a controller that has a phase whose end may come here.
+    /// Handles the events of a controller whose phase may end by the fast path.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
         let events = match self.bus.host_mut().ack_fast(self.batch.segment()) {
@@ -248,7 +251,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.acknowledged(events, false, now_ns)
     }
 
-    /// The phase is over on the wire. False, and nothing done: there is more to it than that.
+    /// Handles the end of a phase on the wire. Returns false and does nothing if the end needs the
+    /// general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
         // Only CMD13 may find the card programming, and that is not its end.

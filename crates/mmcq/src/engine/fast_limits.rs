@@ -1,19 +1,20 @@
-//! The limits of the fast path: what an ordinary read or write may be at most to go by it
-//! ([`fast`](super::fast)). Whether anything is in its way the [`blockers`](super::blockers) say.
+//! The limits of the fast path: the largest ordinary read or write that may take it
+//! ([`fast`](super::fast)). The [`blockers`](super::blockers) decide whether anything else prevents
+//! it.
 
 use super::fast::FastKind;
 use super::{BLOCK_BYTES, CardParams, Engine};
 use crate::host::{BusyDetect, Direction, Host};
 use crate::sched::Profile;
 
-/// The limits, as far as they are known before any request comes.
+/// The limits, as far as they are known before a request comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
-    /// The end of the card, one past its last block.
+    /// The end of the card: the number after its last block.
     sectors: u64,
-    /// Most blocks of a read and of a write; 0: none goes this way.
+    /// Most blocks of a read and of a write; 0: none takes this path.
     blocks: [u32; 2],
-    /// The controller ends a write by an interrupt, and its status is owed then.
+    /// Whether the controller signals the end of a write's data, so that its status is owed then.
     writes_end: bool,
 }
 
@@ -30,7 +31,7 @@ impl FastLimits {
         }
     }
 
-    /// Do so many blocks, that end there, go in one transfer, by what the host does itself?
+    /// Returns whether this many blocks that end there fit one transfer of the host.
     #[inline(always)]
     pub fn fits(&self, direction: Direction, blocks: u32, end: u64) -> bool {
         let [read, write] = self.blocks;
@@ -41,7 +42,7 @@ impl FastLimits {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets the card's parameters: it is another, or known better.
+    /// Sets the limits by the card's parameters.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {
         self.card.set_target(target, self.bus.host().caps());
         if !Self::FAST {
@@ -66,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
     }
 
-    /// Asks for room for one more: a slot is free, be it that some are kept for urgent requests.
+    /// Returns whether a slot is free, even if some are reserved for urgent requests.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         // Bits are not counted where none or one must stay free, as it is nearly everywhere.

@@ -1,15 +1,15 @@
-//! What asks for attention on the card's I/O functions, and their turn beside memory.
+//! The card interrupt of I/O functions, and the turns of their phases between memory requests.
 
 use core::task::Waker;
 
-/// The card interrupt, and the phases of functions that went before memory.
+/// The card interrupt, and the phases of functions that went before memory requests.
 #[derive(Debug)]
 pub(super) struct Functions {
-    /// A function asks for attention, and no task has taken note yet.
+    /// Whether a function requests attention, and no task has noted it yet.
     asks: bool,
-    /// Of the task that waits for it.
+    /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
-    /// Phases of functions in a row while memory waited.
+    /// Phases of functions in a row while memory requests waited.
     run: u8,
 }
 
@@ -18,14 +18,14 @@ impl Functions {
         Functions { asks: false, waker: None, run: 0 }
     }
 
-    /// A function asks, or may ask.
+    /// Notes that a function requests attention, or may.
     #[inline(always)]
     pub fn ask(&mut self) {
         self.asks = true;
     }
 
-    /// Lets a task that waits for the card look once more: the card has gone, and its next command
-    /// says so.
+    /// Wakes the task that waits for the card: the card is gone, and the task's next command will
+    /// show it.
     pub fn note_card_gone(&mut self) {
         if self.waker.is_some() {
             self.asks = true;
@@ -37,44 +37,44 @@ impl Functions {
         self.asks
     }
 
-    /// A task has taken note. True: there was something.
+    /// Takes the request for attention. Returns true if there was one.
     #[inline(always)]
     pub fn take_note(&mut self) -> bool {
         core::mem::take(&mut self.asks)
     }
 
-    /// The waker before comes back.
+    /// Sets the waker; the one before comes back.
     #[must_use = "to be dropped outside of any lock"]
     #[inline(always)]
     pub fn set_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         core::mem::replace(&mut self.waker, waker)
     }
 
-    /// The waker, if a function asks.
+    /// Takes the waker, if a function requests attention.
     #[inline(always)]
     pub fn take_waker(&mut self) -> Option<Waker> {
         if self.asks { self.waker.take() } else { None }
     }
 
-    /// Have functions gone before waiting memory?
+    /// Returns whether phases of functions have gone before waiting memory requests.
     #[inline(always)]
     pub fn is_running(&self) -> bool {
         self.run != 0
     }
 
-    /// Is it a function's turn, where memory waits?
+    /// Returns whether a function has the next turn while memory requests wait.
     #[inline(always)]
     pub fn have_turn(&self, in_a_row_max: u8) -> bool {
         self.run < in_a_row_max
     }
 
-    /// A phase of a function goes out.
+    /// Counts a phase of a function that is sent.
     #[inline(always)]
     pub fn go(&mut self, memory_waits: bool) {
         self.run = if memory_waits { self.run + 1 } else { 0 };
     }
 
-    /// Begins the run anew: memory goes out.
+    /// Clears the count: a memory request is sent.
     #[inline(always)]
     pub fn reset_run(&mut self) {
         self.run = 0;

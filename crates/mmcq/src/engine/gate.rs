@@ -1,4 +1,4 @@
-//! The gate: which requests come in. Its causes are [`blockers`](super::blockers).
+//! The gate: which requests are accepted. Its causes are in [`blockers`](super::blockers).
 
 use super::blockers::{Blockers, HELP, LAST_BLOCK};
 use super::slot::State;
@@ -8,8 +8,8 @@ use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
 impl Blockers {
-    /// Why a request is refused, whatever it asks for. `helps`: it is part of the help that is
-    /// awaited.
+    /// Checks whether any request is refused now, whatever it asks for. `helps`: the request is
+    /// part of the help that the engine waits for.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);
@@ -22,14 +22,14 @@ impl Blockers {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Tells the gate whether help is awaited.
+    /// Updates whether the engine waits for help.
     pub(super) fn refresh_help(&mut self) {
         self.blockers
             .set(HELP, P::RECOVERS && (self.supervisor.helping().asks() || self.timers.presence_is_open()));
         self.close_fast();
     }
 
-    /// Tells the gate what the card says. The caller may have told it something too.
+    /// Updates the causes from the card's quirks. The caller may have set some too.
     pub(super) fn refresh_quirks(&mut self) {
         if P::RECOVERS {
             let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
@@ -38,8 +38,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
     }
 
-    /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be
-    /// read alone are marked: the path of all other requests knows nothing of such cards.
+    /// Checks whether a request is refused. Marks reads up to the end of a card whose last block
+    /// must be read alone: the path of all other requests does not handle such cards.
     #[cold]
     fn bar(&mut self, request: &mut Request) -> Result<(), Error> {
         if !P::RECOVERS {
@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// Why a request cannot be accepted, if so.
+    /// Checks a request, and returns the reason if it cannot be accepted.
     pub(super) fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
         if self.blockers.is_barred() {
             self.bar(request)?;
@@ -93,8 +93,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// A free slot, if need be one whose buffer no caller has come back for. The queue's limit is
-    /// none for urgent requests.
+    /// Returns a free slot; if there is none, one whose buffer no caller has taken back. Urgent
+    /// requests are not limited by the queue's limit.
     pub(super) fn allocate(&mut self, urgent: bool) -> Option<u8> {
         let limit = if P::RECOVERS && urgent { N } else { self.blockers.queue_limit().min(N) };
         while self.slots_in_use() >= limit {
@@ -107,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// The bytes of a raw phase's data in its request's memory.
+/// Returns the bytes of a raw phase's data in its request's memory.
 pub(super) fn raw_bytes(phase: &Phase) -> u32 {
     match phase.data {
         Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),

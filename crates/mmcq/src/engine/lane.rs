@@ -1,4 +1,4 @@
-//! What is in progress: the stage of the transfer or request, and what has become of it.
+//! The transfer or request in progress: its stage, and its result so far.
 
 use super::busy::Busy;
 use super::concurrent::Concurrent;
@@ -13,17 +13,17 @@ use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 use crate::sched::tasks::{Hosted, Tasks};
 
-/// The failures of what is in progress that recovery has not heard of.
+/// Failures of what is in progress that recovery has not handled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure, whose error the incident has.
+    /// A failure; the incident has its error.
     Error,
-    /// The end of its time, without an answer.
+    /// The time is over without an answer.
     Silence,
 }
 
-/// The one thing in progress.
+/// The transfer or request in progress.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
@@ -31,25 +31,26 @@ pub(super) struct Lane<E, T> {
     stage: Stage,
     /// The slot of the control request in progress (flush, raw, bus, pause), or [`NONE`].
     control: u8,
-    /// The bus operation in progress has been given to the driver.
+    /// Whether the driver has got the bus operation in progress.
     bus_given: bool,
-    /// The bus may be free, or what it is at has failed: the loop has not looked yet.
+    /// Whether the bus may be free, or the transfer has failed, and the loop has not handled that
+    /// yet.
     news: bool,
-    /// A failure that recovery has not heard of.
+    /// A failure that recovery has not handled yet.
     failure: Failure,
-    /// When a busy card is asked.
+    /// When a busy card is polled.
     busy: Busy,
-    /// The transfer that is left open, and the runs.
+    /// The open transfer, and the runs.
     streams: Streams,
     /// The limits of the fast path.
     fast_limits: FastLimits,
-    /// The phase that the controller has, as far as it may end by the fast path.
+    /// How the fast path may end the phase that the controller has.
     fast_kind: FastKind,
-    /// The command on the CMD line while data move.
+    /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// Bits taken from the running transfer's R1 before its end.
+    /// Bits taken from the R1 of the running transfer before its end.
     early: Early,
-    /// The tasks that are announced to the card's queue.
+    /// The tasks that the card's queue has or is getting.
     tasks: T,
 }
 
@@ -71,7 +72,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// The card's queue, where the profile has it.
+    /// Returns the card's queue, where the profile has it.
     #[inline(always)]
     pub fn tasks(&self) -> Option<&Tasks> {
         self.tasks.get()
@@ -82,7 +83,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.get_mut()
     }
 
-    /// The controller's engine for it, where the profile may have one.
+    /// Returns the controller's command queue engine, where the profile may have one.
     #[inline(always)]
     pub fn hosted(&self) -> Option<&Hosted> {
         self.tasks.hosted()
@@ -93,7 +94,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Packed commands, where the profile has them.
+    /// Returns the packed commands, where the profile has them.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -104,7 +105,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Chains, where the profile has them.
+    /// Returns the chains, where the profile has them.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -137,14 +138,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.note_free();
     }
 
-    /// Notes that the bus may be free: the loop looks what is next.
+    /// Notes that the bus may be free, so that the loop looks for the next request.
     #[inline(always)]
     pub fn note_free(&mut self) {
         self.news = true;
     }
 
-    /// Notes that what is in progress has failed: the loop hands it to recovery. True: it is the
-    /// first failure, which counts.
+    /// Notes that what is in progress has failed; the loop passes it to recovery. Returns true if
+    /// it is the first failure, which counts.
     #[inline(always)]
     pub fn note_failure(&mut self, failure: Failure) -> bool {
         self.news = true;
@@ -155,31 +156,31 @@ impl<E, T: Lanes> Lane<E, T> {
         first
     }
 
-    /// Takes the failure that recovery has not heard of.
+    /// Takes the failure that recovery has not handled yet.
     #[inline(always)]
     pub fn take_failure(&mut self) -> Failure {
         core::mem::replace(&mut self.failure, Failure::Nothing)
     }
 
-    /// Has what is in progress failed, and recovery not heard of it?
+    /// Returns whether what is in progress has failed, and recovery has not handled that yet.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         self.failure != Failure::Nothing
     }
 
-    /// Is there something that the loop has not looked at?
+    /// Returns whether there is something that the loop has not handled yet.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Takes the note that the loop is to look. True: there was one.
+    /// Takes the note for the loop. Returns true if there was one.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
     }
 
-    /// The slot of the control request in progress; [`NONE`] if there is none.
+    /// Returns the slot of the control request in progress; [`NONE`] if there is none.
     #[inline(always)]
     pub fn control(&self) -> u8 {
         self.control
@@ -190,7 +191,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.control != NONE
     }
 
-    /// A control request goes to the controller.
+    /// Notes that a control request is sent to the controller.
     #[inline(always)]
     pub fn set_control(&mut self, index: u8) {
         self.control = index;
@@ -208,13 +209,14 @@ impl<E, T: Lanes> Lane<E, T> {
         core::mem::replace(&mut self.control, NONE)
     }
 
-    /// A bus operation begins: the driver gets it at once, or after the card's last clocks.
+    /// Notes that a bus operation begins: the driver gets it at once, or after the card's last
+    /// clocks.
     #[inline(always)]
     pub fn give_bus(&mut self, at_once: bool) {
         self.bus_given = at_once;
     }
 
-    /// The driver gets a turn of it. True: it has had one before.
+    /// Gives the driver a turn of the bus operation. Returns true if it has had one before.
     #[inline(always)]
     pub fn take_bus(&mut self) -> bool {
         core::mem::replace(&mut self.bus_given, true)
@@ -240,13 +242,13 @@ impl<E, T: Lanes> Lane<E, T> {
         &mut self.fast_limits
     }
 
-    /// Sets what the controller is about to get, as far as the fast path may end it.
+    /// Sets how the fast path may end the phase that the controller is about to get.
     #[inline(always)]
     pub fn set_fast_kind(&mut self, kind: FastKind) {
         self.fast_kind = kind;
     }
 
-    /// How what the controller has may end.
+    /// Returns how the fast path may end the phase that the controller has.
     #[inline(always)]
     pub fn fast_kind(&self) -> FastKind {
         self.fast_kind

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The limits of a transfer: host, configuration, engine.
+    /// Returns the limits of a transfer: of host, configuration and engine together.
     pub(super) fn limits(&self) -> Limits {
         let caps = self.bus.host().caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.

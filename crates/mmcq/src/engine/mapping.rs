@@ -1,10 +1,11 @@
-//! Memory for the controller: what waits is mapped ahead, and gives way to the request whose turn
-//! it is.
+//! Mappings of memory for the controller: waiting requests are mapped ahead, and lose the mapping
+//! to the request whose turn it is.
 //!
-//! Room for mappings (bounce memory, addresses of an IOMMU) may be less than the queue wants. Then
-//! what waits may hold all of it, and a part of the recovery that every request waits for gets
-//! none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which
-//! finds no room, asks for a `poll`. There, in a context that may unmap, all that is queued gives
+//! There may be fewer mappings (bounce memory, addresses of an IOMMU) than the queue wants. Then
+//! waiting requests may use all of them, and a part of the recovery that every request waits for
+//! gets none. So a mapping ahead of its turn is a loan. A request whose turn it is, and which finds
+//! no mapping, asks for a `poll`. In `poll`, a context that may unmap, all queued requests lose
+//! their mappings, and the request is mapped. Requests that have ended are unmapped first.
 //! its mapping back, and the request is mapped. What has ended gives way first.
 
 use super::phases::Stage;
@@ -14,7 +15,7 @@ use crate::host::{DmaError, Host};
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Maps a queued request if there is room ahead.
+    /// Maps a queued request, if a mapping for requests ahead of their turn is free.
     pub(super) fn prepare(&mut self, index: u8) -> Result<(), Error> {
         if self.slots.mapped() >= self.config.prepared {
             self.slots.leave_unmapped(true);
@@ -25,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         result
     }
 
-    /// Maps what waits unmapped, oldest first, as far as there is room.
+    /// Maps waiting requests, oldest first, while mappings are free.
     pub(super) fn prepare_more(&mut self) {
         for _ in 0..N {
             if self.slots.mapped() >= self.config.prepared {
@@ -67,8 +68,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps a request whose turn it is. `Ok(false)`: there is no room yet, and something else is
-    /// done first; then the turn comes again.
+    /// Maps a request whose turn it is. `Ok(false)`: no mapping is free yet, and something else is
+    /// done first; then the request gets its turn again.
     pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
         match self.map(index) {
             Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.free_other_mapping(index, now_ns) => {
@@ -78,8 +79,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Looks for a mapping that comes free without this request, and begins what that takes: the
-    /// next `poll`, or a question for the status that writes wait for. False: there is none.
+    /// Finds a mapping that becomes free without this request, and begins what is needed for that:
+    /// the next `poll`, or a read of the status that writes wait for. Returns false if there is
+    /// none.
     #[cold]
     #[inline(never)]
     pub(super) fn free_other_mapping(&mut self, index: u8, now_ns: u64) -> bool {
@@ -99,7 +101,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         cramped
     }
 
-    /// Unmaps what is queued. In `poll` alone: not every context may unmap.
+    /// Unmaps all queued requests. Called only in `poll`: not every context may unmap.
     #[cold]
     #[inline(never)]
     pub(super) fn give_back_ahead(&mut self) {

@@ -1,12 +1,15 @@
-//! The heart: slots, order, look-ahead, phases, deadlines. No waker is called here, no lock taken,
-//! no clock read.
+//! The engine: slots, order, look-ahead, phases, deadlines. It calls no waker, takes no lock and
+//! reads no clock.
 //!
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and
-//! [`Engine::poll`] move the phases on: each acknowledges, decides, starts the next phase, and only
-//! then completes what ended. Results are fetched with [`Engine::take`].
+//! [`Engine::poll`] advance the phases: each acknowledges events, decides, starts the next phase,
+//! and only then completes the requests that have ended. [`Engine::take`] returns the results.
 //!
-//! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a
+//! A program uses the engine inside of a [`Stack`](crate::task::Stack), and reads and writes by a
 //! [`BlockDevice`](crate::block::BlockDevice).
+//!
+//! `GLOSSARY.md` defines the words of this project: lane, chain, pack, batch, hold, tail, ladder,
+//! incident, supervisor, chore, run, gate, blocker.
 
 // Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
 // (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else),
@@ -111,33 +114,33 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     timers: Timers,
     /// The driver, with the phase in progress.
     bus: Bus<H>,
-    /// Why the transfer in progress failed, while the lines are being brought back, and the state
-    /// of the ladder.
+    /// Why the transfer in progress failed, while the lines are being reset; and the state of the
+    /// recovery ladder.
     incident: Incident,
     card: Card,
     config: Config,
-    /// The questions to the supervisor, those to come among them.
+    /// The present and coming questions to the supervisor.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     batch: Batch<N>,
-    /// The extras that `enable_extended_ops` adds, and what they remember.
+    /// The extras that `enable_extended_ops` adds, and their state.
     services: Services<H, N, P>,
     record: Record,
-    /// The scheduler, and what is known of streams.
+    /// The scheduler, and the state of streams.
     order: Order<P>,
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
-    /// An idle engine without a card, first in first out.
+    /// Makes an idle engine without a card that serves requests first in, first out.
     pub const fn new(host: H, config: Config) -> Self {
         Self::with_policy(host, config, Fifo)
     }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// An idle engine without a card, with a scheduler. Inlined, it would be copied field by field
-    /// from place to place.
+    /// Makes an idle engine without a card, with a scheduler. Inlined, the engine would be copied
+    /// field by field from place to place.
     #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
@@ -158,8 +161,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Makes what [`with_policy`](Self::with_policy) makes, where it shall be. What is large is copied
-    /// from constants: it is never on the stack.
+    /// Makes the same value as [`with_policy`](Self::with_policy), directly in its final place.
+    /// Large parts are copied from constants, so they are never on the stack.
     ///
     /// # Safety
     /// `place` is aligned memory of an `Engine`'s size that nothing else uses now.
@@ -192,25 +195,25 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The edges' alarm rings by then.
+    /// Returns the time of the alarm that the stack has set.
     #[inline(always)]
     pub(crate) fn alarm_ns(&self) -> u64 {
         self.timers.alarm_ns()
     }
 
-    /// Notes the alarm that was set: no later than the next deadline once a call of the edges is
-    /// over.
+    /// Notes the alarm that the stack has set: no later than the next deadline at the end of each
+    /// call.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
     }
 
-    /// When [`poll`](Self::poll) should be called next.
+    /// Returns when [`poll`](Self::poll) should be called next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.next_ns()
     }
 
-    /// Returns the next deadline, in place.
+    /// Returns the next deadline; this version is inlined.
     #[inline(always)]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.slots.have_unreported() || self.slots.have_ended() {
@@ -237,12 +240,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Unmaps what has ended and makes it takeable, then maps the next ones ahead.
+    /// Unmaps requests that have ended and makes them takeable, then maps the next ones ahead.
     fn finish(&mut self) {
         self.complete_ended();
     }
 
-    /// Completes in place what has ended, for the interrupt.
+    /// Completes requests that have ended; inlined, for the interrupt.
     #[inline(always)]
     fn complete_ended(&mut self) {
         if !self.slots.have_ended() {
@@ -258,7 +261,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes those that have ended and need no thread. True: there is something left for one.
+    /// Completes requests that have ended and need no thread. Returns true if some are left for a
+    /// thread.
     fn complete_prompt(&mut self) -> bool {
         for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
@@ -274,7 +278,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.have_ended() || self.slots.have_unmapped()
     }
 
-    /// Unmaps what has ended and makes it takeable.
+    /// Unmaps a request that has ended and makes it takeable.
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
@@ -293,8 +297,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes a completion. `None`: not finished yet, or taken already. The number is all that is
-    /// asked for: the caller answers for it that the request is its own.
+    /// Takes a completion. `None`: the request is not finished, or its completion was taken
+    /// already. Only the slot's number is checked: the caller makes sure that the request is its
+    /// own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
         if slot.generation() != id.generation || slot.state() != State::Done {
@@ -312,15 +317,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(completion)
     }
 
-    /// The slot's present id, for platforms that keep their own table by slot index.
+    /// Returns the slot's present id, for platforms that have their own table by slot index.
     pub fn id_of(&self, index: usize) -> Option<SlotId> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
         (slot.state() != State::Free).then_some(SlotId { index, generation: slot.generation() })
     }
 
-    /// Tells the engine which card it talks to; `None` when there is none any more, or before it is
-    /// brought up anew: what was wrong with it is forgotten then.
+    /// Sets the parameters of the card; `None` when there is no card any more, or before it is
+    /// brought up again: then all that was wrong with it is forgotten.
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.forget_tasks();
@@ -349,40 +354,40 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card's parameters.
+    /// Returns the card's parameters.
     pub fn card_params(&self) -> Option<&CardParams> {
         self.card.target().as_ref()
     }
 
-    /// Which card this is, for [`Request::for_card`].
+    /// Returns the number of the present card, for [`Request::for_card`].
     pub fn card_number(&self) -> CardNumber {
         self.card.number()
     }
 
-    /// Is what was meant for that card meant for this one?
+    /// Returns whether a request for the card with this number is for the present card.
     pub(crate) fn is_meant(&self, card: CardNumber) -> bool {
         self.card.is_meant(card)
     }
 
-    /// Which number the card with this identity has.
+    /// Returns the number of the card with this identity.
     pub(crate) fn number_of(&self, identity: u32) -> CardNumber {
         self.card.number_of(identity)
     }
 
-    /// Bring-up has found a card with this identity.
+    /// Notes that bring-up has found a card with this identity.
     pub(crate) fn identify_card(&mut self, identity: u32) {
         self.card.identify(identity);
     }
 
-    /// Slots that are not free: requests that have not been taken, and buffers of dropped requests
-    /// that wait for [`reclaim`](Self::reclaim). A new request that finds no other slot gets one of
-    /// the latter, so all slots may be in use while the engine [is idle](Self::is_idle) and accepts
-    /// requests.
+    /// Returns the number of slots that are not free: requests whose completion was not taken, and
+    /// buffers of dropped requests that wait for [`reclaim`](Self::reclaim). A new request that
+    /// finds no other slot gets one of the latter. So all slots may be in use while the engine [is
+    /// idle](Self::is_idle) and accepts requests.
     pub fn slots_in_use(&self) -> usize {
         N - self.slots.free_count() as usize
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn host(&self) -> &H {
         self.bus.host()
     }
@@ -392,23 +397,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.bus.host().caps()
     }
 
-    /// The driver, for settings of its own.
+    /// Returns the driver, to change its own settings.
     ///
     /// # Safety
-    /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced:
-    /// both can end a phase behind the engine's back, which would then give memory back that the
-    /// controller still uses.
+    /// The caller calls none of [`Host`]'s methods that take `&mut self`, and does not replace the
+    /// driver. Both can end a phase without the engine's knowledge; the engine would then return
+    /// memory that the controller still uses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         self.bus.host_mut()
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     pub fn policy(&self) -> &P::Policy {
         self.order.policy()
     }
 
-    /// The scheduler, to change weights, say.
+    /// Returns the scheduler, to change its weights, for example.
     pub fn policy_mut(&mut self) -> &mut P::Policy {
         if !P::Policy::IN_ORDER {
             self.close_fast();
@@ -416,7 +421,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.policy_mut()
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         self.record.stats()
     }

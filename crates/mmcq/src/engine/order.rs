@@ -2,9 +2,10 @@
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest).
 //! Pending requests of the same direction that continue it on either side go with it, in one
-//! transfer, within the limits of host and configuration. At its end it takes none whose client has
-//! another waiting that the first one continues: those go together. A request of more blocks than
-//! the limits allow goes in pieces, with no request in between.
+//! Pending requests of the same direction that continue it on either side join it in one transfer,
+//! within the limits of host and configuration. At its end a transfer leaves out a request that
+//! continues into another one of the same client: those two go together. A request of more blocks
+//! than the limits allow goes in pieces, with no request in between.
 //!
 //! So without a policy, and where nothing fails, a request waits for at most the pieces of the
 //! requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
@@ -13,8 +14,9 @@
 //! one. Under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an
 //! overlapping read that is older than it.
 //!
-//! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that
-//! is asked is asked of a neighbour only, by a look through the spans of the at most 64 that wait.
+//! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All other
+//! conditions are checked for a neighbour only, against the spans of the at most 64 waiting
+//! requests.
 
 use super::Engine;
 use super::slot::{Slots, bits};
@@ -22,8 +24,8 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Choice, Hold, Policy, Profile, Tails};
 
-/// The order of requests: the scheduler, and what is known of streams (whether the next start is
-/// held).
+/// The order of requests: the scheduler, and the state of streams (whether the next start is
+/// delayed).
 #[derive(Debug)]
 pub(super) struct Order<P: Profile> {
     profile: P,
@@ -56,8 +58,8 @@ impl<P: Profile> Order<P> {
     }
 }
 
-/// The request that goes if this one is picked: the oldest of those on the same blocks that it must
-/// not pass, or itself.
+/// Returns the request that starts if this one is picked: the oldest of those on the same blocks
+/// that it must not overtake, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
     // Each turn finds an older one, or is the last.
@@ -79,20 +81,21 @@ pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     index
 }
 
-/// May this queued read or write go before all others, by the blocks that it and older ones are on?
+/// Returns whether this queued read or write may start before all others, by the blocks of it and
+/// of older ones.
 pub(super) fn may_lead<const N: usize>(slots: &Slots<N>, index: u8) -> bool {
     not_before(slots, index) == index
 }
 
-/// Would `index`, sent now, pass any older request that stays behind?
+/// Returns whether `index`, sent now, would overtake any older request that stays behind.
 pub(super) fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: SlotSet) -> bool {
     let age = slots.span(index).age;
     let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
     bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
-/// Would `index`, sent now, pass an older request on the same blocks where one of the two writes?
-/// `left`: those of its direction that stay behind.
+/// Returns whether `index`, sent now, would overtake an older request on the same blocks where one
+/// of the two writes. `left`: the requests of its direction that stay behind.
 pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
     let span = slots.span(index);
     let rivals = match span.direction {
@@ -106,7 +109,8 @@ pub(super) fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, lef
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
+    /// Returns which read or write is next; `None`: the policy wants to wait, and the engine sets a
+    /// deadline for it.
     pub(super) fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before

@@ -1,5 +1,5 @@
-//! What comes of a phase: the controller's events are taken, and the chain of
-//! [`phases`](super::phases) goes on, ends, or has failed.
+//! The results of phases: the controller's events are read, and the chain of
+//! [`phases`](super::phases) continues, ends or has failed.
 
 use super::concurrent::Turn;
 use super::extras::Event;
@@ -11,13 +11,13 @@ use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
-/// The error of written data whose status shows one.
+/// Returns the error of written data whose status shows one.
 pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Takes the controller's events and moves on. False if there was none.
+    /// Reads the controller's events and continues. Returns false if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         if self.engine_has_lines() {
             return self.engine_interrupts(now_ns);
@@ -81,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved || early || events.card_irq || events.presence || events.retune
     }
 
-    /// The phase in progress ended well on the wire; what the card says of it is judged here.
+    /// Handles a phase that ended well on the wire, and checks the card's response.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
         message!(trace, "answered {:#010x}", status.0);
@@ -190,7 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail(error);
     }
 
-    /// The answer came, and what followed it went wrong. The card tells a late error once.
+    /// Keeps a response that came before its phase failed. The card reports a late error only once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
@@ -199,8 +199,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there
-    /// [SD 4.3.3]: no error.
+    /// Handles the response of CMD12. Reading up to the last block makes some cards report
+    /// OUT_OF_RANGE there [SD 4.3.3]: not an error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.batch.lba() + u64::from(self.batch.blocks());
         let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
@@ -228,8 +228,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The data are over and the card took them. A write still programs, unless the host has seen
-    /// the end of that.
+    /// Handles the end of data that the card has accepted. A write still programs, unless the host
+    /// has seen the end of busy.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.batch.direction() == Direction::Write && self.bus.host().caps().busy != BusyDetect::Interrupt
         {
@@ -243,8 +243,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The transfer is over. `status`: its writes' fate is known already. Starts what is next
-    /// before anything is completed.
+    /// Ends the transfer. `status`: the result of its writes, if known already. Starts the next
+    /// request before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.note_ended(now_ns);
         self.lane.set_idle();

@@ -1,8 +1,9 @@
 //! Data of another partition of an eMMC: boot areas, general purpose partitions, RPMB [eMMC 6.2].
 //!
-//! A visit is one request: the switch there, and up to three transfers. It is a barrier, so the
-//! queue has drained before. The engine itself goes back ([`area`](super::area)), so no dropped
-//! future leaves the card in there. The next visit in the queue goes on where this one is.
+//! A partition access (a *visit* in the code) is one request: the switch to the partition, and up
+//! to three transfers. It is a barrier, so the queue has drained before. The engine itself switches
+//! back ([`area`](super::area)), so no dropped future leaves the card in the partition. If the next
+//! request in the queue is another access, the card is not switched back between them.
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
@@ -11,49 +12,50 @@ use crate::sched::Profile;
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one
-/// that asks for the result, then what comes back.
+/// The transfers of a partition access. The request's buffer holds the blocks to write, then the
+/// block that requests the result, then the blocks that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionAccess {
-    /// PARTITION_CONFIG with the access bits of the partition; the others as they are
+    /// PARTITION_CONFIG with the access bits of the partition, and the other bits unchanged
     /// [eMMC 7.4.69].
     pub config: u8,
     /// Longest time of the switch.
     pub switch_ns: u64,
     /// The first block, for reads and writes of data; 0 for RPMB.
     pub lba: u32,
-    /// Blocks that go out.
+    /// Blocks to write.
     pub out: u16,
-    /// Whether the blocks go out as a reliable write.
+    /// Whether they are a reliable write.
     pub reliable: bool,
-    /// Whether one more block goes out after these, in a write of its own: RPMB's result request.
+    /// Whether one more block is written after them, in a write of its own: RPMB's result request.
     pub ask: bool,
-    /// Blocks that come back.
+    /// Blocks to read.
     pub back: u16,
 }
 
 /// The access bits of the replay-protected area [eMMC 7.4.69].
 const RPMB: u8 = 3;
-/// Addresses in bytes name no more blocks of a partition: the next one would be its first again.
+/// Most blocks of a partition with byte addresses: the address after them would wrap to 0.
 const BYTE_ADDRESSED_BLOCKS: u64 = 1 << 23;
 
 impl PartitionAccess {
-    /// The access bits.
+    /// Returns the access bits.
     pub(super) const fn area(&self) -> u8 {
         self.config & 7
     }
 
-    /// Does it write to the replay-protected area? What is sent there is good for one time.
+    /// Returns whether it writes to the replay-protected area. A message to that area is valid only
+    /// once.
     pub(super) const fn is_once(&self) -> bool {
         self.area() == RPMB && self.out > 0
     }
 
-    /// Bytes that the request's buffer must have.
+    /// Returns the bytes that the request's buffer must have.
     pub const fn bytes(&self) -> u32 {
         (self.out as u32 + self.ask as u32 + self.back as u32) * BLOCK_BYTES
     }
 
-    /// Why this card gets no such visit, if so.
+    /// Checks whether this card can have such an access, and returns the reason if not.
     pub(super) fn admitted(&self, target: &CardParams, given: u32) -> Result<(), Error> {
         let blocks = self.out.max(self.back);
         if !target.emmc || self.area() == 0 {
@@ -68,7 +70,8 @@ impl PartitionAccess {
         Ok(())
     }
 
-    /// The nth transfer: direction, first block in the buffer, blocks, reliable.
+    /// Returns the nth transfer: direction, first block in the buffer, blocks, whether it is a
+    /// reliable write.
     fn transfer(&self, n: u8) -> Option<(Direction, u32, u16, bool)> {
         let out = u32::from(self.out);
         let ask = u32::from(self.ask);

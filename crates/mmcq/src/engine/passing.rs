@@ -1,17 +1,19 @@
-//! What goes before the oldest request: what continues an open transfer, or a longer run.
+//! Requests that may go before the oldest one: those that continue an open transfer, or a longer
+//! run.
 //!
-//! Several clients that go through a card in sequence have a run each in the queue. Taken by age, a
-//! run is as long as it was when its oldest request became the oldest of all, and stays so: its
-//! client sends as many again as were complete. Taken by length, runs that were left behind grow
-//! until they are whole. That needs free slots to grow into: where there are few, age decides.
+//! Several clients that access a card sequentially have a run each in the queue. If runs are picked
+//! by age, a run has the length that it had when its oldest request became the oldest of all, and
+//! stays that short: its client submits as many requests again as were completed. If runs are
+//! picked by length, runs that stay behind grow until they are whole. That needs free slots to grow
+//! into; where few are free, age decides.
 //!
-//! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its
-//! own direction. Since it became the oldest, they move fewer blocks together than
+//! *Written bound: a request is overtaken in this way by at most [`PASSES`] younger ones, all of
+//! its own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
-//! continues an open transfer. None passes where requests of the other direction or a barrier wait,
-//! and no longer run where fewer than a quarter of the slots are free.* Only a policy
-//! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on
-//! others the sweep shows as many cells that lose by it as gain.
+//! continues an open transfer. None overtakes it where requests of the other direction or a barrier
+//! wait, and no longer run does where fewer than a quarter of the slots are free.* This is done
+//! only with a policy that [yields](Policy::yields), and only on a host that can continue a
+//! transfer: on other hosts as many cells of the sweep lose by it as gain.
 
 use super::Engine;
 use super::order::may_lead;
@@ -20,14 +22,14 @@ use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
-/// A request is passed by none that came so many requests after it.
+/// Largest distance in arrival, in requests, at which a younger request may overtake.
 const PASSES: u32 = 64;
-/// How many times as much a request may move that continues an open transfer: it spares an end and
-/// a start.
+/// Factor on the blocks that may overtake, for a request that continues an open transfer: it saves
+/// an end and a start.
 const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the request that was picked, or one whose run goes before it.
+    /// Returns the request that was picked, or one whose run may go before it.
     #[inline(always)]
     pub(super) fn pick_longer_run(&mut self, picked: u8) -> u8 {
         if H::CONTINUES && self.bus.host().caps().continue_data { self.passed_by(picked) } else { picked }
@@ -63,13 +65,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if room { self.longest(picked, waits) } else { picked }
     }
 
-    /// May this request go before that one, by their ages and by the blocks that they are on?
+    /// Returns whether this request may overtake that one, by their ages and blocks.
     fn passes(&self, index: u8, picked: u8) -> bool {
         let (oldest, age) = (self.slots.span(picked).age, self.slots.span(index).age);
         age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo() && may_lead(&self.slots, index)
     }
 
-    /// The longest of the runs that wait.
+    /// Returns the longest of the runs that wait.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
         let (oldest, limits) = (self.slots.span(picked).age, self.limits());
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);

@@ -1,8 +1,8 @@
-//! How a transfer runs: the chain of phases, each started from the event that ended the one before.
+//! The phases of a transfer: each is started from the event that ended the one before.
 //!
-//! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will
-//! tell, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the end
-//! of a write) is not a phase of ours.
+//! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else shows the
+//! status, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the
+//! end of a write) is not a phase of the engine.
 
 use super::bus::{COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::fast::FastKind;
@@ -18,7 +18,7 @@ use crate::spec::command::{self, Command};
 /// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing.
+    /// No work.
     Idle,
     /// A raw request's prefix (CMD55).
     Prefix,
@@ -30,9 +30,9 @@ pub(super) enum Stage {
     Main,
     /// CMD12 after the data.
     Stop,
-    /// CMD12 to a transfer that no client waits for any more.
+    /// CMD12 to a transfer that no request waits for any more.
     Close,
-    /// Waiting to ask a busy card.
+    /// Waiting before the next poll of a busy card.
     BusyPause,
     /// CMD13 to a busy card.
     BusyStatus,
@@ -46,9 +46,9 @@ pub(super) enum Stage {
     Bus,
     /// A pause.
     Pause,
-    /// A step of what [`Engine::enable_extended_ops`] adds; which one, it remembers itself.
+    /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
     Extra,
-    /// After a failure: the lines are reset, the card is stopped and asked for its state.
+    /// After a failure: the lines are reset, the card is stopped and its state is read.
     Recover(Recovery),
 }
 
@@ -63,11 +63,12 @@ pub(super) enum Recovery {
     Stop,
     /// CMD13.
     Status,
-    /// Before the next CMD13.
+    /// The wait before the next CMD13.
     Wait,
 }
 
-/// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
+/// Longest busy (R1b) after CMD12 of a read [SD 4.12.4.2]; the limit for a write comes from the
+/// card.
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -172,19 +173,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().not_asked();
     }
 
-    /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a
-    /// response ends by interrupt, a write is better off with CMD12.
+    /// Returns whether the engine may send its own CMD23 before a transfer. Where only the busy
+    /// after a response ends with an interrupt, CMD12 is better for a write.
     pub(super) fn counts(&self, direction: Direction) -> bool {
         let caps = self.bus.host().caps();
         !caps.no_count
             && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
     }
 
-    /// CMD23 as a phase of its own where it pays, else the data command at once.
+    /// Starts CMD23 as a phase of its own where it pays, otherwise the data command at once.
     ///
-    /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no
-    /// CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of our own costs an interrupt more; of
-    /// the two, CMD23 does not make the card abandon what it has read ahead.
+    /// A closed-ended transfer with automatic CMD23 is the cheapest: the card ends by itself and
+    /// needs no CMD12. An automatic CMD12 is next. A CMD23 or CMD12 of the engine costs one
+    /// interrupt more; of the two, CMD23 does not make the card drop what it has read ahead.
     #[inline]
     fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.bus.host().caps();
@@ -204,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a transfer with an announced count and something special about it, out of the way of
-    /// the many.
+    /// Begins a transfer with CMD23 that has a special rule. A function of its own, so that the
+    /// ordinary path stays short.
     #[inline(never)]
     pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
         self.begin_counted(now_ns);
@@ -236,8 +237,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(Stage::Main, timeout_ns, look_ns, now_ns);
     }
 
-    /// Prepares the phase with the data of a transfer. How long the controller waits for the card,
-    /// and when the engine looks for its end.
+    /// Prepares the phase with the data of a transfer. Returns how long the controller waits for
+    /// the card, and when the engine polls for its end.
     #[inline(always)]
     pub(super) fn prepare_main(
         &mut self,
@@ -254,7 +255,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (transfer.timeout_ns, Self::first_look_ns(wire_ns, transfer.patience_ns))
     }
 
-    /// Does the controller move the data of a transfer?
+    /// Returns whether the controller transfers the data of a transfer.
     #[inline(always)]
     pub(super) fn moves_data(&self) -> bool {
         self.lane.stage() == Stage::Main && self.bus.moves_data() && !self.lane.has_failed()
@@ -266,15 +267,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not
-    /// counting slack.
+    /// Starts the prepared phase on the controller. `limit_ns`: when the engine itself gives up,
+    /// without the slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
-    /// The prepared phase is next.
+    /// Makes the prepared phase the one in progress.
     #[inline(always)]
     pub(super) fn enter_phase(&mut self, kind: FastKind, stage: Stage, limit_ns: u64, now_ns: u64) {
         self.lane.enter(stage);
@@ -324,7 +325,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
-    /// Asks the card for its status.
+    /// Starts CMD13, to read the card's status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         if matches!(stage, Stage::Status) {
             self.record.status_asked();

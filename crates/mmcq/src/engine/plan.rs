@@ -1,4 +1,4 @@
-//! What a transfer is to the controller: made once of what card and controller can do, and pure.
+//! The plan: how transfers are sent to this card by this controller. Made once; pure functions.
 //!
 //! Every transfer of reads and writes is made here, those of the fast path too.
 
@@ -6,11 +6,11 @@ use super::{BLOCK_BYTES, CardParams};
 use crate::host::{Auto, Caps, Data, Direction, Phase};
 use crate::spec::command::{self, Command};
 
-/// Blocks after which the card may pause for its longest time once more.
+/// Number of blocks for which the card's longest wait is added once more.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
-/// No wait of a controller is longer: three days. So sums of such waits stay below 2^64 ns.
+/// Longest wait of a controller: three days. So sums of such waits stay below 2^64 ns.
 const TIMEOUT_NS_MAX: u64 = 1 << 48;
-/// A card's time for a read or a write is doubled at most so often.
+/// How many times a card's wait for a read or a write is doubled at most.
 const DOUBLED_MAX: u8 = 2;
 
 /// The plan.
@@ -18,16 +18,16 @@ const DOUBLED_MAX: u8 = 2;
 pub(super) struct Plan {
     /// Longest wait of the controller: for a read, for a write.
     timeout_ns: [u64; 2],
-    /// How often these are doubled.
+    /// How many times these are doubled.
     doubled: u8,
     rca: u16,
-    /// From a block to its address.
+    /// Left shift that makes a block number the card's address.
     shift: u8,
-    /// How the controller by itself ends a transfer of several blocks.
+    /// How the controller itself ends a transfer of several blocks.
     ends: Ends,
 }
 
-/// The ways in which a controller ends a transfer of several blocks.
+/// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// Nothing.
@@ -44,15 +44,15 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card.
     pub timeout_ns: u64,
-    /// When the engine itself gives up, not counting slack.
+    /// When the engine itself gives up, without the slack.
     pub patience_ns: u64,
 }
 
 impl Plan {
-    /// Without a card.
+    /// The plan without a card.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
-    /// For this card on this controller.
+    /// Makes the plan for this card on this controller.
     pub fn of(card: &CardParams, caps: &Caps) -> Plan {
         Plan {
             timeout_ns: [card.read_timeout_ns, card.write_timeout_ns].map(|ns| ns.min(TIMEOUT_NS_MAX)),
@@ -69,25 +69,26 @@ impl Plan {
         }
     }
 
-    /// Doubles the times so often: what failed for want of time has more the next time.
+    /// Doubles the timeouts `times` times, at most [`DOUBLED_MAX`]: an access that failed for lack
+    /// of time gets more at the next try.
     pub fn double(&mut self, times: u8) {
         let times = times.min(DOUBLED_MAX);
         self.timeout_ns = self.timeout_ns.map(|ns| ns >> self.doubled << times);
         self.doubled = times;
     }
 
-    /// Does the controller by itself end a transfer of several blocks?
+    /// Returns whether the controller itself ends a transfer of several blocks.
     pub fn ends_by_itself(&self) -> bool {
         self.ends != Ends::Open
     }
 
-    /// Where a block is for the card's commands.
+    /// Returns the address of a block in the card's commands.
     #[inline(always)]
     pub fn address(&self, lba: u64) -> u32 {
         (lba as u32) << self.shift
     }
 
-    /// Returns what the controller adds to a transfer of so many blocks.
+    /// Returns what the controller adds to a transfer of this many blocks.
     #[inline(always)]
     pub fn auto(&self, blocks: u32) -> Auto {
         match self.ends {
@@ -97,8 +98,8 @@ impl Plan {
         }
     }
 
-    /// The phase with the data of a transfer. `single`: by the command for one block; `wire_ns`:
-    /// what its data take on the bus.
+    /// Returns the phase with the data of a transfer. `single`: it uses the command for one block.
+    /// `wire_ns`: the time of its data on the bus.
     #[inline(always)]
     pub fn transfer(
         &self,
@@ -115,7 +116,7 @@ impl Plan {
     }
 
     /// Returns how long the controller waits for the card in such a transfer, and when the engine
-    /// gives it up.
+    /// gives up.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;
@@ -125,19 +126,19 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
-    /// Returns how long a controller waits that has one time for reads and writes.
+    /// Returns the wait of a controller that has one timeout for reads and writes.
     pub fn longest_ns(&self) -> u64 {
         let [read_ns, write_ns] = self.timeout_ns;
         read_ns.max(write_ns)
     }
 
-    /// When the engine gives up a transfer on such a controller.
+    /// Returns when the engine gives up a transfer on such a controller.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns
     }
 
-    /// CMD13.
+    /// Returns CMD13.
     #[inline(always)]
     pub fn status(&self) -> Command {
         command::send_status(self.rca)

@@ -1,11 +1,11 @@
-//! What has happened so far, for those that read it: counters, and the last steps of recovery.
+//! Record for diagnosis: counters, and the last steps of recovery.
 
 use super::config::Count;
 use super::recover::Trace;
 use super::{Close, RecoveryEvent, Stats};
 
-/// The record. Nothing is decided by it but by the count of transfers, which is the clock of tuning
-/// and damage.
+/// The record. The engine decides nothing by it, except that the count of transfers is the clock of
+/// tuning and damage.
 #[derive(Debug)]
 pub(super) struct Record {
     stats: Stats,
@@ -52,7 +52,8 @@ counted! {
 }
 
 impl Record {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty record. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn empty() -> Record {
         Record { stats: Stats::ZERO, trace: Trace::new() }
     }
@@ -62,19 +63,19 @@ impl Record {
         &self.stats
     }
 
-    /// Data transfers so far.
+    /// Returns the number of data transfers so far.
     #[inline(always)]
     pub fn transfers(&self) -> Count {
         self.stats.transfers
     }
 
-    /// Counts requests that go in another's transfer.
+    /// Counts requests that were merged into another's transfer.
     #[inline(always)]
     pub fn merged(&mut self, requests: Count) {
         self.stats.merged = self.stats.merged.wrapping_add(requests);
     }
 
-    /// An open transfer is closed.
+    /// Counts an open transfer that is closed, by reason.
     #[inline(always)]
     pub fn closed(&mut self, reason: Close) {
         if let Some(count) = self.stats.closed.get_mut(reason as usize) {
@@ -82,7 +83,7 @@ impl Record {
         }
     }
 
-    /// A step of recovery is taken.
+    /// Counts a step of recovery, and keeps it.
     #[inline(always)]
     pub fn climbed(&mut self, event: RecoveryEvent) {
         if let Some(count) = self.stats.recovery_steps.get_mut(event.step as usize) {
@@ -91,7 +92,7 @@ impl Record {
         self.trace.push(event);
     }
 
-    /// The last steps, oldest first.
+    /// Returns the last steps, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.trace.iter()
     }

@@ -1,8 +1,8 @@
 //! Flush of an SD card's cache by the extension register of its performance function
 //! [SD 4.17, 5.8.2].
 //!
-//! Bit 0 of the register starts a flush and reads 1 until it is over; the busy after CMD49 may end
-//! before.
+//! Bit 0 of the register starts a flush and reads as 1 until the flush is over; the busy after
+//! CMD49 may end before.
 
 use super::extras::Place;
 use super::{BLOCK_BYTES, Breach, Engine, Error};
@@ -11,7 +11,7 @@ use crate::sched::Profile;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Between two questions.
+/// Time between two polls.
 const ASK_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -26,7 +26,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Moves one block to or from the engine's page.
+    /// Transfers one block to or from the engine's page.
     fn page(
         &mut self,
         place: Place,

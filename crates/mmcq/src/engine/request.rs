@@ -1,4 +1,4 @@
-//! What is asked of the engine, and what comes back.
+//! Requests to the engine, and their completions.
 
 use super::breach::Breach;
 use super::buffer::DmaBuf;
@@ -21,87 +21,88 @@ pub enum Kind {
     Read {
         /// First block.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of blocks, at least 1.
         blocks: u32,
     },
     /// Write blocks of 512 bytes.
     Write {
         /// First block.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of blocks, at least 1.
         blocks: u32,
     },
-    /// Everything that was written before is on the medium when this completes. A barrier.
+    /// Flush. When it completes, everything written before it is on the medium. A barrier.
     Flush,
-    /// A phase exactly as given. A barrier. Its response is not judged, only handed over. The
-    /// engine does not learn from it what has changed on the card; so with a card, CMD6 to
-    /// PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and
-    /// [`LongCommand`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
-    /// [`Options::cache`](crate::card::Options::cache) does that.
+    /// A phase exactly as given. A barrier. Its response is returned without being checked, and the
+    /// engine does not learn from it what has changed on the card. So two commands to a card are
+    /// [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
+    /// [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand); and CMD6
+    /// to CACHE_CTRL, for which there is [`Options::cache`](crate::card::Options::cache).
     Raw {
-        /// A command sent directly before (CMD55); its errors are the request's.
+        /// A command sent directly before (CMD55). If it fails, the request fails with its error.
         prefix: Option<Command>,
         /// The phase; its data use the request's buffer.
         phase: Phase,
         /// Longest time for the phase.
         timeout_ns: u64,
     },
-    /// A phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their
-    /// own order, before waiting reads and writes, but no more than
-    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only
-    /// handed over. Where host and card allow it
-    /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)) CMD52 does not
-    /// wait for data that are moving, so that it may be done before an older CMD53.
+    /// A phase of an I/O function (CMD52, CMD53), exactly as given. Not a barrier. These requests
+    /// keep their own order, and start before waiting reads and writes, but at most
+    /// [`Config::io_burst`](super::Config::io_burst) of them in a row. The response is returned
+    /// without being checked. Where host and card allow it
+    /// ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)), a CMD52 does
+    /// not wait for a data transfer, so it may be done before an older CMD53.
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
         /// Longest time for the phase.
         timeout_ns: u64,
-        /// The owner will ask for the next step as soon as this one is done. For a moment
-        /// ([`Config::chain_ns`](super::Config::chain_ns)) no other request gets the bus.
+        /// Whether the owner will submit the next step as soon as this one is done. For a short
+        /// time ([`Config::chain_ns`](super::Config::chain_ns)) no other request gets the bus.
         chain: bool,
     },
     /// A change of the bus. A barrier.
     Bus(BusOp),
-    /// Nothing, for so long. A barrier.
+    /// A pause: nothing starts for this time. A barrier.
     Pause {
-        /// How long.
+        /// Length in nanoseconds.
         ns: u64,
     },
-    /// Blocks that need not keep their content. It goes in pieces
-    /// ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between;
-    /// nothing that overlaps it passes it, and no barrier. A piece that fails is not tried again;
-    /// after the card was initialised again, the one that was under way is. Needs
+    /// Frees or erases blocks whose content is not needed. The erase is done in pieces
+    /// ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)), and other requests run in
+    /// between. No request that overlaps it runs before it is complete, nor does a barrier. A piece
+    /// that fails is not tried again. If the card had to be initialised again, the piece that was
+    /// under way is repeated. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
         /// First block.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of blocks, at least 1.
         blocks: u32,
-        /// The fate of the blocks.
+        /// The kind of erase.
         how: Erase,
     },
-    /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros
-    /// and no others are touched, else by writing the request's buffer (zeros, at least a block;
-    /// the longer the faster) as often as it takes. Needs
+    /// Makes blocks read as zeros: by an erase where the card's erased blocks are zeros and no
+    /// other blocks are erased, otherwise by writing the request's buffer as many times as needed.
+    /// The buffer holds zeros, at least one block; a longer one is faster. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Zero {
         /// First block.
         lba: u64,
-        /// How many, 1 to 2^23 - 1.
+        /// Number of blocks, 1 to 2^23 - 1.
         blocks: u32,
     },
-    /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area
-    /// before anything else but another visit. Needs
+    /// Data of another partition of an eMMC. A barrier. The engine switches back to the user area
+    /// before anything else but another partition access. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     PartitionAccess(PartitionAccess),
-    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier.
-    /// It is sent once: not again if it fails, or if the card is initialised again meanwhile. Needs
-    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). The access bits of
-    /// PARTITION_CONFIG are for visits alone, and CACHE_CTRL is for bring-up
-    /// ([`Error::Unsupported`]).
+    /// A command whose busy may last long. The engine waits for the end of busy, and checks a
+    /// status. A barrier. It is sent once: not again if it fails, nor if the card is initialised
+    /// again meanwhile. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
+    /// It must not change the access bits of PARTITION_CONFIG, which are for `PartitionAccess`, nor
+    /// CACHE_CTRL, which is for bring-up ([`Error::Unsupported`]).
     LongCommand {
-        /// The command, answered by R1b.
+        /// The command, with response R1b.
         command: Command,
         /// Longest busy.
         timeout_ns: u64,
@@ -109,7 +110,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The blocks of a read or write.
+    /// Returns direction, first block and number of blocks of a read or write; otherwise `None`.
     #[inline(always)]
     pub(super) const fn span(&self) -> Option<(Direction, u64, u32)> {
         match *self {
@@ -119,12 +120,13 @@ impl Kind {
         }
     }
 
-    /// Is it a step of a conversation, which owes nothing to what waits in the queue?
+    /// Returns whether the request may be urgent: a step of a conversation with the card, which
+    /// need not wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
 
-    /// Does it take from the card what is in its cache?
+    /// Returns whether the request makes the card lose what is in its cache.
     pub(super) const fn resets_card(&self) -> bool {
         match self {
             Kind::Raw { phase, .. } => phase.command.index == 0,
@@ -133,8 +135,8 @@ impl Kind {
         }
     }
 
-    /// Would the card do something else the second time? Orders may count or be final, and each
-    /// authenticated write has its own counter.
+    /// Returns whether the card would do something else if the request were repeated. An order may
+    /// count or be final, and each authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -148,54 +150,55 @@ impl Kind {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// The work that is asked for.
+    /// The kind of the request, with its parameters.
     pub kind: Kind,
-    /// Where the data are or go; at least as long as the request's data.
+    /// Memory of the data; at least as long as the request's data.
     pub buf: DmaBuf,
-    /// The client; for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) does not look at
-    /// it.
+    /// The client, for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) ignores it.
     pub origin: Origin,
-    /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
+    /// Whether the request completes only when its data are on the medium; see
+    /// [`durable`](Self::durable).
     pub durable: bool,
-    /// Whether the request passes a queue that is stopped for recovery, as a part of the recovery
-    /// itself; see [`urgent`](Self::urgent). No priority: a [scheduler](crate::sched) goes by
-    /// [`origin`](Self::origin).
+    /// Whether the request may start while the queue is stopped for recovery, as a part of the
+    /// recovery itself; see [`urgent`](Self::urgent). This is not a priority: a
+    /// [scheduler](crate::sched) uses [`origin`](Self::origin).
     pub urgent: bool,
-    /// The card it is meant for; see [`for_card`](Self::for_card).
+    /// The card that the request is for; see [`for_card`](Self::for_card).
     pub card: CardNumber,
 }
 
 impl Request {
-    /// A request of client 0.
+    /// Makes a request of client 0.
     pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false, card: CardNumber::ANY }
     }
 
     /// Makes the write (or zeroes, or erase) complete only when it is on the medium: forced unit
-    /// access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). Anything
-    /// else stays what it is.
+    /// access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). Other
+    /// kinds are not changed.
     ///
     /// [`BlockDevice::write_durable`](crate::block::BlockDevice::write_durable) is such a write,
-    /// and calls `enable_extended_ops` itself. No call of `BlockDevice` is a durable erase, or
-    /// writes durable zeroes: such a request goes by
-    /// [`Stack::request`](crate::task::Stack::request), or a flush follows.
+    /// and calls `enable_extended_ops` itself. `BlockDevice` has no durable erase and no durable
+    /// zeroes: submit such a request by [`Stack::request`](crate::task::Stack::request), or flush
+    /// afterwards.
     #[must_use]
     pub fn durable(self) -> Self {
         let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
         Request { durable: writes, ..self }
     }
 
-    /// Binds the request to this card: once another is in its place the request is refused with
-    /// [`Error::Changed`]. Without it a request is for whichever card there is.
-    /// [`BlockDevice`](crate::block::BlockDevice) asks so for the card that it was made for.
+    /// Binds the request to this card: when another card has taken its place, the request is
+    /// refused with [`Error::Changed`]. Without it a request is for any card in the slot.
+    /// [`BlockDevice`](crate::block::BlockDevice) binds its requests to the card that it was made
+    /// for.
     #[must_use]
     pub fn for_card(self, card: CardNumber) -> Self {
         Request { card, ..self }
     }
 
-    /// Makes the request a part of the recovery that all others wait for. Only a raw phase, a
-    /// change of the bus and a pause can be that: what is urgent passes the queue, so anything else
-    /// is [`Error::Unsupported`].
+    /// Makes the request a part of the recovery that all others wait for. It starts before all that
+    /// is queued, so only a raw phase, a change of the bus and a pause can be urgent; other kinds
+    /// are [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -216,32 +219,32 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// Which of the engine's slots, 0 to N - 1: the bit in
+    /// Returns which of the engine's slots it is, 0 to N - 1: the bit in
     /// [`PollOutcome::completed`](super::PollOutcome::completed).
     pub fn index(self) -> usize {
         self.index as usize
     }
 
-    /// Tells the requests apart that were in this slot one after another; after 256 it begins
-    /// again.
+    /// Returns the use number, which distinguishes the requests that had this slot one after
+    /// another. It wraps after 256.
     pub(crate) fn use_number(self) -> u8 {
         self.generation as u8
     }
 }
 
-/// The yield of a request.
+/// The result of a request that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
-    /// Bytes moved. The data of a tuning phase stay in the controller: 1 once tuning is complete, 0
-    /// before ([`is_tuned`](Self::is_tuned)).
+    /// Bytes transferred. The data of a tuning phase stay in the controller: then 1 once tuning is
+    /// complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
-    /// The response of a raw phase.
+    /// The response, for a raw phase.
     pub response: Response,
 }
 
 impl Output {
-    /// Of a raw tuning phase: tuning is complete.
+    /// Returns whether tuning is complete, after a raw tuning phase.
     pub const fn is_tuned(&self) -> bool {
         self.bytes != 0
     }
@@ -250,7 +253,7 @@ impl Output {
 /// A finished request: its result, and its memory back.
 #[derive(Debug)]
 pub struct Completion {
-    /// How it went.
+    /// The output, or why the request failed.
     pub result: Result<Output, Error>,
     /// Bytes from the start of the request that are surely done, also when it failed.
     pub done_bytes: u32,
@@ -259,7 +262,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of a request that was not accepted.
+    /// Makes the completion of a request that was not accepted.
     pub(crate) fn refused(error: Error, request: &mut Request) -> Self {
         Completion { result: Err(error), done_bytes: 0, buf: request.buf.take() }
     }
@@ -270,20 +273,20 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken. Nothing was begun; try again when a request has ended. It also ends the
-    /// youngest request that waits, if the card needs help and the supervisor's requests find no
-    /// slot.
+    /// All slots are taken. Nothing was begun; try again when a request has ended. The youngest
+    /// waiting request also ends with this error if the card needs help and the supervisor's
+    /// requests find no free slot.
     Full,
-    /// The engine is suspended, or stopped for recovery.
+    /// The engine is suspended by the platform, or stopped for recovery.
     Suspended,
     /// No card has been brought up.
     NoCard,
     /// The card was taken out.
     Removed,
-    /// Blocks beyond the end of the card, or none at all: an empty buffer, or one that is shorter
-    /// than a block.
+    /// The blocks are beyond the end of the card, or there are none: the buffer is empty, or
+    /// shorter than a block.
     OutOfRange {
-        /// First block asked for.
+        /// First block of the request.
         lba: u64,
         /// Blocks on the card.
         sectors: u64,
@@ -299,13 +302,13 @@ pub enum Error {
     Dma(DmaError),
     /// The controller or the wire failed.
     Host(Fault),
-    /// The controller can not do this at all.
+    /// The controller cannot do this at all.
     Unsupported,
-    /// The card refused: its status (R1).
+    /// The card refused the command; its status (R1).
     Card(u32),
-    /// Written data did not reach the medium: the status (R1) that told so after the transfer.
+    /// Written data did not reach the medium. The status (R1) that showed this after the transfer.
     Program(u32),
-    /// The controller stayed silent beyond every deadline.
+    /// The controller did not answer before any deadline.
     Silent,
     /// A bus operation failed.
     Bus(BusOp),
@@ -313,25 +316,26 @@ pub enum Error {
     Register(ParseError),
     /// The card does not behave as its standard says.
     Protocol(Breach),
-    /// Recovery has come to its end without success: card or controller is given up.
+    /// Recovery has ended without success: card or controller is given up.
     Dead,
     /// The blocks are write-protected.
     Protected,
-    /// The card can only erase whole groups of so many blocks, and more than was asked must not go.
+    /// The card can only erase whole groups of this many blocks, and blocks outside of the request
+    /// would be erased too.
     Unaligned {
         /// Blocks in a group.
         group_blocks: u32,
     },
-    /// The card lost its supply, and with it writes in its cache that were complete and not yet
-    /// flushed. Said once, to the next flush or durable write.
+    /// The card lost power, and with it complete writes in its cache that were not yet flushed.
+    /// Reported once, to the next flush or durable write.
     CacheLost,
     /// Another card is in the slot.
     Changed,
-    /// The engine has not been told how this card erases:
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) tells it, after bring-up.
+    /// The engine does not know how this card erases. Call
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.
     Unequipped,
-    /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7],
-    /// [eMMC 6.6.19]: [`Options::unlock`](crate::card::Options::unlock).
+    /// The card is locked by a password, and accepts only the commands of its lock [SD 4.3.7],
+    /// [eMMC 6.6.19]: see [`Options::unlock`](crate::card::Options::unlock).
     Locked,
     /// The call came from inside another call of the same stack (a timer's function, a lock,
     /// memory, registers, a policy, or a closure of [`Stack::with`](crate::task::Stack::with)).
@@ -339,8 +343,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Asks whether what was written before may have failed too: a late error may be any piece's,
-    /// and of what went to a card that is gone no status has come.
+    /// Returns whether earlier writes may have failed too. A late error may belong to any piece,
+    /// and a card that is gone has sent no status for its last writes.
     pub(super) fn leaves_doubt(self) -> bool {
         let late = matches!(self, Error::Program(_) | Error::Protected);
         late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)

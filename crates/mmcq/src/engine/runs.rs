@@ -1,5 +1,5 @@
-//! What is known of runs: the transfer that is left open, how the one in progress ends, and the run
-//! of each direction.
+//! State of sequential runs: the transfer that is left open, how the one in progress ends, and the
+//! run of each direction.
 
 use super::worth::{Case, Worth};
 use crate::host::Direction;
@@ -10,14 +10,14 @@ pub(super) struct Open {
     pub direction: Direction,
     /// The block that would continue it.
     pub next: u64,
-    /// When the first of its writes was completed; `None`: none was.
+    /// When the first of its writes was completed; `None`: no write was.
     pub told_ns: Option<u64>,
-    /// Blocks left of what CMD23 announced; 0: nothing was announced.
+    /// Blocks left of the count that CMD23 set; 0: no CMD23 was sent.
     pub counted: u32,
 }
 
 impl Open {
-    /// Were writes of it completed? Their status is owed then.
+    /// Returns whether writes of it were completed, so that their status is owed.
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()
@@ -29,36 +29,36 @@ impl Open {
 pub(super) enum End {
     /// With the blocks that are collected.
     Here,
-    /// Ended by a CMD12 of the engine. Noted when the data command goes: the card's parameters may
-    /// be others when the data are over.
+    /// By a CMD12 of the engine. Noted when the data command is sent: the card's parameters may be
+    /// others when the data are over.
     Stopped,
-    /// After so many blocks in all, in several phases: the request is longer than one.
+    /// After this many blocks in all, in several phases: the request is longer than one phase.
     After(u32),
-    /// Open as long as the run goes on.
+    /// Not known: it stays open as long as the run continues.
     Unknown,
-    /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
+    /// With the collected blocks, for which CMD23 has set a reliable write.
     Reliable,
 }
 
-/// Requests of which each begins where the one before ended.
+/// Requests of which each begins at the block where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The block after the last that went out.
+    /// The block after the last one that was sent.
     next: u64,
-    /// The last request continued the one before.
+    /// Whether the last request continued the one before.
     on: bool,
     /// Learned pause between the end of the data and the next request; 0: not known.
     think_ns: u32,
     ended_ns: u64,
 }
 
-/// A request that has not come after so many usual pauses is late.
+/// A request that has not come after this many usual pauses is late.
 const LATE: u64 = 4;
 
 impl Run {
     const NEW: Run = Run { next: u64::MAX, on: false, think_ns: 0, ended_ns: 0 };
 
-    /// A request begins here that came in then.
+    /// Notes a request that begins at this block and came in at this time.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         self.on = lba == self.next;
@@ -71,20 +71,20 @@ impl Run {
         }
     }
 
-    /// Is the next request of a run, or of what may become one, looked at?
+    /// Returns which case of learning the run is in.
     #[inline(always)]
     fn case(&self) -> Case {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// After so long the next request is late.
+    /// Returns after which time the next request is late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
     }
 }
 
-/// The runs of one direction: that of the last request, and another one, which may go on.
+/// The runs of one direction: that of the last request, and another one, which may continue.
 #[derive(Clone, Copy, Debug)]
 struct Runs {
     last: Run,
@@ -95,7 +95,7 @@ struct Runs {
 impl Runs {
     const NEW: Runs = Runs { last: Run::NEW, other: Run::NEW, worth: Worth::NEW };
 
-    /// A request begins here that came in then.
+    /// Notes a request that begins at this block and came in at this time.
     #[inline(always)]
     fn arrived(&mut self, lba: u64, arrived_ns: u64) {
         if lba != self.last.next {
@@ -109,7 +109,7 @@ impl Runs {
         self.last.arrived(lba, arrived_ns);
     }
 
-    /// Learns from what came after a pause whether to keep the transfer open was right.
+    /// Learns, from what came after a pause, whether keeping the transfer open was right.
     fn judge(&mut self, direction: Direction, went_on: bool, arrived_ns: u64, limit_ns: u64) {
         let run = self.last;
         let pause_ns = arrived_ns.saturating_sub(run.ended_ns);
@@ -125,8 +125,8 @@ impl Runs {
         }
     }
 
-    /// How long a transfer is kept open, no longer than this; 0: not at all. A run whose usual pause
-    /// is much longer is not waited for.
+    /// Returns how long a transfer is kept open, at most `limit_ns`; 0: not at all. The engine does
+    /// not wait for a run whose usual pause is much longer.
     #[inline]
     fn hold_ns(&self, limit_ns: u64) -> u64 {
         if !self.worth.keeps(self.last.case()) || u64::from(self.last.think_ns) / 2 > limit_ns {
@@ -139,24 +139,25 @@ impl Runs {
     }
 }
 
-/// Continuations in a row that may fail before the host is not believed any more.
+/// Continuations in a row that may fail before the engine stops using the host's ability.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The one owner of that knowledge.
+/// The state of both directions.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The transfer that the card has not seen the end of.
     open: Option<Open>,
     /// How the transfer in progress ends.
     end: End,
-    /// The busy being watched belongs to the end of an open transfer whose requests are complete.
+    /// Whether the busy that is watched belongs to the end of an open transfer whose requests are
+    /// complete.
     closing: bool,
     runs: [Runs; 2],
-    /// The data of this direction are over, and no request has begun since.
+    /// Direction whose data are over, while no request has begun since.
     paused: Option<Direction>,
     /// When the transfer in progress began, until its data are over.
     began_ns: Option<u64>,
-    /// Since when the card ends a transfer of this direction.
+    /// Since when the card ends a transfer, and its direction.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,
@@ -194,7 +195,7 @@ impl Streams {
         self.open = open;
     }
 
-    /// No transfer is open any more; what was.
+    /// Takes the open transfer: none is open any more.
     #[inline(always)]
     pub fn take_open(&mut self) -> Option<Open> {
         self.open.take()
@@ -210,18 +211,18 @@ impl Streams {
         self.end = end;
     }
 
-    /// The engine, and not the card or the host, ends the transfer in progress.
+    /// Returns whether the engine, and not the card or the host, ends the transfer in progress.
     pub fn is_open_ended(&self) -> bool {
         matches!(self.end, End::Stopped | End::After(_) | End::Unknown)
     }
 
-    /// CMD12 has ended the open transfer, and the card is busy with its last blocks.
+    /// Notes that CMD12 has ended the open transfer, and the card is busy with its last blocks.
     #[inline(always)]
     pub fn busy_of_the_end(&mut self) {
         self.closing = true;
     }
 
-    /// Was the busy that is over, or that has failed, such a one?
+    /// Takes whether the busy that is over, or that has failed, was such a one.
     #[inline(always)]
     pub fn take_busy_of_the_end(&mut self) -> bool {
         core::mem::take(&mut self.closing)
@@ -236,8 +237,8 @@ impl Streams {
         }
     }
 
-    /// Notes that a request of this direction, which came in then, begins here. `limit_ns`: no
-    /// transfer is held longer.
+    /// Notes that a request of this direction, which came in at `arrived_ns`, begins at this block.
+    /// `limit_ns`: the longest time that a transfer is kept open.
     pub fn note_request(&mut self, direction: Direction, lba: u64, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             let runs = self.runs(last);
@@ -247,28 +248,29 @@ impl Streams {
         self.runs(direction).arrived(lba, arrived_ns);
     }
 
-    /// Ends the run: something that is no read or write is next, which came in then.
+    /// Ends the run: the next request, which came in at `arrived_ns`, is not a read or write.
     pub fn break_run(&mut self, arrived_ns: u64, limit_ns: u64) {
         if let Some(last) = self.paused.take() {
             self.runs(last).judge(last, false, arrived_ns, limit_ns);
         }
     }
 
-    /// How long a transfer of this direction is kept open, no longer than this; 0: not at all.
+    /// Returns how long a transfer of this direction is kept open, at most `limit_ns`; 0: not at
+    /// all.
     #[inline]
     pub fn hold_ns(&mut self, direction: Direction, limit_ns: u64) -> u64 {
         self.runs(direction).hold_ns(limit_ns)
     }
 
-    /// Has the client of the last run of this direction paused?
+    /// Returns whether the client of the last run of this direction has paused.
     pub fn pauses(&self, direction: Direction) -> bool {
         let [reads, writes] = &self.runs;
         let runs = if direction == Direction::Read { reads } else { writes };
         runs.last.think_ns > 0
     }
 
-    /// The data of this direction are over, and its requests are complete; it would go on with this
-    /// block.
+    /// Notes that the data of this direction are over, and their requests are complete. A request
+    /// at block `next` would continue them.
     #[inline(always)]
     pub fn went_out(&mut self, direction: Direction, next: u64, now_ns: u64) {
         let run = &mut self.runs(direction).last;
@@ -276,14 +278,14 @@ impl Streams {
         self.paused = Some(direction);
     }
 
-    /// Notes that the first phase of a transfer goes out.
+    /// Notes that the first phase of a transfer is sent.
     #[inline(always)]
     pub fn note_transfer_start(&mut self, now_ns: u64) {
         self.began_ns = Some(now_ns);
     }
 
-    /// Notes that the data of a transfer are over, which take so long on the wire. `on`: it went on
-    /// in an open one.
+    /// Notes that the data of a transfer are over; `wire_ns`: their time on the wire. `on`: the
+    /// transfer continued an open one.
     pub fn note_data_end(&mut self, direction: Direction, wire_ns: u64, on: bool, now_ns: u64) {
         if let Some(began_ns) = self.began_ns.take() {
             let beside_ns = now_ns.saturating_sub(began_ns).saturating_sub(wire_ns);
@@ -291,13 +293,13 @@ impl Streams {
         }
     }
 
-    /// Notes that from now on the card ends a transfer.
+    /// Notes that the card begins to end a transfer now.
     #[inline(always)]
     pub fn note_end_start(&mut self, direction: Direction, now_ns: u64) {
         self.ending.get_or_insert((direction, now_ns));
     }
 
-    /// Notes that the card has ended a transfer, if it was at that.
+    /// Notes that the card has ended a transfer, if it was ending one.
     #[inline(always)]
     pub fn note_end(&mut self, now_ns: u64) {
         if let Some((direction, since_ns)) = self.ending.take() {
@@ -305,31 +307,31 @@ impl Streams {
         }
     }
 
-    /// Another card: its runs are not known.
+    /// Clears the runs, for another card.
     #[inline(always)]
     pub fn forget_runs(&mut self) {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// A phase has failed: how long the card took says nothing.
+    /// Clears the times: after a failed phase the card's time means nothing.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }
 
-    /// Has the host not failed to continue a transfer?
+    /// Returns whether the host still counts as able to continue a transfer.
     #[inline(always)]
     pub fn may_continue(&self) -> bool {
         !self.lost
     }
 
-    /// The host has continued a transfer.
+    /// Notes that the host has continued a transfer.
     #[inline(always)]
     pub fn continued(&mut self) {
         self.faults = 0;
     }
 
-    /// Counts a card that has not gone on with an open transfer. `unsupported`: it says that it
-    /// never will.
+    /// Counts a transfer that the card has not continued. `unsupported`: the host has reported that
+    /// it never can.
     #[inline(always)]
     pub fn failed_to_continue(&mut self, unsupported: bool) {
         self.faults += 1;
@@ -338,7 +340,7 @@ impl Streams {
         }
     }
 
-    /// The host is not believed any more; true once.
+    /// Takes the note that continuing was given up; true once.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -14,7 +14,7 @@ use crate::sched::{Origin, Waiting};
 use core::task::Waker;
 pub(super) use rules::Rules;
 
-/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`;
+/// The states of a slot: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`;
 /// `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -24,11 +24,11 @@ pub(super) enum State {
     Queued,
     /// The request's transfer is with the controller.
     Active,
-    /// The request's transfer is with a controller that nothing stops, and its memory was lent.
+    /// The request's transfer is with a controller that cannot be stopped, and its memory was lent.
     Kept,
-    /// Written; whether it was programmed well, the card's next status tells.
+    /// Written; the card's next status shows whether it was programmed.
     Settling,
-    /// The result is known and the controller has let go; still mapped.
+    /// The result is known and the controller does not use the memory any more; it is still mapped.
     Ended,
     /// The completion can be taken.
     Done,
@@ -39,16 +39,16 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Slot {
     state: State,
-    /// No client waits for the result.
+    /// Whether no client waits for the result.
     orphan: bool,
-    /// Never merged again: its transfer failed together with others, now each finds out for itself.
+    /// Whether it is never merged again: it failed together with others, and is now tried alone.
     solo: bool,
-    /// Written a second time, because what became of the first got lost.
+    /// Whether it was written a second time, because the result of the first was lost.
     redone: bool,
-    /// `segment` is mapped.
+    /// Whether `segment` is mapped.
     mapped: bool,
     generation: u32,
-    /// Blocks already moved (a request larger than a transfer goes in pieces).
+    /// Blocks already transferred (a request larger than a transfer goes in pieces).
     moved_blocks: u32,
     origin: Origin,
     rules: Rules,
@@ -87,7 +87,7 @@ impl Slot {
         next: NONE,
     };
 
-    /// Direction, first block and blocks still to move, of a read or write.
+    /// Returns direction, first block and blocks still to transfer, of a read or write.
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = self.kind.span()?;
         Some((
@@ -97,7 +97,7 @@ impl Slot {
         ))
     }
 
-    /// The way its data go, if it has any.
+    /// Returns the direction of the data, if there are any.
     pub fn direction(&self) -> Option<Direction> {
         match self.kind {
             Kind::Read { .. } => Some(Direction::Read),
@@ -110,13 +110,13 @@ impl Slot {
     }
 }
 
-/// Where a queued read or write wants to go, kept apart from the slots so that looking for
-/// neighbours stays in a few cache lines.
+/// The blocks of a queued read or write. Separate from the slots, so that the search for neighbours
+/// touches few cache lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub direction: Direction,
     pub start: u64,
-    /// The end, one past the last block.
+    /// The end: the number after the last block.
     pub end: u64,
     /// Order of arrival.
     pub age: u32,
@@ -131,9 +131,9 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     /// How many slots are mapped.
     mapped: u8,
-    /// Whether something that is queued may be unmapped.
+    /// Whether a queued request may be unmapped.
     unmapped: bool,
-    /// The request whose turn it is finds no mapping.
+    /// Whether the request whose turn it is finds no mapping.
     cramped: bool,
     next_age: u32,
     /// A bit for each free slot.
@@ -143,23 +143,23 @@ pub(super) struct Slots<const N: usize> {
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,
-    /// A bit for each slot whose waker has nothing left to wait for. It is dropped outside the
-    /// lock.
+    /// A bit for each slot whose waker will not be woken, and is dropped outside of the lock.
     stale: SlotSet,
-    /// A bit for each queued read; queued write; anything else that is queued.
+    /// Three sets, a bit for each queued request: the reads, the writes, all others.
     reads: SlotSet,
     writes: SlotSet,
     barriers: SlotSet,
-    /// The slots of requests that came by the fast path and have no neighbour in the queue: nothing
-    /// is special with them.
+    /// The slots of requests that came by the fast path and have no neighbour in the queue: none of
+    /// them is a special case.
     lone: SlotSet,
     /// A bit for each phase of an I/O function; these are not in the list.
     ios: SlotSet,
-    /// The slots of `ios` that pass a stopped engine.
+    /// The slots of `ios` whose requests may start while the engine is stopped.
     urgents: SlotSet,
     slots: [Slot; N],
     spans: [Span; N],
-    /// The queued reads and writes again, by a hash of where they begin and of where they end.
+    /// Two indexes of the queued reads and writes: by a hash of where they begin, and of where they
+    /// end.
     starts: [SlotSet; N],
     ends: [SlotSet; N],
 }
@@ -202,7 +202,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// The slot of an index below N.
+    /// Returns the slot with an index below N.
     pub fn at(&self, index: u8) -> &Slot {
         // The remainder keeps the compiler and us from ever seeing a panic; indices come from this
         // module's own lists.
@@ -217,24 +217,24 @@ impl<const N: usize> Slots<N> {
         self.free.count_ones()
     }
 
-    /// The first of the queue, or [`NONE`].
+    /// Returns the first slot of the queue, or [`NONE`].
     #[inline(always)]
     pub fn head(&self) -> u8 {
         self.head
     }
 
-    /// No slot is free.
+    /// Returns whether no slot is free.
     pub fn is_full(&self) -> bool {
         self.free == 0
     }
 
-    /// The last of the queue, if nothing of it has gone out.
+    /// Returns the last slot of the queue, if nothing of its request has been sent.
     pub fn youngest(&self) -> Option<u8> {
         let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
         Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))
     }
 
-    /// Two slots are free, or more.
+    /// Returns whether at least two slots are free.
     #[inline(always)]
     pub fn are_two_free(&self) -> bool {
         self.free & self.free.wrapping_sub(1) != 0
@@ -247,19 +247,19 @@ impl<const N: usize> Slots<N> {
         Some(index)
     }
 
-    /// The free slot that would be taken.
+    /// Returns the free slot that `take_free` would take.
     #[inline(always)]
     pub fn next_free(&self) -> Option<u8> {
         if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }
     }
 
-    /// Takes it.
+    /// Takes that slot.
     #[inline(always)]
     pub fn take_free(&mut self) {
         self.free &= self.free.wrapping_sub(1);
     }
 
-    /// A slot becomes free; completions that still name it are void from now on.
+    /// Frees a slot; ids that still name its last request become invalid.
     pub fn release(&mut self, index: u8) {
         let slot = self.at_mut(index);
         slot.state = State::Free;
@@ -272,14 +272,13 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
-    /// Nothing is to be told to this slot's waker any more.
+    /// Notes that this slot's waker will not be woken any more.
     #[cold]
     pub fn leave_waker(&mut self, index: u8) {
         self.stale |= 1 << (index as usize % N);
     }
 
-    /// Takes a slot's waker out, or puts one in. What comes back is the caller's to drop, outside
-    /// of any lock.
+    /// Exchanges a slot's waker. The caller drops the returned one, outside of any lock.
     #[inline]
     pub fn swap_waker(&mut self, index: u8, waker: Option<Waker>) -> Option<Waker> {
         if self.stale != 0 {
@@ -288,13 +287,13 @@ impl<const N: usize> Slots<N> {
         core::mem::replace(&mut self.at_mut(index).waker, waker)
     }
 
-    /// A slot whose waker has nothing left to wait for.
+    /// Returns a slot whose waker will not be woken any more.
     #[inline(always)]
     pub fn stale(&self) -> Option<u8> {
         if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
     }
 
-    /// The span of a queued read or write.
+    /// Returns the span of a queued read or write.
     pub fn span(&self, index: u8) -> &Span {
         &self.spans[index as usize % N]
     }
@@ -303,7 +302,7 @@ impl<const N: usize> Slots<N> {
         self.reads
     }
 
-    /// Is anything queued that is no read or write?
+    /// Returns whether a request other than reads and writes is queued.
     pub fn has_barrier(&self) -> bool {
         self.barriers != 0
     }
@@ -312,7 +311,8 @@ impl<const N: usize> Slots<N> {
         self.writes
     }
 
-    /// Queued reads or writes that may join the head's transfer: none from behind a barrier.
+    /// Returns the queued reads or writes that may join the head's transfer: none from behind a
+    /// barrier.
     pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
             Direction::Read => self.reads,
@@ -326,7 +326,7 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
-    /// Is this a queued read or write before the first barrier?
+    /// Returns whether this is a queued read or write before the first barrier.
     pub fn is_offered(&self, index: u8) -> bool {
         if usize::from(index) >= N {
             return false;
@@ -335,7 +335,7 @@ impl<const N: usize> Slots<N> {
         (self.mergeable(Direction::Read) | self.mergeable(Direction::Write)) & bit != 0
     }
 
-    /// Enters a request into the sets of what is queued.
+    /// Adds a request to the sets of queued requests.
     fn enter(&mut self, index: u8, age: u32) {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
@@ -349,7 +349,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// An I/O function's phase waits beside the queue.
+    /// Adds a phase of an I/O function to those that wait besides the queue.
     pub fn push_io(&mut self, index: u8) {
         self.next_age = self.next_age.wrapping_add(1);
         self.ios |= 1 << (index as usize % N);
@@ -357,36 +357,36 @@ impl<const N: usize> Slots<N> {
         self.at_mut(index).state = State::Queued;
     }
 
-    /// Does a phase of an I/O function wait?
+    /// Returns whether a phase of an I/O function waits.
     pub fn has_io(&self) -> bool {
         self.ios != 0
     }
 
-    /// A part of the recovery waits with them.
+    /// Adds a part of the recovery to those.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
     }
 
-    /// The urgent request that has waited longest.
+    /// Returns the urgent request that has waited longest.
     pub fn oldest_urgent(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios & self.urgents).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// The I/O function's phase that has waited longest.
+    /// Returns the phase of an I/O function that has waited longest.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
         bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
     }
 
-    /// At the end of the queue: a new request.
+    /// Puts a new request at the end of the queue.
     pub fn push_back(&mut self, index: u8) {
         let age = self.push_last(index);
         self.enter(index, age);
     }
 
-    /// Links it in as the last, and tells its age.
+    /// Links a request in as the last, and returns its age.
     #[inline(always)]
     fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
@@ -414,7 +414,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// The head, a read or write of these blocks, goes to the controller.
+    /// Takes the head, a read or write of these blocks, from the queue: it is sent to the
+    /// controller.
     #[inline(always)]
     pub fn pop(&mut self, head: u8, direction: Direction, start: u64, end: u64) {
         let slot = self.at_mut(head);
@@ -432,7 +433,7 @@ impl<const N: usize> Slots<N> {
         self.leave_span(head, start, end);
     }
 
-    /// At its front: one that was there before, with its old age.
+    /// Puts a request that was queued before at the front, with its old age.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);
@@ -448,8 +449,8 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with
-    /// them, but before those that have, and before the first barrier that is no erase.
+    /// Queues the rest of an erase of these blocks: behind the waiting requests that do not overlap
+    /// it, but before those that do, and before the first barrier other than an erase.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {
             let slot = self.at(i);
@@ -468,8 +469,8 @@ impl<const N: usize> Slots<N> {
         self.barriers |= 1 << (index as usize % N);
     }
 
-    /// A read or write that was there before, with its old age: in front, but behind reads and
-    /// writes there that are older.
+    /// Queues a read or write that was queued before, with its old age: at the front, but behind
+    /// older reads and writes there.
     pub fn push_by_age(&mut self, index: u8) {
         let age = self.span(index).age;
         let younger = self
@@ -532,8 +533,7 @@ impl<const N: usize> Slots<N> {
         self.barriers &= !bit;
     }
 
-    /// Activates a request that never waits. It has an age all the same, for the case that it must
-    /// be tried again.
+    /// Activates a request that never waits. It gets an age, in case it must be tried again.
     #[inline(always)]
     pub fn activate_unqueued(&mut self, index: u8) {
         self.at_mut(index).state = State::Active;
@@ -541,8 +541,8 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N].age = self.next_age;
     }
 
-    /// Activates a read or write that never waits, and whose blocks others are compared with while
-    /// it is settling.
+    /// Activates a read or write that never waits. Its blocks are stored, because other requests
+    /// are compared with them while it waits for its status.
     #[inline(always)]
     pub fn activate_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.activate_unqueued(index);
@@ -556,14 +556,14 @@ impl<const N: usize> Slots<N> {
         self.queue().map_while(|index| self.waiting(index))
     }
 
-    /// A queued read or write as a policy sees it.
+    /// Returns a queued read or write as a policy sees it.
     pub fn waiting(&self, index: u8) -> Option<Waiting> {
         let slot = self.at(index);
         let (direction, lba, blocks) = slot.span()?;
         Some(Waiting { index, direction, lba, blocks, origin: slot.origin, arrived_ns: slot.arrived_ns })
     }
 
-    /// The queue in order, at most N long whatever happens.
+    /// Returns the queue in order, at most N slots.
     pub fn queue(&self) -> impl Iterator<Item = u8> + Clone + '_ {
         let mut at = self.head;
         (0..N).map_while(move |_| {
@@ -581,12 +581,12 @@ impl<const N: usize> Slots<N> {
     }
 }
 
-/// The set bits of a mask, lowest first.
+/// Returns the set bits of a mask, lowest first.
 pub(super) fn bits(mut mask: SlotSet) -> impl Iterator<Item = u8> {
     core::iter::from_fn(move || lowest(&mut mask))
 }
 
-/// Takes the lowest bit out. Cores of 32 bits need a dozen instructions for it: one copy of these.
+/// Takes the lowest bit. Cores of 32 bits need a dozen instructions for that, so there is one copy.
 #[cfg_attr(target_pointer_width = "32", inline(never))]
 #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
 fn lowest(mask: &mut SlotSet) -> Option<u8> {

@@ -1,14 +1,14 @@
-//! Writes with their own rules: durable ones, and zeroes. And reads of a last block that must be
-//! read alone.
+//! Writes with special rules: durable ones, and zeroes. And reads of a last block that must be read
+//! alone.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache that is
-//! what every settled write is; such a write only stays out of open transfers. With one, an eMMC's
-//! reliable write goes past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and
-//! SD cards never can), the write is settled and then flushed, and its owner hears of it only after
-//! that.
+//! A durable write is complete when its data are on the medium. Without a volatile cache every
+//! write is that when its status has come; a durable one only stays out of open transfers. With a
+//! cache, an eMMC's reliable write goes past it [eMMC 6.6.31]. Where the card or the host cannot do
+//! that (SD cards never can), the write is followed by a flush, and its owner gets the result only
+//! after the flush.
 //!
-//! These go alone: nothing is merged with them, and no transfer is left open before, by or after
-//! them.
+//! These requests go alone: nothing is merged with them, and no transfer is left open before, by or
+//! after them.
 
 use super::area::goes_behind;
 use super::bus::COMMAND_TIMEOUT_NS;
@@ -23,12 +23,12 @@ use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Output counts bytes in 32 bits.
+/// Most blocks of one request for zeroes: `Output` counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Slot {
-    /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its
-    /// own.
+    /// Changes a request for zeroes into an erase that has the same effect, or into a write with
+    /// special rules.
     pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind() else { return };
         if let Some(how) = abilities.erase.zeroing(lba, blocks) {
@@ -39,8 +39,8 @@ impl Slot {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be
-    /// accepted, if so.
+    /// Checks a request that needs [`enable_extended_ops`](Self::enable_extended_ops), and returns
+    /// the reason if it cannot be accepted.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.card.target().as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
@@ -71,7 +71,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A durable write, its flush, or a write of zeroes is next.
+    /// Begins a durable write, its flush, or a write of zeroes.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
@@ -133,13 +133,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
 
-    /// The memory of a request without what has been moved.
+    /// Returns the memory of a request without the part that was transferred.
     fn rest_of(&self, index: u8) -> Segment {
         let slot = self.slots.at(index);
         slot.segment().part(slot.moved_blocks().saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
-    /// Sends blocks of a request, with no other beside it.
+    /// Sends blocks of one request, without any other request.
     fn send_alone(
         &mut self,
         index: u8,
@@ -172,13 +172,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a request with this error before it ever goes out.
+    /// Ends a request with this error before it is sent.
     fn refuse(&mut self, index: u8, error: Error) {
         self.services.memory_mut().set_piece_state(Pieces::Unknown);
         self.turn_down(index, error);
     }
 
-    /// The status after a piece of the write at the head.
+    /// Handles the status after a piece of the write at the head of the queue.
     pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
         self.services.memory_mut().set_piece_state(Pieces::Good);
         let head = self.slots.head();
@@ -188,9 +188,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// A flush has made durable what waits for one of its own too. None of these is flushed, let
-    /// alone written, once more: by then the same blocks may have been written by a younger request
-    /// that is complete.
+    /// Completes the writes that wait for a flush of their own: the flush that just ended has made
+    /// them durable too. None of them is flushed or written once more: a younger request on the
+    /// same blocks may be complete by then.
     pub(super) fn end_flushed(&mut self) {
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A durable write has settled in the card's cache: now the flush that makes it so.
+    /// Starts the flush of a durable write whose status has come; its data are in the card's cache.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
         if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
@@ -223,7 +223,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// A write with its own rules is next, or a read with its one.
+    /// Starts a write with special rules, or a read with its one.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {
@@ -233,7 +233,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.extra(Event::Write(first), now_ns);
     }
 
-    /// The last block of a card that must read it alone: what is before it first, closed at once.
+    /// Reads up to the last block of a card that must read it alone: the blocks before it first, as
+    /// a closed transfer.
     fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);

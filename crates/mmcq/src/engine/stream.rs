@@ -1,23 +1,25 @@
 //! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
 //!
-//! A host that [can](crate::host::Caps::continue_data) moves the data of the next request in the
-//! transfer that is still open, without CMD12, CMD13 and a new command. That pays for sequential
-//! runs, and costs a random load its CMD12 in front of the next command; so a transfer is left open
-//! on evidence alone: a request that continues it is queued, the rest of a long request follows, or
-//! what came after pauses like this one says that to keep it open pays ([`worth`](super::worth)). Then
-//! it is held for [`Config::hold_ns`](super::Config::hold_ns) at most. Whatever waits closes it at
-//! once, and so does the time of a chore or of a rest.
+//! A host that [can continue data](crate::host::Caps::continue_data) transfers the data of the next
+//! request in the transfer that is still open, without CMD12, CMD13 and a new command. That pays
+//! for sequential runs, and costs a random load a CMD12 before the next command. So a transfer is
+//! left open only with a reason. Either a request that continues it is queued, or the rest of a
+//! long request follows, or what followed earlier pauses shows that keeping it open pays
+//! ([`worth`](super::worth)). In the last case it stays open for
+//! [`Config::hold_ns`](super::Config::hold_ns) at most. Any waiting request closes it at once, and
+//! so does a chore or a rest that is due.
 //!
-//! What a run costs in certainty: a write in an open transfer is complete when the card has taken
-//! its data, as with a volatile write cache. Its status comes with the CMD12 and CMD13 (or the next
-//! command) after the close, and an error in it is the result of the requests of the run that are
-//! not yet complete, and of the next flush, once. A flush closes first. *Written bound: for
-//! [`Config::owed_ns`](super::Config::owed_ns) after the first such write the transfer may stay open,
-//! and for the data that move then; it is closed after that, also if requests would continue it.*
-//! Reads are complete with their data: a card that cannot read sends none [SD 4.3.3].
+//! Open transfers have a cost in safety: a write in an open transfer is complete when the card has
+//! taken its data, as with a volatile write cache. Its status comes with the CMD12 and CMD13 (or
+//! the next command) after the close. An error in it is the result of the requests of the run that
+//! are not yet complete, and of the next flush, once. A flush closes first. *Written bound: the
+//! transfer may stay open for [`Config::owed_ns`](super::Config::owed_ns) after the first such
+//! write, and until the data that are being transferred then are over. After that it is closed,
+//! even if requests would continue it.* Reads are complete with their data: a card that cannot read
+//! sends none [SD 4.3.3].
 //!
-//! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by
-//! the host or by us, they close themselves.
+//! Where the host cannot continue, or has failed to, each transfer is closed; with a CMD23 of the
+//! host or the engine, it ends by itself.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
@@ -30,18 +32,18 @@ use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::R1;
 
-/// Why an open transfer was closed.
+/// Reasons to close an open transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// The next request does not continue it.
     Break,
-    /// A flush or another request that is no read or write is next.
+    /// The next request is a flush or another one that is not a read or write.
     Barrier,
-    /// No request continued it in the time for which it was held.
+    /// No request continued it in its time.
     Idle,
-    /// Nothing was known that might continue it.
+    /// No request was known that might continue it.
     End,
-    /// The end of the card.
+    /// The transfer has reached the end of the card.
     Edge,
     /// The queue was suspended or halted.
     Stop,
@@ -52,15 +54,15 @@ pub enum Close {
     /// Writes of it are complete, and their status has been owed for long enough
     /// ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
-    /// The host cannot go on with the next request's memory, or its length.
+    /// The host cannot continue it with the next request's memory, or its length.
     Memory,
 }
 
 impl Close {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 10;
 
-    /// All of them, in the order of [`Stats::closed`](super::Stats::closed).
+    /// All reasons, in the order of [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
         Close::Break,
         Close::Barrier,
@@ -75,11 +77,11 @@ impl Close {
     ];
 }
 
-/// CMD23 counts 16 bits.
+/// Most blocks of CMD23: it counts 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The collected transfer is about to begin with this request.
+    /// Notes the run of the collected transfer, which is about to begin with this request.
     pub(super) fn note_run(&mut self, first: u8, now_ns: u64) {
         if !H::CONTINUES {
             return;
@@ -93,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().note_transfer_start(now_ns);
     }
 
-    /// The data of a read or write are over. `on`: no command was sent for them.
+    /// Notes that the data of a read or write are over. `on`: no command was sent for them.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
             let wire_ns = self.bus.wire().bits_ns(self.batch.blocks());
@@ -101,14 +103,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// From now on the card ends the transfer in progress, or the open one.
+    /// Notes that the card begins to end the transfer in progress, or the open one.
     pub(super) fn note_ending(&mut self, direction: Direction, now_ns: u64) {
         if H::CONTINUES {
             self.lane.streams_mut().note_end_start(direction, now_ns);
         }
     }
 
-    /// The card has ended what it had.
+    /// Notes that the card has ended the transfer.
     pub(super) fn note_ended(&mut self, now_ns: u64) {
         if H::CONTINUES {
             self.lane.streams_mut().note_end(now_ns);
@@ -123,20 +125,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.incident.is_open()
     }
 
-    /// Can the host keep the collected transfer open, with the memory that it has? Asked when that
-    /// is mapped.
+    /// Returns whether the host can keep the collected transfer open, with its memory. Called when
+    /// that memory is mapped.
     pub(super) fn host_goes_on(&self) -> bool {
         let (blocks, direction) = (self.batch.blocks(), self.batch.direction());
         let asks = |segment: &Segment| self.bus.host().goes_on_with(segment, blocks, direction);
         !H::CONTINUES_BY_REQUEST || self.batch.segments(true).iter().all(asks)
     }
 
-    /// Returns one past the collected transfer's last block.
+    /// Returns the block after the collected transfer's last one.
     fn batch_end(&self) -> u64 {
         self.batch.lba().saturating_add(u64::from(self.batch.blocks()))
     }
 
-    /// A request of the collected transfer's direction is queued that begins here.
+    /// Returns whether a request of the collected transfer's direction is queued that begins at
+    /// this block.
     fn queued_at(&self, lba: u64) -> bool {
         bits(self.slots.mergeable(self.batch.direction()))
             .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
@@ -177,7 +180,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// How long the collected transfer is held open when its data are over and nothing waits.
+    /// Returns how long the collected transfer stays open when its data are over and nothing waits.
     fn hold_ns(&mut self) -> u64 {
         let limit_ns = self.config.hold_ns;
         match self.config.stays_open {
@@ -187,7 +190,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Does the collected transfer go on where the open one stopped?
+    /// Returns whether the collected transfer continues the open one.
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.batch.direction()
             && open.next == self.batch.lba()
@@ -201,8 +204,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         slot.solo() || slot.rules() != Rules::NONE
     }
 
-    /// Decides about a transfer without an end whose data are over, while the card waits for more.
-    /// The answer: until when it may wait, or why the transfer is closed.
+    /// Decides about an open transfer whose data are over, while the card waits for more. Returns
+    /// until when it may wait, or why the transfer is closed.
     fn hold_or_close(&mut self, was: Option<Open>, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
             return Err(if self.lane.streams().may_continue() { Close::End } else { Close::Fault });
@@ -243,21 +246,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the client of a collected write hears of it before the transfer is closed
-    /// for something else that waits. A client that pauses does, as it would if nothing waited: the
-    /// card is closed in its pause.
+    /// Decides whether the client of a collected write gets its result before the transfer is
+    /// closed for another waiting request. A client that usually pauses does, as it would if
+    /// nothing waited: the transfer is closed in its pause.
     fn prefer_pause(&mut self) -> bool {
         let direction = self.batch.direction();
         let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);
         pauses && direction == Direction::Write
     }
 
-    /// By when an open transfer is closed, so that the status of its writes comes.
+    /// Returns by when an open transfer is closed, so that the status of its writes comes.
     fn owed_by_ns(&self, open: &Open) -> u64 {
         open.told_ns.map_or(NEVER, |told_ns| later(told_ns, self.config.owed_ns))
     }
 
-    /// The data of a transfer that the card has not seen the end of are over.
+    /// Handles the end of the data of an open transfer.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.batch.direction(), self.batch_end());
         if H::CONTINUES && self.bus.phase().auto == Auto::Continue {
@@ -319,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The end of a transfer on a host that neither ends it by itself nor goes on with it.
+    /// Ends a transfer on a host that neither ends it by itself nor can continue it.
     fn stop_alone(&mut self, now_ns: u64) {
         self.note_ending(self.batch.direction(), now_ns);
         let limit_ns = self.stop_timeout_ns(self.batch.direction());
@@ -337,7 +340,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.closed(reason);
     }
 
-    /// Why the open transfer cannot wait any longer, if so.
+    /// Returns why the open transfer must be closed now; `None`: it may wait.
     pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
         if !H::CONTINUES {
             return None;
@@ -358,7 +361,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.hold_is_over(now_ns).then(|| self.held_out(now_ns))
     }
 
-    /// Why the open transfer is held no longer.
+    /// Returns the reason to close an open transfer whose time is over.
     pub(super) fn held_out(&self, now_ns: u64) -> Close {
         let owed = self.lane.streams().open().is_some_and(|open| self.owed_by_ns(&open) <= now_ns);
         if owed { Close::Owed } else { Close::Idle }
@@ -386,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// CMD12 was answered with no request waiting for it.
+    /// Handles the response of a CMD12 for which no request waits.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else { return self.go_idle(now_ns) };
         let at_end = self.card.target().is_some_and(|t| open.next >= t.sectors);
@@ -418,8 +421,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.clear();
     }
 
-    /// A phase failed. True: it was one that should have continued a transfer, and its requests are
-    /// tried again with a command of their own.
+    /// Handles a failed phase. Returns true if it should have continued a transfer; its requests
+    /// are tried again with a command of their own.
     pub(super) fn continue_failed(&mut self, error: Error) -> bool {
         if !H::CONTINUES {
             return false;
@@ -442,34 +445,34 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The host said that it can continue data and could not: since then no transfer is left open.
-    /// True once.
+    /// Takes the note that the host has declared that it can continue data and has failed to; since
+    /// then no transfer is left open. True once.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }
 
-    /// After a recovery no transfer is open any more. True: writes of a run were completed before
-    /// their status was known, and what became of them is asked now.
+    /// Clears the open transfer after a recovery. Returns true if writes of it were completed
+    /// before their status was known; the status is read now.
     pub(super) fn recovered_run(&mut self) -> bool {
         let exposed = H::CONTINUES && self.lane.streams_mut().take_open().is_some_and(|open| open.owes());
         self.durability.take_unsettled() || exposed
     }
 
-    /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one
-    /// knows no other end.
+    /// Returns where the transfer in progress ends. Lean firmware on a host that cannot continue
+    /// one has no other end.
     #[inline(always)]
     pub(super) fn end(&self) -> End {
         if H::CONTINUES || P::RECOVERS { self.lane.streams().end() } else { End::Here }
     }
 
-    /// Is a transfer left open? On a host that cannot go on with one, none ever is.
+    /// Returns whether a transfer is left open. A host that cannot continue one has none.
     #[inline(always)]
     pub(super) fn is_left_open(&self) -> bool {
         H::CONTINUES && self.lane.streams().open().is_some()
     }
 
-    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or
-    /// with a rest to move. `unknown`: the status of its writes is still to come.
+    /// Releases the transfer's requests in their present state: done, waiting for a status, or with
+    /// a rest to transfer. `unknown`: the status of its writes is still to come.
     pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.batch.direction() == Direction::Write;
         let settles = write && !self.is_left_open();

@@ -1,10 +1,9 @@
-//! What the engine wants of its supervisor: help that it has asked for, and chores with their
-//! times.
+//! The engine's side of the supervisor: requests for help, and chores with their times.
 
 use super::recover::Helping;
 use super::upkeep::Upkeep;
 
-/// Both sides of it. Each has a file of its own.
+/// Requests for help, and upkeep. Each has a file of its own.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
@@ -14,12 +13,13 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Supervisor {
         Supervisor { upkeep: Upkeep::new(), helping: Helping::NONE }
     }
 
-    /// Returns what the supervisor is asked for, and whether there is one.
+    /// Returns the requests for help, and whether there is a supervisor.
     #[inline(always)]
     pub fn helping(&self) -> &Helping {
         &self.helping
@@ -30,7 +30,7 @@ impl Supervisor {
         &mut self.helping
     }
 
-    /// Returns what a card needs though nothing is wrong, and when.
+    /// Returns the chores of the card and their times.
     #[inline(always)]
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep

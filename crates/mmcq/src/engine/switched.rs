@@ -1,11 +1,11 @@
-//! What was switched on after bring-up, and an initialisation of the card switches off: the one
-//! list of it. Each entry is restored by the supervisor before it gives the card back, or disarmed
-//! here.
+//! Functions that were switched on after bring-up and that an initialisation of the card switches
+//! off. This is the only list of them. The supervisor restores each before it returns the card to
+//! the engine; otherwise it is disarmed here.
 //!
-//! - *The cache of an SD card.* The supervisor restores it, and says so by `CardParams::flush`.
-//!   Otherwise flushes are those of a card without a cache.
-//! - *What tells of packs that fail.* The supervisor restores it, and says so by
-//!   [`Engine::restore_packs`]. Otherwise there are no packs.
+//! - *The cache of an SD card.* The supervisor restores it, and reports that by
+//!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
+//! - *The report of failed packs.* The supervisor restores it, and reports that by
+//!   [`Engine::restore_packs`]. Otherwise no packs are used.
 //! - *A card's command queue.* The engine switches it on before the next task. Without its cache the
 //!   queue of an SD card is not used.
 
@@ -19,7 +19,7 @@ use crate::sched::packs::Packs;
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.
     pub cache: Option<FlushBy>,
-    /// The card tells of packs that fail.
+    /// Whether the card reports packs that fail.
     pub packs: bool,
 }
 
@@ -28,7 +28,7 @@ impl SwitchedOn {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns what is to be restored after an initialisation.
+    /// Returns what has to be restored after an initialisation.
     pub(crate) fn switched_on(&self) -> SwitchedOn {
         let flush = self.card.target().as_ref().map(|target| target.flush);
         let used = |packs: &Packs| {
@@ -40,14 +40,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Restores packs after an initialisation, where the card was told to show those that fail.
+    /// Enables packs again after an initialisation, if the card was set to report those that fail.
     pub(crate) fn restore_packs(&mut self, told: bool) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.restore(told);
         }
     }
 
-    /// The card was initialised: what was not restored is not used any more.
+    /// Stops the use of all that was not restored after an initialisation.
     #[cold]
     pub(super) fn disarm_unrestored(&mut self) {
         if let Some(packs) = self.lane.packs_mut() {

@@ -1,5 +1,5 @@
-//! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to
-//! wait for the tail of a batch.
+//! The engine's reports to [`Hold`](super::hold::Hold), and its question whether to wait for the
+//! tail of a batch.
 
 use super::Engine;
 use super::slot::{NONE, Rules};
@@ -7,38 +7,38 @@ use crate::host::{Direction, Host};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Profile, Run};
 
-/// The knowledge of the tail of what goes next.
+/// The tail of the next batch, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// The tail is about to come, and waited for.
+    /// The tail is about to come, and the engine waits for it.
     Awaited,
-    /// The tail is not waited for, and what goes is collected.
+    /// The engine does not wait for a tail, and the next transfer is collected.
     Batch,
     Unknown,
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Until when the start of the next transfer is held for the requests that are about to
-    /// continue it.
+    /// Returns until when the start of the next transfer is delayed for the requests that are about
+    /// to continue it; `None`: no start is delayed.
     pub fn held_until_ns(&self) -> Option<u64> {
         self.order.tails()?.until_ns()
     }
 
-    /// Returns what holding starts has cost and gained so far; nothing where the scheduler starts
-    /// at once.
+    /// Returns what delayed starts have cost and gained so far; zeros where the scheduler starts at
+    /// once.
     pub fn holds(&self) -> Holds {
         self.order.tails().map_or(Holds::default(), |hold| hold.holds())
     }
 
-    /// Is anything sequential about what comes?
+    /// Returns whether sequential streams are watched.
     #[inline(always)]
     pub(super) fn watches(&self) -> bool {
         !self.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
     }
 
-    /// Watches streams from now on, since one may be there: a request goes on where the last
-    /// transfer stopped and has waited for it, or several go together. False: no start is ever
-    /// held.
+    /// Watches streams from now on, since there may be one: a request continues the last transfer
+    /// and its client has waited for that transfer, or several requests go together. Returns false
+    /// if no start is ever delayed.
     #[cold]
     pub(super) fn watch_streams(&mut self) -> bool {
         if self.config.tail_ns == 0 {
@@ -50,8 +50,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Asks whether this goes on where the last transfer stopped, having waited for it, and if so
-    /// watches streams: its tail may be worth waiting for.
+    /// Returns whether this request continues the last transfer and its client has waited for it.
+    /// If so, streams are watched: their tails may be worth waiting for.
     #[inline(always)]
     pub(super) fn watch_new_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
         self.order.tails().is_some()
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.watch_streams()
     }
 
-    /// The results of writes may be known.
+    /// Notes that the results of writes may be known now.
     pub(super) fn note_results(&mut self, now_ns: u64) {
         if !self.slots.is_settling()
             && let Some(hold) = self.order.tails_mut().filter(|hold| hold.watches())
@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The requests that are collected.
+    /// Returns the collected requests as a run.
     fn collected(&self) -> Run {
         let members = self.batch.members();
         let first = self.slots.at(self.batch.first());
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The first command of a transfer goes out.
+    /// Notes that the first command of a transfer is sent.
     #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
         if self.watches() || self.batch.members().len() > 1 && self.watch_streams() {
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The writes in progress are complete before their transfer's end.
+    /// Notes that the writes in progress are complete before their transfer's end.
     pub(super) fn note_told(&mut self, now_ns: u64) {
         if !self.watches() {
             return;
@@ -117,14 +117,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// ... and so is the card, if the busy was that of such a transfer.
+    /// Notes that such a transfer has ended on the card, if the busy that is over was its busy.
     pub(super) fn note_end_of_told(&mut self, now_ns: u64) {
         if self.order.tails().is_some_and(|hold| hold.is_told()) {
             self.note_end(now_ns);
         }
     }
 
-    /// A transfer has come to its end, and the controller is free.
+    /// Notes that a transfer has ended, and the controller is free.
     #[inline]
     pub(super) fn note_end(&mut self, now_ns: u64) {
         if self.watches() {
@@ -141,22 +141,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that what has been moved becomes complete by a status that is asked for.
+    /// Notes that the transferred writes become complete by a status that is read now.
     pub(super) fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
             hold.asked(now_ns);
         }
     }
 
-    /// Something else goes, or nothing.
+    /// Notes that the delayed transfer does not start next: another request does, or none.
     pub(super) fn hold_broken(&mut self, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
             hold.broken(now_ns);
         }
     }
 
-    /// Decides whether the start of what would be next is held for what is about to continue it.
-    /// Sets `wake_ns` then.
+    /// Decides whether the next start is delayed for requests that are about to continue it. If so,
+    /// sets `wake_ns`.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
         if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
@@ -166,7 +166,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides whether the run that would be next is held for its tail.
+    /// Decides whether the next run is delayed for its tail.
     #[inline(never)]
     fn judge_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
@@ -180,8 +180,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Tail::Batch
     }
 
-    /// A whole batch of a stream goes, in so many requests. If it is askew to the card's pages, its
-    /// end waits for the next, so that this one and those to come are not.
+    /// Notes that a whole batch of a stream is sent, with this many requests. If it is not aligned
+    /// to the card's pages, its end is left for the next batch, so that this one and later ones are
+    /// aligned.
     fn square(&mut self, requests: u8) {
         // Another client's requests might come between this one's end and what continues it.
         if self.slots_in_use() != usize::from(requests) {
@@ -195,14 +196,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Decides by the costs until when a start is held. False: it starts now.
+    /// Decides by the costs until when a start is delayed. Returns false if it starts now.
     fn decide_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
         let until_ns = self.order.tails_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
         self.hold_until(until_ns, first, now_ns)
     }
 
-    /// Holds the start until then, if the policy bears that. False: it starts now.
+    /// Delays the start until that time, if the policy allows it. Returns false if it starts now.
     #[inline(always)]
     fn hold_until(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
         let Some(until_ns) = until_ns else { return false };
@@ -216,21 +217,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// A start is held.
+    /// Returns whether a start is delayed.
     #[inline(always)]
     pub(super) fn is_held(&self) -> bool {
         self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
-    /// Lets a queued request join what is held, if it continues that, which then goes on waiting or
-    /// starts. False: nothing is done yet.
+    /// Lets a queued request join the delayed transfer, if it continues it; that transfer then
+    /// waits on or starts. Returns false if nothing was done yet.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules() == Rules::NONE && self.join_run(index, now_ns)
     }
 
-    /// Lets an ordinary read or write join what is held while nothing else is going on.
+    /// Lets an ordinary read or write join the delayed transfer while nothing else is going on.
     #[inline(always)]
     pub(super) fn join_run(&mut self, index: u8, now_ns: u64) -> bool {
         if self.must_go(now_ns) || self.slots.is_settling() {
@@ -273,14 +274,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Nothing may be held now, whatever waits.
+    /// Returns whether no start may be delayed now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
         let ails = self.incident.is_open() || self.bus.wire().is_doubted();
         ails || !self.blockers.is_running() || P::RECOVERS && self.timers.chore_is_due(now_ns)
     }
 
-    /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
-    /// It is collected then.
+    /// Collects all waiting requests, if they are one transfer of ordinary requests and nothing
+    /// else is to be done. Otherwise returns `None`.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         if self.must_go(now_ns) {
             return None;

@@ -1,62 +1,64 @@
-//! Every deadline of the engine, in one table: what is to come, and until when it is waited for.
+//! Every deadline of the engine, in one table: what will happen, and until when the engine waits.
 //!
-//! The rest of the engine says what begins, and asks whether its time has come; [`Timers::next_ns`]
-//! is the one answer to when the engine wants to be called. A deadline that only holds while the
-//! engine is idle (a hold, a chain, memory that is kept) counts for that answer once the stage
-//! wakes by it.
+//! The rest of the engine sets deadlines, and checks whether their time has come. Only
+//! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
+//! engine is idle (an open or delayed transfer, a chain, memory that is kept). They count there
+//! once the stage has taken them over as its wake-up time.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
-/// Never.
+/// A deadline that is not set.
 pub(super) const NEVER: u64 = u64::MAX;
-/// The controller is kept idle for a policy no longer than this.
+/// Longest time that a policy may keep the controller idle.
 const IDLE_NS_MAX: u64 = 20_000_000;
 
-/// A moment so much later, or the last one. On cores of 32 bits one copy: each would be twenty
-/// bytes.
+/// Returns the moment `ns` after `at_ns`, or the last one. One copy on cores of 32 bits: each would
+/// be twenty bytes.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
     at_ns.saturating_add(ns)
 }
 
-/// The table. [`NEVER`] where nothing is to come.
+/// The table, in nanoseconds. [`NEVER`] for a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// The stage in progress wants a turn.
+    /// When the stage in progress needs a turn.
     wake_ns: u64,
-    /// When the phase is given up.
+    /// When the engine gives up the phase.
     limit_ns: u64,
-    /// The command beside data is given up; while there is none, the next is tried again.
+    /// When the engine gives up the command during data; while there is none, when it tries the
+    /// next again.
     concurrent_ns: u64,
-    /// The card is to be asked whether a function wants attention.
+    /// When the card is polled for a function that requests attention.
     look_ns: u64,
-    /// The next try to stop a controller that keeps memory.
+    /// When the engine tries again to stop a controller that keeps memory.
     kept_ns: u64,
-    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is
-    /// over.
+    /// When the stack's alarm rings; never later than the next deadline at the end of each of its
+    /// calls.
     alarm_ns: u64,
-    /// An open transfer is held for a request until then.
+    /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// The bus is kept for the next phase of an I/O function's chain; 0: it is not.
+    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: it is not.
     chain_ns: u64,
-    /// The policy may keep the controller idle until then; 0: it does not.
+    /// Until when the policy may keep the controller idle; 0: it does not.
     idle_ns: u64,
-    /// From now on all requests wait for a chore of the card.
+    /// From when on all requests wait for a chore of the card.
     chore_ns: u64,
-    /// The incident under way has its budget until then.
+    /// When the time of the incident is over.
     incident_ns: u64,
-    /// Help that was asked for is given up.
+    /// When the engine gives up waiting for help.
     help_ns: u64,
-    /// The card's presence will have been stable.
+    /// When the card's presence counts as stable.
     presence_ns: u64,
-    /// The card's supply may be switched off and on again.
+    /// When the card's power may be switched off and on again.
     cycle_ns: u64,
 }
 
-/// The stage in progress.
+/// Deadlines of the stage in progress.
 impl Timers {
-    /// Not a constant: a copy of it would lie in the image.
+    /// Makes an empty table. A function and not a constant: a constant would be copied into the
+    /// firmware image.
     pub const fn new() -> Timers {
         Timers {
             wake_ns: NEVER,
@@ -76,19 +78,19 @@ impl Timers {
         }
     }
 
-    /// Nothing is in progress any more.
+    /// Clears the stage's deadlines: nothing is in progress any more.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// The stage is given up then.
+    /// Sets when the engine gives up the stage.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
     }
 
-    /// Clears the deadline of what is in progress: it has ended, or is never given up.
+    /// Clears the time limit of the stage: it has ended, or is never given up.
     #[inline(always)]
     pub fn give_up_never(&mut self) {
         self.limit_ns = NEVER;
@@ -99,7 +101,7 @@ impl Timers {
         self.wake_ns = at_ns;
     }
 
-    /// Then at the latest.
+    /// Sets that the engine is called at this time at the latest.
     #[inline(always)]
     pub fn wake_by(&mut self, at_ns: u64) {
         self.wake_ns = self.wake_ns.min(at_ns);
@@ -115,20 +117,20 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Nothing is to be started: the idle engine wakes for memory that is kept, and for nothing
-    /// else.
+    /// Sets the wake-up time of an idle engine that has nothing to start: only memory that is kept
+    /// counts.
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
     }
 
-    /// Does the stage want a turn?
+    /// Returns whether the stage needs a turn.
     #[inline(always)]
     pub fn turn_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.wake_ns
     }
 
-    /// Does the stage want a turn? It is given one.
+    /// Takes the stage's turn, if it is due. Returns whether it was.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.wake_ns;
@@ -138,25 +140,25 @@ impl Timers {
         due
     }
 
-    /// Has the stage had its time?
+    /// Returns whether the stage's time is over.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.limit_ns
     }
 
-    /// The controller's timer for a start that was held up: what is left.
+    /// Returns the time that is left, as the controller's timer for a start that was delayed.
     pub fn left_ns(&self, now_ns: u64) -> u64 {
         self.limit_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
-    /// The next of the stage in progress.
+    /// Returns the next deadline of the stage in progress.
     #[inline(always)]
     pub fn next_of_stage_ns(&self) -> Option<u64> {
         Some(self.wake_ns.min(self.limit_ns)).filter(|&at| at != NEVER)
     }
 
-    /// The next of all. A host without commands beside data, or with a card interrupt, has none of
-    /// these.
+    /// Returns the next deadline of all. `beside` and `looks`: whether the host has commands during
+    /// data, and needs polls for the card interrupt.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
         let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };
@@ -166,7 +168,7 @@ impl Timers {
     }
 }
 
-/// The times of what goes on beside the phase, or lasts longer.
+/// Deadlines of what runs besides the phase, or lasts longer.
 impl Timers {
     pub fn concurrent_at(&mut self, at_ns: u64) {
         self.concurrent_ns = at_ns;
@@ -186,7 +188,8 @@ impl Timers {
         self.look_ns != NEVER
     }
 
-    /// Is a look due? There is no next one until it has been made.
+    /// Takes a due poll for the card interrupt. Returns whether it was due; the next one has to be
+    /// set.
     #[inline]
     pub fn take_look(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.look_ns;
@@ -196,7 +199,7 @@ impl Timers {
         due
     }
 
-    /// An open transfer is held until then.
+    /// Sets until when an open transfer waits.
     pub fn hold_until(&mut self, at_ns: u64) {
         self.hold_ns = at_ns;
     }
@@ -205,22 +208,22 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Nothing else is to come: the stage wakes when the hold is over.
+    /// Wakes the stage at the end of that wait, as the only deadline.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
 
-    /// ... or then, at the latest.
+    /// Wakes the stage at the end of that wait at the latest.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
 
-    /// A chain of an I/O function keeps the bus until then.
+    /// Reserves the bus for a chain of an I/O function until that time.
     pub fn chain_until(&mut self, at_ns: u64) {
         self.chain_ns = at_ns;
     }
 
-    /// Clears the end of a chain that has gone on, or is given up.
+    /// Clears the end of a chain that has continued, or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -229,7 +232,7 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Wakes at the end of a chain that keeps the bus. True: there is one.
+    /// Wakes at the end of a chain that reserves the bus. Returns true if there is one.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -238,7 +241,8 @@ impl Timers {
         waits
     }
 
-    /// The policy keeps the controller idle until then. False: it has done so for too long.
+    /// Lets the policy keep the controller idle until that time. Returns false if it has done so
+    /// for too long.
     pub fn keep_idle(&mut self, at_ns: u64, now_ns: u64) -> bool {
         if self.idle_ns == 0 {
             self.idle_ns = later(now_ns, IDLE_NS_MAX);
@@ -250,13 +254,13 @@ impl Timers {
         may
     }
 
-    /// Gives the policy its whole time again, as a transfer begins.
+    /// Allows the policy its whole time again, when a transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
     }
 
-    /// Memory is kept; then the controller is stopped again.
+    /// Notes that memory is kept, and sets when the engine tries again to stop the controller.
     pub fn keep_until(&mut self, at_ns: u64) {
         self.kept_ns = at_ns;
     }
@@ -266,12 +270,12 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// The controller has been stopped. True: memory was kept.
+    /// Notes that the controller has been stopped. Returns true if memory was kept.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Wakes the idle engine for the next try. True: it is due now.
+    /// Wakes the idle engine for the next try. Returns true if it is due now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -291,7 +295,7 @@ impl Timers {
     }
 }
 
-/// The times of recovery and of the supervisor.
+/// Deadlines of recovery and of the supervisor.
 impl Timers {
     /// Sets the time from which on all requests wait for a chore of the card.
     #[inline(always)]
@@ -299,55 +303,55 @@ impl Timers {
         self.chore_ns = at_ns;
     }
 
-    /// Do all requests wait for it?
+    /// Returns whether all requests wait for a chore.
     #[inline(always)]
     pub fn chore_is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.chore_ns
     }
 
-    /// Is there one to come?
+    /// Returns whether a chore is planned.
     #[inline(always)]
     pub fn chore_is_planned(&self) -> bool {
         self.chore_ns != NEVER
     }
 
-    /// The incident has time until then.
+    /// Sets until when the incident may last.
     #[inline(always)]
     pub fn incident_until(&mut self, at_ns: u64) {
         self.incident_ns = at_ns;
     }
 
-    /// Has it had its time at this moment?
+    /// Returns whether the incident's time is over at this moment.
     #[inline(always)]
     pub fn incident_is_over(&self, at_ns: u64) -> bool {
         at_ns >= self.incident_ns
     }
 
-    /// The stage in progress wakes by then.
+    /// Wakes the stage in progress by the end of the incident's time.
     #[inline(always)]
     pub fn wake_by_incident(&mut self) {
         self.wake_by(self.incident_ns);
     }
 
-    /// Help is waited for until then.
+    /// Sets until when the engine waits for help.
     #[inline(always)]
     pub fn help_until(&mut self, at_ns: u64) {
         self.help_ns = at_ns;
     }
 
-    /// Help has as long as the incident.
+    /// Lets the engine wait for help as long as the incident may last.
     #[inline(always)]
     pub fn help_until_incident(&mut self) {
         self.help_ns = self.incident_ns;
     }
 
-    /// Lets help last as long as the incident.
+    /// Extends the wait for help to the end of the incident's time.
     #[inline(always)]
     pub fn help_may_last(&mut self) {
         self.help_ns = self.help_ns.max(self.incident_ns);
     }
 
-    /// No longer than that.
+    /// Limits the wait for help to this time.
     #[inline(always)]
     pub fn help_by(&mut self, at_ns: u64) {
         self.help_ns = self.help_ns.min(at_ns);
@@ -358,15 +362,15 @@ impl Timers {
         now_ns >= self.help_ns
     }
 
-    /// The stopped engine wakes when help is given up, if it is awaited, and when the card's
-    /// presence is known.
+    /// Wakes the stopped engine when the wait for help ends, if it waits, and when the card's
+    /// presence is stable.
     #[inline(always)]
     pub fn wake_for_help(&mut self, awaited: bool) {
         let help_ns = if awaited { self.help_ns } else { NEVER };
         self.wake_ns = help_ns.min(self.presence_ns);
     }
 
-    /// A card comes or goes: whether one is there is known then.
+    /// Sets when the card's presence counts as stable, after a card came or went.
     #[inline(always)]
     pub fn presence_at(&mut self, at_ns: u64) {
         self.presence_ns = at_ns;
@@ -388,7 +392,8 @@ impl Timers {
         now_ns >= self.presence_ns
     }
 
-    /// May the supply be switched off and on? If so, not again before that pause is over.
+    /// Takes the permission for a power cycle. If it is given, the next one is not before that
+    /// pause is over.
     #[inline(always)]
     pub fn take_cycle(&mut self, now_ns: u64, pause_ns: u64) -> bool {
         let may = now_ns >= self.cycle_ns;
@@ -398,7 +403,7 @@ impl Timers {
         may
     }
 
-    /// The card is new: its supply may be switched at once.
+    /// Allows a power cycle at once, for a new card.
     #[inline(always)]
     pub fn cycle_at_once(&mut self) {
         self.cycle_ns = 0;

@@ -1,9 +1,9 @@
-//! The loop: the engine's entries that know the time, and what each of them leads to.
+//! The loop: the engine's calls that get the time, and what each of them does.
 //!
-//! An entry tells a part what has happened: an interrupt, a deadline, a request, help. The part
-//! does what that takes. If the bus may be free then, or what it was at has failed, the part
-//! notes that in the [lane](super::lane::Lane) and returns. The loop alone calls recovery, and looks
-//! what is next; so neither runs while another part is at work.
+//! A call reports an event to a part of the engine: an interrupt, a deadline, a request, help. The
+//! part does what is needed. If the bus may be free afterwards, or the transfer has failed, the
+//! part notes that in the [lane](super::lane::Lane) and returns. Only the loop calls recovery, and
+//! chooses the next request. So neither runs while another part is working.
 
 use super::concurrent::Turn as Beside;
 use super::extras::Event;
@@ -18,19 +18,19 @@ use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output, PollOutcome, R
 use crate::host::{DmaError, Host};
 use crate::sched::{Policy, Profile};
 
-/// The turns that one call takes for each slot at most. A turn starts a phase or ends a request,
-/// and a request whose phases all fail at once takes no more than this with its recovery.
+/// Most turns of one call, for each slot. A turn starts a phase or ends a request. A request whose
+/// phases all fail at once takes no more turns than this with its recovery.
 const TURNS_MAX: usize = 32;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller
-    /// is idle. A refused request comes back whole.
+    /// Accepts a request, maps its memory if a mapping ahead of its turn is free, and starts it if
+    /// the controller is idle. A refused request comes back unchanged.
     pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
         self.accept(&mut request, now_ns).map_err(|error| (error, request))
     }
 
-    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as
-    /// it was.
+    /// Accepts a request as [`submit`](Self::submit) does. The memory is taken out of an accepted
+    /// request; a refused one is unchanged.
     #[inline(always)]
     pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         if Self::FAST
@@ -97,7 +97,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(SlotId { index, generation })
     }
 
-    /// Called from the interrupt (or from a loop that polls the controller).
+    /// Handles an interrupt. Called from the interrupt handler (or from a loop that polls the
+    /// controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let fast = Self::FAST && self.lane.fast_kind() != FastKind::Nothing;
         let moved = if fast {
@@ -128,8 +129,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// The platform calls it when a deadline has come and when completions were deferred. It may
-    /// call at any other time.
+    /// Does all that is due. The platform calls it when a deadline has come and when completions
+    /// were deferred. It may be called at any other time.
     pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
         if P::RECOVERS && self.slots.are_cramped() {
@@ -154,40 +155,40 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once. After
-    /// 50 ms of quiet the engine tells the supervisor what is in the slot.
+    /// Notes that the host has seen a card come or go. Requests for the card before end at once.
+    /// When the slot has been stable for 50 ms, the engine reports to the supervisor what is in it.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA.
-    /// Others' transfers are tried again.
+    /// Stops DMA, where a transfer's own buffers must be free before the caller returns. Transfers
+    /// of other requests are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         self.stop_transfer(now_ns);
         self.go_on(now_ns);
     }
 
-    /// The memory that is lent to this request goes: it ends as soon as the controller has let go
-    /// of it, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope: it ends as soon as the controller does
+    /// not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);
     }
 
-    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it;
-    /// queued requests go on. An error leads to the next step of the ladder, and at last to
-    /// [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before.
-    /// False, and without effect, if nothing was asked for, or something else meanwhile.
+    /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
+    /// queued requests continue. An error leads to the next step of the recovery ladder, and at
+    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the card before. Returns
+    /// false and does nothing if there was no request for help, or another one meanwhile.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
         heard
     }
 
-    /// Sets what the supervisor looks after from now on: exceptions, a tuning so often (0: none),
-    /// and a rest after so long a pause ([`u64::MAX`]: none).
+    /// Sets the supervisor's chores from now on: exceptions, a tuning at this interval (0: none),
+    /// and a rest after a pause of this length ([`u64::MAX`]: none).
     pub(crate) fn look_after(
         &mut self,
         exceptions: bool,
@@ -199,13 +200,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Lets the card rest: whatever comes now waits until the supervisor has woken it.
+    /// Begins the card's rest: requests wait from now on until the supervisor has woken it.
     pub(crate) fn begin_rest(&mut self, now_ns: u64) {
         self.note_rest(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
+    /// Does what is due by time: retries, steps, polls, deadlines. One turn of each at most.
     fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
             self.concurrent_turn(Beside::Due, now_ns);
@@ -236,7 +237,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A deadline has passed: maybe only the interrupt was lost.
+    /// Handles a deadline that has passed: perhaps only the interrupt was lost.
     fn overdue(&mut self, now_ns: u64) {
         let waiting = !self.bus.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         let moved = waiting && self.acknowledge(now_ns);
@@ -255,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Does what is to be done, as long as there is news of the bus.
+    /// Does all that is to be done, as long as there is news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
         // Lean firmware asks in one place.
@@ -265,7 +266,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the turns that are due. Bounded: what is left after so many is for the next `poll`.
+    /// Takes the turns that are due, up to a bound; the rest waits for the next `poll`.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
@@ -284,8 +285,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_now();
     }
 
-    /// Starts the next thing if nothing is in progress. True: a phase was started or a request
-    /// ended, and there may be more to do. Inside of the loop it would be larger on small cores.
+    /// Starts the next request if nothing is in progress. Returns true if a phase was started or a
+    /// request ended, and there may be more to do. Not part of the loop, since it would be larger
+    /// there on small cores.
     #[cfg_attr(target_pointer_width = "32", inline(never))]
     #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
     fn dispatch(&mut self, now_ns: u64) -> bool {
@@ -391,9 +393,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Closes what is left open in time, and asks for the status of what has been written, while
-    /// the policy keeps the controller idle or a start is held: the owner of the writes may be the
-    /// client that the policy waits for.
+    /// Closes an open transfer in time, and reads the status of earlier writes, while the policy
+    /// keeps the controller idle or a start is delayed: the owner of the writes may be the client
+    /// that the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {
@@ -408,7 +410,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// Marks what leads here as the rarer way, for the compiler.
+/// Marks its caller as the rarer path, for the compiler.
 #[cold]
 #[inline]
 fn rarely() {}

@@ -1,11 +1,10 @@
-//! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look
-//! at what its exception bit means, time for background work.
+//! Upkeep of a card that has no fault: a new tuning before drift spoils the old one, a read of what
+//! its exception bit means, time for background operations.
 //!
-//! The engine only knows when; the supervisor does it, as [`ServiceRequest`] that is asked for
-//! between two transfers. Each chore has two times: one from which on it is done as soon as no
-//! request waits, and one from which on all requests wait for it. So an idle card is looked after
-//! at once, a busy one in time, and a card that no request uses is left alone: to tune what is not
-//! used burns power for nothing.
+//! The engine only knows when; the supervisor does the work, on a [`ServiceRequest`] between two
+//! transfers. Each chore has two times: after the first it is done as soon as no request waits;
+//! after the second all requests wait for it. So an idle card is served at once, a busy one in
+//! time. A card that no request uses is left alone, because tuning an unused card only burns power.
 
 use super::slot::NONE;
 use super::timers::NEVER;
@@ -13,39 +12,40 @@ use super::{Count, Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Profile;
 
-/// A pause of the users that is longer than what most of them need between two requests.
+/// Length of a pause that counts as quiet: longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Between two looks at exceptions: one that stays is told by every status.
+/// Shortest time between two reads of the exceptions: an exception that stays is in every status.
 const LOOK_NS: u64 = 1_000_000_000;
-/// ... and where the last look found nothing new.
+/// Shortest time between two reads where the last one found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 
-/// When there is something to do.
+/// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// The exception bit means something, and the supervisor wants to know; it was seen; not looked
-    /// at before.
+    /// Three flags: the supervisor wants to know what the exception bit means; the bit was seen;
+    /// the exceptions have not been read before.
     listens: bool,
     seen: bool,
     look_ns: u64,
-    /// The exceptions that the last look found.
+    /// The exceptions that the last read found.
     known: u16,
-    /// By when background work, which waits, begins at the latest.
+    /// When waiting background operations begin at the latest.
     work_by_ns: u64,
-    /// Between two tunings, 0: never; the last one, and the transfers until then.
+    /// Interval of tunings, 0: never; the last one, and the count of transfers then.
     tune_every_ns: u64,
     tuned_ns: u64,
     tuned_transfers: Count,
-    /// The controller has asked for one, while something else was done.
+    /// Whether the controller has requested a tuning while something else was done.
     tune_soon: bool,
-    /// The card rests after so long a pause, [`NEVER`]: it does not; and not before so long after
-    /// this time.
+    /// Length of the pause after which the card rests, [`NEVER`]: it does not; and the time from
+    /// which that pause counts.
     rest_after_ns: u64,
     rest_from_ns: u64,
 }
 
 impl Upkeep {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Upkeep {
         Upkeep {
             listens: false,
@@ -62,12 +62,12 @@ impl Upkeep {
         }
     }
 
-    /// Forgets what was planned: it may be another card that is tuned now, or tells something.
+    /// Clears what was planned: the card may be another, with other tunings and exceptions.
     pub fn forget(&mut self) {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
-    /// When is the next tuning due, if the card is not idle before?
+    /// Returns when the next tuning is due, if the card is not idle before.
     fn tune_ns(&self) -> u64 {
         match self.tune_every_ns {
             _ if self.tune_soon => 0,
@@ -76,7 +76,7 @@ impl Upkeep {
         }
     }
 
-    /// From then on all requests wait.
+    /// Returns from when on all requests wait for a chore.
     fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
         // A rest is never due, but an engine without requests must look when it begins.
@@ -86,7 +86,7 @@ impl Upkeep {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets what the supervisor looks after from now on.
+    /// Sets the supervisor's chores from now on.
     pub(super) fn set_upkeep(
         &mut self,
         exceptions: bool,
@@ -108,12 +108,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The times of chores have changed.
+    /// Updates the times of the chores.
     fn plan_chores(&mut self) {
         self.timers.chore_at(self.supervisor.upkeep().next_ns());
     }
 
-    /// The exception bit is set.
+    /// Notes that the exception bit is set.
     #[inline(always)]
     pub(super) fn exception_seen(&mut self) {
         let upkeep = self.supervisor.upkeep_mut();
@@ -123,7 +123,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes which exceptions the supervisor has seen. True: some are new.
+    /// Notes which exceptions the supervisor has seen. Returns true if some are new.
     pub(crate) fn note_exceptions(&mut self, events: u16, now_ns: u64) -> bool {
         let new = events & !self.supervisor.upkeep().known != 0;
         self.supervisor.upkeep_mut().known = events;
@@ -134,8 +134,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it
-    /// is done.
+    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: they
+    /// are done.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
@@ -147,17 +147,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.plan_chores();
     }
 
-    /// Is it begun although others wait?
+    /// Returns whether they begin although requests wait.
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
 
-    /// Does a request wait for the queue to go on?
+    /// Returns whether a request waits for the queue to continue.
     pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head() != NONE || self.slots.has_io()
     }
 
-    /// The card is tuned as well as it can be.
+    /// Notes that the card has been tuned as well as it can be.
     pub(super) fn tuned(&mut self, now_ns: u64) {
         (self.supervisor.upkeep_mut().tuned_ns, self.supervisor.upkeep_mut().tuned_transfers) =
             (now_ns, self.record.transfers());
@@ -165,13 +165,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.plan_chores();
     }
 
-    /// A tuning is to follow what is being done.
+    /// Plans a tuning after the present work.
     pub(super) fn tune_soon(&mut self) {
         self.supervisor.upkeep_mut().tune_soon = true;
         self.plan_chores();
     }
 
-    /// Puts off what could not be done: not again soon.
+    /// Postpones a chore that could not be done.
     pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
             ServiceRequest::Exception | ServiceRequest::Background => {
@@ -198,18 +198,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Is there a reason to wake the card?
+    /// Returns whether there is a reason to wake the card.
     pub(crate) fn rest_is_over(&self) -> bool {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next is a pause away at least.
+    /// Ends the card's rest. The next begins after a whole pause at the earliest.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
     }
 
-    /// Chores and their times, for a moment in which no request waits or one in which some do.
+    /// Returns the chores and their times, for a moment in which no request waits (`quiet`) or one
+    /// in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.supervisor.upkeep();
         let quiet_ns = self.bus.began_ns().saturating_add(QUIET_NS);
@@ -240,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ]
     }
 
-    /// When a chore is due, or a rest begins, if no request waits until then.
+    /// Returns when a chore is due, or a rest begins, if no request waits until then.
     pub(super) fn quiet_chore_ns(&self) -> u64 {
         if !P::RECOVERS || !self.timers.chore_is_planned() || !self.has_supervisor() {
             return NEVER;
@@ -248,8 +249,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.chores(true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
     }
 
-    /// Something is due, or no request waits and something will be. True: it has been asked for,
-    /// and the engine is stopped.
+    /// Requests a chore that is due; if no request waits, also one that will be due. Returns true
+    /// if one was requested, and the engine is stopped.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {

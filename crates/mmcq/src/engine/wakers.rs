@@ -1,5 +1,5 @@
-//! The wakers of requests. The engine keeps them, and neither wakes, clones nor drops one: each may
-//! run anything.
+//! The wakers of requests. The engine stores them, and neither wakes, clones nor drops one, since
+//! each may run any code.
 
 use super::{Engine, SlotId};
 use crate::host::Host;
@@ -7,9 +7,10 @@ use crate::sched::Profile;
 use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sets what to wake when this request is done; the engine itself wakes nothing, and neither
-    /// clones nor drops a waker. The waker that is not kept comes back: the one before, or this one
-    /// if the request is over. A waker's drop may run anything, so drop it outside of any lock.
+    /// Sets the waker to call when this request is done. The engine itself wakes nothing, and
+    /// neither clones nor drops a waker. The waker that is not kept comes back: the one before, or
+    /// this one if the request is over. A waker's drop may run any code, so drop it outside of any
+    /// lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
         if self.slots.at(id.index).generation() != id.generation {
@@ -18,14 +19,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.swap_waker(id.index, Some(waker))
     }
 
-    /// Is this request known to wake the same task as `waker` does?
+    /// Returns whether this request's waker wakes the same task as `waker` does.
     pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool {
         let slot = self.slots.at(id.index);
         slot.generation() == id.generation
             && slot.waker().as_ref().is_some_and(|known| known.will_wake(waker))
     }
 
-    /// The waker of a slot that was reported as completed.
+    /// Takes the waker of a slot that was reported as completed.
     #[must_use = "to be woken or dropped outside of any lock"]
     pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
@@ -38,21 +39,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.at_mut(index).take_waker()
     }
 
-    /// [`Host::take_waker`]: of the task that carries out what the host has begun. For code that
-    /// drives an engine without a stack.
+    /// Takes the host's waker ([`Host::take_waker`]), of the task that carries out what the host
+    /// has begun. For code that drives an engine without a stack.
     #[must_use = "to be woken outside of any lock"]
     pub fn take_host_waker(&mut self) -> Option<Waker> {
         if H::WAKES { self.bus.host_mut().take_waker() } else { None }
     }
 
-    /// The waker of a request that was cancelled, or taken without a report. There may be more.
+    /// Takes the waker of a request that was cancelled, or taken without a report. There may be
+    /// more.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
         let index = self.slots.stale()?;
         self.slots.swap_waker(index, None)
     }
 
-    /// Is there a waker to be dropped outside of any lock?
+    /// Returns whether a waker has to be dropped outside of any lock.
     #[inline(always)]
     pub(crate) fn has_stale_waker(&self) -> bool {
         self.slots.stale().is_some()

@@ -1,37 +1,38 @@
-//! Whether a transfer of one direction is worth keeping open while nothing waits.
+//! Decides whether a transfer of one direction is kept open while nothing waits.
 //!
-//! What comes after a pause goes on with the transfer, or does not. Had it been kept open, the first
-//! would have saved a close and a new start, and the second would have waited for the close. Both
-//! prices are measured. So each pause says what keeping would have gained or lost, whatever was
-//! done: there is nothing to try out. It says so for one of three cases ([`Case`]).
+//! The request after a pause continues the transfer, or does not. If the transfer is kept open, the
+//! first kind saves a close and a new start, and the second kind waits for the close. Both prices
+//! are measured. So each pause shows what keeping it open would have gained or lost, whatever was
+//! done, and no trials are needed. Each pause belongs to one of three cases ([`Case`]).
 //!
-//! *Written bound: a decision is changed when it has lost [`CHANGE`] times a close and a start
-//! against the other one, counted from its best moment. So in each case the engine loses no more
-//! than that, and one pause, against the better of "always" and "never", for each time that it
-//! changes.*
+//! *Written bound: a decision (keep open, or close) is changed when it has lost [`CHANGE`] times a
+//! close and a start against the opposite decision, counted from its best moment. So in each case
+//! the engine loses no more than that, and one pause, against the better of "always" and "never",
+//! for each change.*
 
 use crate::host::Direction;
 
-/// The cases that are told apart when the data are over.
+/// The cases that are distinguished when the data are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// The last request began a run.
     First,
     /// The transfer continued a run.
     Run,
-    /// The next one of a run is late: it usually takes a quarter of what has passed.
+    /// The next request of the run is late: it usually takes a quarter of the time that has passed.
     Late,
 }
 
-/// A decision is changed when it has lost so many times a close and a start.
+/// Loss at which a decision is changed, in closes and starts.
 const CHANGE: u64 = 8;
-/// A close is expected to take so long before one was seen.
+/// Expected time of a close before one was measured.
 const CLOSE_NS: u32 = 200_000;
-/// A measured price is no more than so many times what is known: what was held up by something else
-/// says little.
+/// Largest factor by which a sample may exceed the known price: a sample that something else has
+/// delayed says little.
 const OUTLIER: u32 = 4;
 
-/// Of one case: what is done, and what that has lost against the other way since its best moment.
+/// The decision of one case, and what it has lost against the opposite decision since its best
+/// moment.
 #[derive(Clone, Copy, Debug)]
 struct Lean {
     keeps: bool,
@@ -43,7 +44,7 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// To keep the transfer open would have gained so much, or lost it.
+    /// Learns what keeping the transfer open would have gained or lost.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
@@ -53,13 +54,14 @@ impl Lean {
     }
 }
 
-/// The prices of one direction.
+/// The measured prices of one direction, and its decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
-    /// From CMD12, or from the end of the data, until the card takes the next command; 0: not known.
+    /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
+    /// known.
     close_ns: u32,
-    /// The time that a transfer takes beside its time on the wire: with a command, and going on; 0:
-    /// not known.
+    /// Time of a transfer besides its time on the wire: with a command, and continuing an open one;
+    /// 0: not known.
     anew_ns: u32,
     on_ns: u32,
     cases: [Lean; 3],
@@ -77,7 +79,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
 }
 
 impl Worth {
-    /// A run goes on until it is known to stop; what begins is no run until it is known to be one.
+    /// The initial decisions: a run is expected to continue, and a single request is not expected
+    /// to begin one.
     pub const NEW: Worth = Worth {
         close_ns: 0,
         anew_ns: 0,
@@ -85,7 +88,7 @@ impl Worth {
         cases: [Lean::new(false), Lean::new(true), Lean::new(true)],
     };
 
-    /// Is it kept open?
+    /// Returns whether the transfer is kept open.
     #[inline(always)]
     pub fn keeps(&self, case: Case) -> bool {
         let [first, run, late] = self.cases;
@@ -96,12 +99,12 @@ impl Worth {
         }
     }
 
-    /// A transfer has ended on the card after so long.
+    /// Learns that a transfer has taken this long to end on the card.
     pub fn closed(&mut self, took_ns: u64) {
         learn(&mut self.close_ns, took_ns);
     }
 
-    /// A transfer took so long beside its time on the wire. `on`: it went on in an open one.
+    /// Learns the time of a transfer besides its time on the wire. `on`: it continued an open one.
     pub fn moved(&mut self, beside_ns: u64, on: bool) {
         learn(if on { &mut self.on_ns } else { &mut self.anew_ns }, beside_ns);
     }
@@ -110,18 +113,19 @@ impl Worth {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
-    /// Returns what a new start costs more than to go on.
+    /// Returns what a new start costs more than to continue.
     fn start_ns(&self) -> u64 {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
 
-    /// After a pause of so long the next request has gone on with the transfer, or not.
+    /// Learns from a pause of this length, after which the next request has continued the transfer
+    /// or not.
     ///
     /// A write that is closed at once is complete when it is closed, so its client pays for all of
-    /// that; a read's close passes in its client's pause. A read that is not to be kept open ends by
-    /// itself where CMD23 counts, so in vain the whole close is lost. A write of a run that is kept
-    /// open in vain costs what comes the close, and has let its own client go on that much earlier:
-    /// that is level.
+    /// the close. The close of a read passes during its client's pause. A read that is not kept
+    /// open ends by itself where CMD23 counts, so a read that was kept open for nothing loses the
+    /// whole close. A write of a run that was kept open for nothing delays the next request by the
+    /// close, and its own client was released earlier by as much: no loss.
     pub fn learn(&mut self, case: Case, direction: Direction, pause_ns: u64, went_on: bool) {
         let (close_ns, start_ns) = (self.close_ns(), self.start_ns());
         let change_ns = CHANGE.saturating_mul(close_ns.saturating_add(start_ns));
@@ -189,7 +193,7 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// A client that takes turns with another one: whatever the two ways cost, the engine does not
+    /// A client that takes turns with another one: for any costs of both decisions, the engine does not
     /// change between them.
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {

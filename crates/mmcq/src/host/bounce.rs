@@ -1,12 +1,12 @@
-//! Memory that a controller cannot use, by way of memory that it can.
+//! Memory that a controller cannot use, copied through memory that it can use.
 //!
-//! [`Bounce`] stands in front of a platform's [`Dma`]. A buffer that the platform refuses (wrong
-//! alignment, out of reach) is copied through a pool; every other buffer passes untouched. The pool
-//! is fixed: where it is used up, [`DmaError::Exhausted`] says so, and the request waits in the
-//! queue until pieces come back. Pieces that come back are cleared.
+//! [`Bounce`] wraps a platform's [`Dma`]. A buffer that the platform refuses (wrong alignment, out
+//! of reach) is copied through a pool; every other buffer is mapped directly. The pool has a fixed
+//! size. While no pieces are free, a mapping fails with [`DmaError::Exhausted`], and the request
+//! waits in the queue until pieces are freed. Pieces are cleared when they are freed.
 //!
-//! Recovery must not wait for that, since what is queued may itself wait for recovery. So
-//! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
+//! Recovery must not wait for free pieces, since queued requests may themselves wait for recovery.
+//! So [`Bounce::reserve_for`] reserves pieces for the scratch memory of
 //! [`card::supervise`](crate::card::supervise), which no other buffer can take.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -16,13 +16,13 @@ use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Pieces of a pool, at most.
+/// Most pieces of a pool.
 const PIECES_MAX: usize = 64;
 
 /// A mapping that goes through the pool.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    /// Where the controller sees it; its length in bytes, 0: none begins here.
+    /// Address for the controller; and the length in bytes, 0: no mapping begins here.
     bus: u64,
     bytes: usize,
 }
@@ -39,10 +39,10 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
     piece_bytes: usize,
     /// A bit for each piece that is in use.
     taken: Cell<u64>,
-    /// What begins at each piece.
+    /// The mapping that begins at each piece.
     used: [Cell<Used>; PIECES],
-    /// Addresses of the memory that the last pieces are reserved for, and how many pieces those
-    /// are.
+    /// Addresses of the memory that the last pieces are reserved for, and the number of those
+    /// pieces.
     reserved_for: (usize, usize),
     reserved: usize,
 }
@@ -51,9 +51,10 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
 unsafe impl<D: Dma + Send, const PIECES: usize> Send for Bounce<D, PIECES> {}
 
 impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
-    /// A pool in `memory`, which `dma` can map wherever a piece begins: at a cache line, where it
-    /// has some. A piece is the length of `memory` divided by `PIECES`, rounded down to a multiple
-    /// of 512 bytes. A buffer takes as many neighbouring pieces as it needs.
+    /// Makes a pool in `memory`. `dma` must be able to map `memory` from the start of each piece:
+    /// at a cache line, where there are cache lines. A piece is the length of `memory` divided by
+    /// `PIECES`, rounded down to a multiple of 512 bytes. A buffer takes as many neighbouring
+    /// pieces as it needs.
     pub fn new(dma: D, memory: &'static mut [u8]) -> Self {
         const { assert!(PIECES > 0 && PIECES <= PIECES_MAX, "a pool has 1 to 64 pieces") };
         let piece_bytes = memory.len() / PIECES / 512 * 512;
@@ -68,7 +69,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         }
     }
 
-    /// Sets the last pieces aside for this memory: as many as it needs. Only buffers inside it get
+    /// Reserves the last pieces for this memory: as many as it needs. Only buffers inside it get
     /// them.
     pub fn reserve_for(mut self, memory: &[u8]) -> Self {
         let start = memory.as_ptr().addr();
@@ -77,23 +78,23 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self
     }
 
-    /// Pieces in use.
+    /// Returns the number of pieces in use.
     pub fn taken(&self) -> u32 {
         self.taken.get().count_ones()
     }
 
-    /// How many pieces so many bytes take.
+    /// Returns how many pieces this many bytes take; `None`: more than there are.
     fn pieces(&self, bytes: usize) -> Option<usize> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }
 
-    /// Bits of `count` pieces from `first` on.
+    /// Returns the bits of `count` pieces from `first` on.
     fn bits(first: usize, count: usize) -> u64 {
         let ones = if count >= PIECES_MAX { u64::MAX } else { (1 << count) - 1 };
         ones.checked_shl(first as u32).unwrap_or(0)
     }
 
-    /// Free neighbours, lowest first; for reserved memory the highest.
+    /// Finds free neighbouring pieces, the lowest; for reserved memory the highest.
     fn find(&self, ptr: NonNull<u8>, bytes: usize) -> Option<(usize, u64)> {
         let count = self.pieces(bytes)?;
         let (start, end) = self.reserved_for;
@@ -111,8 +112,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         unsafe { self.memory.add(first * self.piece_bytes) }
     }
 
-    /// The mapping through the pool that has these bus addresses: its first piece and what is
-    /// there.
+    /// Returns the mapping through the pool that has these bus addresses: its first piece, and its
+    /// data.
     fn through(&self, bus: u64, bytes: usize) -> Option<(usize, Used)> {
         let inside = |used: Used| {
             used.bytes != 0

@@ -1,72 +1,76 @@
-//! What a controller can do, as its driver says it once.
+//! Capabilities of a controller, as its driver declares them once.
 
 use crate::spec::bus::{Timing, Width};
 
-/// How the controller learns that the card's busy is over.
+/// How the controller detects the end of the card's busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyDetect {
-    /// The end of a phase includes the end of busy, by interrupt.
+    /// By interrupt: the end of a phase includes the end of busy.
     Interrupt,
-    /// The same for busy after a response (R1b); after data only the card's status (CMD13) tells.
+    /// By interrupt for busy after a response (R1b); after data only the card's status (CMD13)
+    /// shows it.
     Response,
-    /// [`Host::dat0_busy`](super::Host::dat0_busy) can be read, nothing interrupts.
+    /// No interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) can be read.
     Level,
-    /// Only the card's status (CMD13) tells.
+    /// Only the card's status (CMD13) shows it.
     Status,
 }
 
-/// Which lengths a block may have.
+/// Block lengths that the controller can transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSizes {
     /// Any.
     Any,
-    /// Powers of two. Where several blocks move, they have 4 bytes at least.
+    /// Powers of two; at least 4 bytes in a transfer of several blocks.
     PowersOfTwo,
-    /// The same, but for the one block of a CMD53 in byte mode, which may have any length.
+    /// As `PowersOfTwo`, except the single block of a CMD53 in byte mode, which may have any
+    /// length.
     PowersOfTwoOrBytes,
 }
 
-/// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
+/// Capabilities of a controller. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Caps {
-    /// The host sends CMD12 by itself after the last block.
+    /// Whether the host itself sends CMD12 after the last block.
     pub auto_stop: bool,
-    /// The host sends CMD23 by itself before a transfer.
+    /// Whether the host itself sends CMD23 before a transfer.
     pub auto_count: bool,
-    /// CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
+    /// Whether CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
     pub no_count: bool,
-    /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases:
-    /// see [`Auto::Continue`](super::Auto::Continue).
+    /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
+    /// several phases: see [`Auto::Continue`](super::Auto::Continue).
     pub continue_data: bool,
-    /// A transfer stays open only if it began as one ([`Auto::Open`](super::Auto::Open)), and only
-    /// CMD12 ends it: no CMD23 may announce where it does.
+    /// Whether a transfer stays open only if it began as an open one
+    /// ([`Auto::Open`](super::Auto::Open)), and only CMD12 ends it: a CMD23 must not set its
+    /// length.
     pub open_until_stopped: bool,
-    /// A command can go beside the data of a phase: see [`Host::start_concurrent`](super::Host::start_concurrent).
+    /// Whether a command can be sent during the data of a phase: see
+    /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
-    /// End of busy.
+    /// How the end of busy is detected.
     pub busy: BusyDetect,
-    /// Longest busy its own timer can wait for.
+    /// Longest busy that the controller's own timer can wait for.
     pub max_busy_ns: u64,
-    /// Segments in a transfer.
+    /// Most segments in a transfer.
     pub max_segments: u16,
-    /// Bytes in a segment.
+    /// Most bytes in a segment.
     pub max_segment_bytes: u32,
-    /// Bytes in a block, at least 512.
+    /// Most bytes in a block, at least 512.
     pub max_block_bytes: u16,
-    /// Which lengths up to that a block may have.
+    /// Block lengths up to that.
     pub block_sizes: BlockSizes,
-    /// Blocks in a transfer.
+    /// Most blocks in a transfer.
     pub max_blocks: u32,
-    /// Bytes in a transfer.
+    /// Most bytes in a transfer.
     pub max_bytes: u32,
-    /// Alignment a segment's address must have; a power of two.
+    /// Alignment of a segment's address; a power of two.
     pub align: u32,
-    /// Address bits its DMA reaches; 0 where the CPU moves the data.
+    /// Number of address bits that its DMA reaches; 0 where the CPU transfers the data.
     pub dma_bits: u8,
-    /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the
-    /// engine ends the transfer and starts the next one there, and completes in the next
-    /// [`poll`](crate::engine::Engine::poll). A host may except single ones:
+    /// Whether data requests must not be completed in the hard interrupt (unmapping sleeps, say).
+    /// The engine then ends the transfer and starts the next one there, and completes requests in
+    /// the next [`poll`](crate::engine::Engine::poll). A host may except single ones:
     /// [`Host::is_prompt`](crate::host::Host::is_prompt).
     pub defer_completion: bool,
     /// Slowest and fastest SD clock.
@@ -75,12 +79,12 @@ pub struct Caps {
     pub width: Width,
     /// Timings, one bit each: see [`Caps::can`]; and [`Caps::SDR50_TUNED`].
     pub timings: u16,
-    /// 1.8 V signalling.
+    /// Whether 1.8 V signalling is possible.
     pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
+    /// Whether the lines are fixed at 1.8 V (VCCQ of a soldered eMMC on a rail of its own):
     /// bring-up never asks for 3.3 V.
     pub signal18_fixed: bool,
-    /// The card is soldered: presence is never asked.
+    /// Whether the card is soldered: its presence is never checked.
     pub fixed: bool,
 }
 
@@ -111,8 +115,8 @@ setters!(Caps {
 });
 
 impl Caps {
-    /// Those of no controller; a driver names what it has and takes the rest from here. Mind
-    /// [`no_count`](Self::no_count): it is true here.
+    /// The capabilities of no controller: a driver sets its own ones, and takes the rest from here.
+    /// Note that [`no_count`](Self::no_count) is true here.
     pub const NONE: Caps = Caps {
         auto_stop: false,
         auto_count: false,
@@ -139,28 +143,28 @@ impl Caps {
         fixed: false,
     };
 
-    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25].
-    /// Without it bring-up sends no CMD19 there.
+    /// A bit of [`Caps::timings`]: the host needs tuning in SDR50 [SDHC 2.2.25]. Without it
+    /// bring-up sends no CMD19 in SDR50.
     pub const SDR50_TUNED: u16 = 1 << 15;
 
-    /// The bit of a timing in [`Caps::timings`].
+    /// Returns the bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
     }
 
-    /// Can it move several blocks of this length?
+    /// Returns whether several blocks of this length can be transferred.
     pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
         let any = matches!(self.block_sizes, BlockSizes::Any);
         bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
     }
 
-    /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
+    /// Returns the most blocks of 512 bytes of a transfer with one segment, 1 to 65535.
     pub fn blocks_in_one_piece(&self) -> u16 {
         let bytes = self.max_bytes.min(self.max_segment_bytes);
         u16::try_from(self.max_blocks.min(bytes / 512).max(1)).unwrap_or(u16::MAX)
     }
 
-    /// Does the host do this timing?
+    /// Returns whether the host has this timing.
     pub const fn can(&self, timing: Timing) -> bool {
         self.timings & Self::timing_bit(timing) != 0
     }

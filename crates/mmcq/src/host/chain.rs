@@ -1,41 +1,42 @@
-//! What a controller can do that executes several transfers from one list.
+//! Controllers that execute several transfers from one list.
 //!
-//! A *chain* is a list of reads and writes in memory. The controller sends each command, moves its
-//! data and waits for its busy, one behind the other, and tells the end of the last. Read first:
-//! [`ChainHost`].
+//! A *chain* is a list of reads and writes in memory. The controller sends each command, transfers
+//! its data and waits for its busy, one after the other, and signals the end of the last. Read
+//! first: [`ChainHost`].
 
 use super::{DmaError, Fault, Phase, Segment, StartError};
 use core::fmt;
 
-/// How long a chain may be.
+/// The limits of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
-    /// Transfers in a chain.
+    /// Most transfers in a chain.
     pub entries: u8,
-    /// Pieces of memory in a transfer.
+    /// Most segments of memory in a transfer.
     pub max_segments: u16,
-    /// Bytes in a transfer.
+    /// Most bytes in a transfer.
     pub max_bytes: u32,
 }
 
 impl ChainCaps {
-    /// No chains; a driver names what it has and takes the rest from here.
+    /// No chains: a driver sets its own values, and takes the rest from here.
     pub const NONE: ChainCaps = ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 };
 }
 
 setters!(ChainCaps { entries: u8, max_segments: u16, max_bytes: u32 });
 
-/// Why a controller executes no chains, for good.
+/// Why a controller never executes chains.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// It does not say that it can: its capabilities, bits 63:32.
+    /// The controller does not declare it: its capabilities, bits 63:32.
     Capabilities(u32),
-    /// It does not follow 4.10, or not in that version's mode: Specification Version Number.
+    /// The controller is older than version 4.10, or not in that version's mode: Specification
+    /// Version Number.
     Version(u8),
-    /// The driver moves data otherwise than by ADMA2, or the end of busy does not interrupt.
+    /// The driver does not transfer data by ADMA2, or the end of busy does not interrupt.
     Transfer,
     /// The memory of the list cannot be used for DMA.
     List(DmaError),
@@ -70,17 +71,17 @@ impl core::error::Error for ChainError {
     }
 }
 
-/// A chain that did not come to its end. Nothing of it is executed any more after the next reset of
-/// the lines; until then the controller has its memory.
+/// A chain that failed. After the next reset of the lines nothing of it is executed any more; until
+/// then the controller has its memory.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainFault {
-    /// What, and where in the transfer. The response is the R1 that the controller had last: of the
-    /// transfer that failed, or of the CMD23 before it. `None`: it did not come, or is not to be
-    /// believed.
+    /// The fault, and where in the transfer it happened. The response is the last R1 that the
+    /// controller had: of the transfer that failed, or of the CMD23 before it. `None`: no response
+    /// came, or it cannot be relied on.
     pub fault: Fault,
-    /// So many transfers before the one that failed have come to their end, with their busy.
-    /// `None`: it is not known, and none of them is to be believed.
+    /// Number of transfers before the failed one that have ended, busy included. `None`: not known,
+    /// and none of them counts as ended.
     pub passed: Option<u8>,
 }
 
@@ -95,10 +96,10 @@ impl fmt::Display for ChainFault {
 
 impl core::error::Error for ChainFault {}
 
-/// What [`ChainHost::ack_chain`] found.
+/// Events that [`ChainHost::ack_chain`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainEvents {
-    /// The chain is over: all its transfers have ended well, or one has failed.
+    /// End of the chain: all its transfers have ended well, or one has failed.
     pub end: Option<Result<(), ChainFault>>,
     /// As [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
@@ -114,19 +115,19 @@ pub struct ChainEvents {
 /// started. The controller checks each R1 for errors, of automatic commands too, and stops there.
 ///
 /// # Safety
-/// A driver promises of a transfer's memory what [`Host`](super::Host) promises of a phase's. It
+/// A driver promises for a transfer's memory what [`Host`](super::Host) promises for a phase's. It
 /// *has* the memory from the [`describe_transfer`](Self::describe_transfer) that returned `Ok` with
-/// it. It has let go when
+/// it. It has released it when
 /// - [`ack_chain`](Self::ack_chain) reports the chain's end as `Ok`, or
-/// - the chain was not started, and is [begun](Self::begin_chain) anew, or
+/// - the chain was not started, and another one is [begun](Self::begin_chain), or
 /// - one of the ends of [`Host`](super::Host) that need no `Ok` of a phase: a reset, a controller
 ///   that is [gone](super::Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
-    /// What a chain may be; or why there is none, for good.
+    /// Returns the limits of a chain, or the reason why there are never chains.
     fn chain_caps(&mut self) -> Result<ChainCaps, ChainError>;
 
-    /// The next chain has no transfer yet. False: one is being executed.
+    /// Begins the next chain, without transfers. Returns false if one is being executed.
     fn begin_chain(&mut self) -> bool;
 
     /// Describes the next transfer of the chain: a command with data that ends by itself
@@ -134,8 +135,8 @@ pub unsafe trait ChainHost {
     /// mapped, in order, and hold the blocks.
     ///
     /// # Errors
-    /// [`StartError::Unsupported`]: it is no such transfer, its memory has too many pieces, or the
-    /// chain is full. The chain is as it was.
+    /// [`StartError::Unsupported`]: the phase is no such transfer, its memory has too many
+    /// segments, or the chain is full. The chain is unchanged.
     fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError>;
 
     /// Starts the chain. `timeout_ns`: as in [`Host::start`](super::Host::start), for each of its
@@ -145,10 +146,11 @@ pub unsafe trait ChainHost {
     /// As [`Host::start`](super::Host::start).
     fn start_chain(&mut self, timeout_ns: u64) -> Result<(), StartError>;
 
-    /// Acknowledges whatever the controller has to say, and reports. Called from the interrupt, and
-    /// before a deadline is believed.
+    /// Acknowledges all events of the controller, and returns them. Called from the interrupt, and
+    /// before a deadline counts as missed.
     fn ack_chain(&mut self) -> ChainEvents;
 
-    /// A deadline has passed: so many transfers have come to their end ([`ChainFault::passed`]).
+    /// Returns how many transfers have ended ([`ChainFault::passed`]). Called when a deadline has
+    /// passed.
     fn passed(&mut self) -> Option<u8>;
 }

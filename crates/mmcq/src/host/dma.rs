@@ -5,18 +5,19 @@
 use super::Direction;
 use core::ptr::NonNull;
 
-/// Why a buffer cannot be used for DMA.
+/// Why memory cannot be used for DMA.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DmaError {
-    /// The address is not aligned as the controller or the cache needs it; use the copying calls.
+    /// The address does not have the alignment that the controller or the cache needs; use the
+    /// copying calls.
     Alignment,
     /// The controller cannot reach it (32-bit DMA, memory without a bus address).
     Unreachable,
-    /// No mapping is left (IOMMU, bounce memory).
+    /// No mapping is free (IOMMU, bounce memory).
     Exhausted,
-    /// It lies in pieces, and the driver writes no lists of them.
+    /// The memory is in several pieces, and the driver writes no descriptor lists.
     Scattered,
 }
 
@@ -33,27 +34,28 @@ impl core::fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
-/// May a mapping for this direction begin or end here, where lines have so many bytes?
+/// Returns whether a mapping for this direction may begin or end here, where a cache line has this
+/// many bytes.
 #[inline(always)]
 pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> bool {
     direction == Direction::Write || place & (line_bytes as usize).wrapping_sub(1) == 0
 }
 
-/// Called around every transfer; never blocks.
+/// Makes memory usable for a controller. Called around every transfer; never blocks.
 ///
 /// On a machine whose device and CPU see the same memory at the same address, `map` returns the
 /// pointer's value after a store barrier, and `unmap` is a load barrier. With caches, `map` cleans
 /// (and for reads invalidates), `unmap` of a read invalidates; it must not for a write. With an
 /// IOMMU or bounce memory, they map and copy.
 ///
-/// A mapping may lie in pieces: a list of pages, say, that a block layer hands over. Then `map`
-/// returns a number of the platform's own, the engine counts on from it as from any address, and
-/// the driver that writes descriptors asks [`piece`](Dma::piece) where the memory really is.
+/// A mapping may be in several pieces, for example a list of pages from a block layer. Then `map`
+/// returns a number of the platform's own. The engine adds offsets to that number as to an address,
+/// and a driver that writes descriptors calls [`piece`](Dma::piece) for the real address.
 ///
-/// An invalidated cache line takes with it what the CPU has written to the rest of the line. So a
-/// platform with such caches says how long a line is ([`line_bytes`](Dma::line_bytes)). Memory that
-/// is mapped for a read is then whole lines: `ptr` and `len` are multiples, and there is nothing of
-/// others that a mapping could touch.
+/// Invalidating a cache line destroys what the CPU has written to the rest of the line. So a
+/// platform with such caches reports the length of a line ([`line_bytes`](Dma::line_bytes)). Memory
+/// that is mapped for a read then consists of whole lines: `ptr` and `len` are multiples, and no
+/// other data are in them.
 ///
 /// # Safety
 /// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr`
@@ -64,21 +66,21 @@ pub unsafe trait Dma {
     /// it afterwards.
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
 
-    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. It must not
-    /// panic: a blocking call whose memory it lets go would never return.
+    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. Must not panic:
+    /// a blocking call whose memory is unmapped would never return.
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller
     /// (descriptor tables). `bus` and `ptr` point at the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
-    /// Mappings may lie in pieces, and [`piece`](Dma::piece) says where. A constant, so that a driver
-    /// does not ask where there are none.
+    /// Whether mappings may be in several pieces, which [`piece`](Dma::piece) returns. A constant,
+    /// so that drivers for other platforms do not call it.
     const IN_PIECES: bool = false;
 
-    /// Where the controller finds what a mapping has at `bus`, and how many of the `len` bytes from
-    /// there on; 0 bytes: not known, and the transfer is refused. The default is a mapping in one
-    /// piece.
+    /// Returns the controller's address for `bus` inside a mapping, and how many of the `len` bytes
+    /// are there in one piece; 0 bytes: not known, and the transfer is refused. The default is for
+    /// a mapping in one piece.
     ///
     /// Every piece begins at a multiple of 4, and all but a mapping's last have a multiple of 512
     /// bytes. Called for addresses inside an existing mapping, from any context.
@@ -87,22 +89,24 @@ pub unsafe trait Dma {
         (bus, len)
     }
 
-    /// Cuts the controller off from all memory for good: bus mastering off, say, or its IOMMU
-    /// domain empty. Called when no reset stops it. True: from now on it surely reads and writes
-    /// nothing. The default cannot.
+    /// Isolates the controller from all memory for good: bus mastering off, or its IOMMU domain
+    /// empty, for example. Called when no reset stops the controller. Returns true if it surely
+    /// reads and writes nothing from now on. The default returns false.
     fn isolate(&self) -> bool {
         false
     }
 
-    /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the
-    /// mapping alone. Constant, and 512 at most: a block is whole lines, and drivers rely on it.
+    /// Returns the number of bytes that `unmap` of a read invalidates at once, a power of two; 1 if
+    /// it only affects the mapping. Constant, and 512 at most: drivers rely on a block being whole
+    /// lines.
     #[inline(always)]
     fn line_bytes(&self) -> u32 {
         1
     }
 }
 
-/// Maps memory for a driver that writes no lists: [`DmaError::Scattered`] if it lies in pieces.
+/// Maps memory for a driver that writes no descriptor lists: [`DmaError::Scattered`] if it is in
+/// several pieces.
 #[inline(always)]
 pub(crate) fn map_whole(
     dma: &impl Dma,
@@ -118,7 +122,7 @@ pub(crate) fn map_whole(
     Err(DmaError::Scattered)
 }
 
-/// Does a mapping lie in one piece, where `map` said?
+/// Returns whether a mapping is in one piece, at the address that `map` returned.
 #[inline(always)]
 pub(crate) fn is_whole<D: Dma>(dma: &D, bus: u64, len: u32) -> bool {
     !D::IN_PIECES || dma.piece(bus, len) == (bus, len)

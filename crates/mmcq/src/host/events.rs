@@ -1,4 +1,4 @@
-//! What a driver reports: how a phase ended, and what else the controller had to say.
+//! Reports of a driver: how a phase ended, and other events of the controller.
 
 use crate::spec::response::Response;
 
@@ -13,7 +13,7 @@ pub enum Cause {
     Crc,
     /// The end bit was not 1.
     EndBit,
-    /// The response carried another index.
+    /// The response had another command's index.
     Index,
     /// DMA: bad descriptor or bus error.
     Dma,
@@ -21,16 +21,16 @@ pub enum Cause {
     Power,
     /// The response had error bits that the controller checked itself [SDHC 4.x response error].
     Response,
-    /// The controller reads as all ones: it is off the bus, and reaches no memory.
+    /// The controller reads as all ones: it is off the bus, and accesses no memory.
     Gone,
-    /// The card's line is low all the time (SPI mode): no card answers so. It is not wired, or
-    /// shorted, or its port is not set up.
+    /// The card's data line is low all the time (SPI mode), which no card does. It is not
+    /// connected, or shorted, or its port is not set up.
     LineLow,
     /// Anything else that the controller calls an error.
     Other,
 }
 
-/// Where in a phase it went wrong.
+/// Part of a phase in which a fault happened.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -50,11 +50,11 @@ pub enum Stage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
+    /// The fault.
     pub cause: Cause,
-    /// Where.
+    /// The part of the phase.
     pub stage: Stage,
-    /// The command's response, if it had come.
+    /// The command's response, if it came.
     pub response: Option<Response>,
 }
 
@@ -90,19 +90,20 @@ pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'stat
 
 impl core::error::Error for Fault {}
 
-/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent,
-/// also error bits, and reports a fault only for what the controller found.
+/// A phase that ended well. The engine checks an R1 itself: a driver returns what the card sent,
+/// error bits included, and reports a fault only for what the controller found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response.
     pub response: Response,
     /// The R1 of an automatic CMD12.
     pub stop: Option<u32>,
-    /// Tuning: the controller has found its sampling point.
+    /// Whether the controller has found its sampling point, in tuning.
     pub tuned: bool,
 }
 
-/// A phase with an R1 that ended well, in few words: see [`Host::ack_fast`](super::Host::ack_fast).
+/// A phase with an R1 that ended well, in short form: see
+/// [`Host::ack_fast`](super::Host::ack_fast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastEnd {
     /// The command's R1.
@@ -112,7 +113,7 @@ pub struct FastEnd {
 }
 
 impl FastEnd {
-    /// The same in full. `stopped`: the phase had an automatic CMD12.
+    /// Returns the same end in full. `stopped`: the phase had an automatic CMD12.
     pub fn events(self, stopped: bool) -> Events {
         let stop = stopped.then_some(self.stop);
         let done = Done { response: Response::short(self.status), stop, tuned: false };
@@ -120,17 +121,17 @@ impl FastEnd {
     }
 }
 
-/// What [`Host::ack`](super::Host::ack) found.
+/// Events that [`Host::ack`](super::Host::ack) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
-    /// The phase in progress ended.
+    /// End of the phase in progress.
     pub phase: Option<Result<Done, Fault>>,
-    /// A function on the card asks for attention; masked until [`Host::card_irq`](super::Host::card_irq) turns it on
-    /// again.
+    /// Whether a function on the card requests attention. The card interrupt is masked until
+    /// [`Host::card_irq`](super::Host::card_irq) unmasks it.
     pub card_irq: bool,
-    /// A card was inserted or removed.
+    /// Whether a card was inserted or removed.
     pub presence: bool,
-    /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
+    /// Whether the controller requests a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Faults on purpose, between the engine and any driver: on a desk, in a test, on the real board.
+//! Injected faults, between the engine and any driver: on a desk, in a test, on the real board.
 //!
-//! [`Faulty`] passes every call through to the driver inside and now and then tells the engine
-//! something else than what happened. What the hardware has done it *has* done: a phase that is
-//! reported as failed has run to its end on the wires, so that its memory is at rest; a bus
-//! operation that is reported as failed was carried out. The engine cannot know, and must come to
-//! terms with it as with the real thing. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a
-//! phase from the wires.
+//! [`Faulty`] passes every call to the driver inside, and sometimes reports something else to the
+//! engine than what happened. What the hardware has done, it *has* done. A phase that is reported
+//! as failed has run to its end on the wires, so the controller does not use its memory any more. A
+//! bus operation that is reported as failed was carried out. The engine cannot know this, and must
+//! handle it like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a phase off
+//! the wires.
 //!
-//! Nothing is allocated, no clock is read: one seed and one order of calls give the same strikes
-//! again.
+//! Nothing is allocated, no clock is read: the same seed and the same order of calls give the same
+//! strikes again.
 //!
 //! ```
 //! use mmcq::host::faulty::{Faulty, Shot, Strike, When};
@@ -31,30 +31,30 @@ use crate::spec::command::Resp;
 use core::cell::Cell;
 use core::ops::Range;
 
-/// A call at which something may go wrong. Each counts its own events, from 1.
+/// Kinds of calls at which something may go wrong. Each counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The engine starts a phase.
     Start,
     /// The driver reports the end of a phase.
     End,
-    /// The engine takes the driver's events.
+    /// The engine reads the driver's events.
     Ack,
     /// The engine begins a bus operation.
     Bus,
 }
 
-/// What goes wrong. In brackets: the entry of the failure catalogue, and the name of its injection
-/// in the simulator. What means nothing at its event (a data error of a command without data) does
-/// not happen.
+/// Kinds of faults. In brackets: the entry of the failure catalogue, and the name of its injection
+/// in the simulator. A fault that is impossible at its event (a data error of a command without
+/// data) does not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strike {
-    /// At a start: the driver says that the lines are in use, or that it cannot do this; nothing is
-    /// sent (E10, `inhibit_stuck`).
+    /// At a start: the driver reports that the lines are in use, or that it does not support the
+    /// phase; nothing is sent (E10, `inhibit_stuck`).
     Refused(StartError),
-    /// At a start: the command does not reach the card, and nothing interrupts; a later look finds
-    /// a timeout (A2, `cmd_lost`).
+    /// At a start: the command does not reach the card, and there is no interrupt; a later `ack`
+    /// returns a timeout (A2, `cmd_lost`).
     Unsent,
     /// At an end: the phase is reported as failed, with this cause at this stage. The card has done
     /// what it was told. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout` there
@@ -67,22 +67,22 @@ pub enum Strike {
     /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1,
     /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0:
-    /// the interrupt is lost, and a caller that asks next finds the end (E1, `irq_drop`); more: it
-    /// comes later than the engine may wait (E4, `irq_late`). A reset forgets it.
+    /// At an end: the end is withheld until the driver was polled this many more times. 0: the
+    /// interrupt is lost, and the next poll finds the end (E1, `irq_drop`). More: the end comes
+    /// later than the engine may wait (E4, `irq_late`). A reset drops it.
     Late(u32),
     /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest
     /// (D4, `silent_flip`).
     Flip(u32),
-    /// When asked: presence has changed, it says, and has not (C3, `cd_bounce`).
+    /// At a poll: the driver reports a change of presence, and there was none (C3, `cd_bounce`).
     Bounce,
-    /// When asked: the card is gone, for so many looks at its presence; then it is back. Both are
+    /// At a poll: the card is gone, for this many reads of its presence; then it is back. Both are
     /// reported (C1, `remove`; C2, `swap`).
     Absent(u32),
-    /// When asked: the controller wants to be tuned again (A11, `sample_drift`).
+    /// At a poll: the controller requests a new tuning (A11, `sample_drift`).
     Retune,
-    /// When asked, as often as this in a row: a function wants attention, if its interrupt is
-    /// unmasked (G5, `sdio_irq_storm`).
+    /// At this many polls in a row: a function requests attention, if its interrupt is unmasked
+    /// (G5, `sdio_irq_storm`).
     CardIrq(u32),
     /// At a bus operation: it is carried out, and reported as failed (A13, `vswitch_fail`; E9,
     /// `reset_hang`; E11, `clk_unstable`).
@@ -90,7 +90,7 @@ pub enum Strike {
 }
 
 impl Strike {
-    /// Where it strikes.
+    /// Returns the kind of call at which it strikes.
     pub const fn point(self) -> Point {
         match self {
             Strike::Refused(_) | Strike::Unsent => Point::Start,
@@ -108,29 +108,29 @@ pub enum When {
     Nth(u64),
     /// At this event and every later one.
     From(u64),
-    /// By chance, at so many of 2^32 events.
+    /// By chance, with this probability in units of 2^-32.
     Chance(u32),
 }
 
-/// Something that goes wrong.
+/// A fault and when it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shot {
-    /// What.
+    /// The fault.
     pub strike: Strike,
     /// When.
     pub when: When,
 }
 
-/// What has struck.
+/// A fault that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Struck {
-    /// What.
+    /// The fault.
     pub strike: Strike,
-    /// At which event of its point.
+    /// The number of the event at its point.
     pub nth: u64,
 }
 
-/// A driver whose reports cannot be trusted, with up to `M` shots.
+/// A driver with injected faults, with up to `M` shots.
 pub struct Faulty<H, const M: usize> {
     inner: H,
     shots: [Option<Shot>; M],
@@ -141,24 +141,23 @@ pub struct Faulty<H, const M: usize> {
     last: Option<Struck>,
     /// The phase in progress, or the last one.
     phase: Option<Phase>,
-    /// A phase that never left.
+    /// Whether the phase was never sent.
     unsent: bool,
-    /// The end of a phase that the engine has not been told, and how often it must ask for it.
+    /// The end of a phase that was not reported yet, and the number of polls until it is.
     kept: Option<(u32, Result<Done, Fault>)>,
-    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and which bit
-    /// of it.
+    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and the bit.
     flip: Option<(usize, u8)>,
-    /// Looks at the presence that still find no card; 1 more than there are, so that the return is
-    /// noticed.
+    /// Reads of the presence that still find no card; one more than there are, so that the return
+    /// is noticed.
     absent: Cell<u32>,
     card_irqs: u32,
     card_irq_on: bool,
-    /// The bus operation in progress ends as failed.
+    /// Whether the bus operation in progress ends as failed.
     bus_fails: bool,
 }
 
 impl<H, const M: usize> Faulty<H, M> {
-    /// Wraps a driver; nothing goes wrong yet. Chances take their luck from `seed`.
+    /// Wraps a driver, without faults. `seed` sets the random numbers for chances.
     pub const fn new(inner: H, seed: u64) -> Self {
         Faulty {
             inner,
@@ -179,54 +178,54 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// Adds a shot; false if all `M` places are taken. Of several at one event the first that was
-    /// added strikes.
+    /// Adds a shot; returns false if all `M` places are taken. Of several at one event the first
+    /// that was added strikes.
     pub fn add(&mut self, shot: Shot) -> bool {
         let free = self.shots.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(shot)).is_some()
     }
 
-    /// Takes all shots away. Events are counted on.
+    /// Removes all shots. Events continue to be counted.
     pub fn clear(&mut self) {
         self.shots = [None; M];
     }
 
-    /// Strikes happen (as at first), or not; events are counted all the same.
+    /// Enables strikes (as at first) or disables them; events are counted in both cases.
     pub fn arm(&mut self, on: bool) {
         self.armed = on;
     }
 
-    /// How many strikes there were.
+    /// Returns the number of strikes so far.
     pub fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// The last of them.
+    /// Returns the last strike.
     pub fn last(&self) -> Option<Struck> {
         self.last
     }
 
-    /// Events of a point so far.
+    /// Returns the number of events of a point so far.
     pub fn events(&self, point: Point) -> u64 {
         self.events.get(point as usize).copied().unwrap_or(0)
     }
 
-    /// The driver inside.
+    /// Returns the driver inside.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// The driver inside, to change.
+    /// Returns the driver inside, to change it.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }
 
-    /// The driver alone again.
+    /// Returns the driver without the injected faults.
     pub fn into_inner(self) -> H {
         self.inner
     }
 
-    /// The next number of a splitmix64 generator.
+    /// Returns the next number of a splitmix64 generator.
     fn draw(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -234,7 +233,7 @@ impl<H, const M: usize> Faulty<H, M> {
         ((mixed ^ (mixed >> 31)) >> 32) as u32
     }
 
-    /// An event: what goes wrong at it, of what makes sense there.
+    /// Counts an event, and returns the fault at it; `fits` selects those that are possible there.
     fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
         let count = self.events.get_mut(point as usize)?;
         *count = count.saturating_add(1);
@@ -262,13 +261,13 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// The engine has given the phase in progress up, or begins another.
+    /// Clears the phase: the engine has given it up, or begins another.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;
     }
 
-    /// The end of a phase, as the engine is to see it now.
+    /// Returns the end of a phase as the engine is to see it now.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
         // What failed by itself needs no fault made up.
@@ -298,7 +297,7 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// What is found by asking, beside the driver's own events.
+    /// Adds the faults of a poll to the driver's own events.
     fn asked(&mut self, events: &mut Events) {
         match self.strike(Point::Ack, |_| true) {
             Some(Strike::Bounce) => events.presence = true,
@@ -325,7 +324,7 @@ impl<H, const M: usize> Faulty<H, M> {
     }
 }
 
-/// Could this happen at the end of this phase?
+/// Returns whether this fault is possible at the end of this phase.
 fn means_something(strike: Strike, phase: &Phase) -> bool {
     match strike {
         Strike::Failed(_, Stage::Command) => phase.command.resp != Resp::None && phase.auto != Auto::Continue,
@@ -339,7 +338,7 @@ fn means_something(strike: Strike, phase: &Phase) -> bool {
     }
 }
 
-/// The byte of the segments that holds this bit (modulo their length), and the bit in it.
+/// Returns the byte of the segments with this bit (modulo their length), and the bit in it.
 fn place(segments: &[Segment], bit: u32) -> Option<(usize, u8)> {
     let total = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
     let mut at = (bit / 8).checked_rem(total)?;

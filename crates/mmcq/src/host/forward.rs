@@ -1,11 +1,11 @@
-//! A driver around another: what it does not change goes to the one inside.
+//! A driver that wraps another one, and passes calls to it.
 
-/// Methods of [`Host`](crate::host::Host) that go to a driver inside as they are.
+/// Makes methods of [`Host`](crate::host::Host) that pass each call to a driver inside unchanged.
 ///
-/// A method that has a default and is forgotten takes something from the driver inside, and the
-/// compiler says nothing; here all that are forwarded stand in one list. `forward_host!(self.inner =>
-/// ..)` names a field; `forward_host!(driver! => ..)` a macro that is called as `driver!(self, inner =>
-/// inner.method(..))`, for one of several drivers.
+/// If a wrapper forgets a method that has a default, the inner driver loses that function, and the
+/// compiler does not warn; here all forwarded methods are in one list. `forward_host!(self.inner =>
+/// ..)` names a field. `forward_host!(driver! => ..)` names a macro that is called as
+/// `driver!(self, inner => inner.method(..))`, for one of several drivers.
 ///
 /// # Examples
 /// ```

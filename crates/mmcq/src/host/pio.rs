@@ -1,11 +1,11 @@
-//! The CPU's side of a transfer without DMA: a place in a list of segments.
+//! The CPU's side of a transfer without DMA: a position in a list of segments.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::Segment;
 use core::ptr::NonNull;
 
-/// How far a PIO transfer has got in its segments.
+/// Position of a PIO transfer in its segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     segment: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// The next `len` bytes if they lie in one piece, and steps over them.
+    /// Returns the next `len` bytes if they are in one segment, and skips them.
     pub(crate) fn take(&mut self, segments: &[Segment], len: u32) -> Option<NonNull<u8>> {
         let segment = segments.get(self.segment)?;
         let end = self.offset.checked_add(len)?;
@@ -30,13 +30,13 @@ impl Cursor {
         Some(place)
     }
 
-    /// The next `len` bytes as a segment of their own, if they lie in one piece.
+    /// Returns the next `len` bytes as a segment of their own, if they are in one segment.
     pub(crate) fn piece(&self, segments: &[Segment], len: u32) -> Option<Segment> {
         let piece = segments.get(self.segment)?.part(self.offset, len);
         (piece.len == len).then_some(piece)
     }
 
-    /// Shows the next `len` bytes, and steps over them. No controller may be at them.
+    /// Passes the next `len` bytes to a function, and skips them. No controller may be using them.
     pub(crate) fn with_bytes<R>(
         &mut self,
         segments: &[Segment],
@@ -49,7 +49,7 @@ impl Cursor {
         Some(f(unsafe { core::slice::from_raw_parts(place.as_ptr(), len as usize) }))
     }
 
-    /// The next single byte; empty segments are stepped over.
+    /// Returns the next single byte; skips empty segments.
     fn byte(&mut self, segments: &[Segment]) -> Option<NonNull<u8>> {
         while segments.get(self.segment).is_some_and(|segment| segment.len == 0) {
             self.segment += 1;
@@ -57,7 +57,7 @@ impl Cursor {
         self.take(segments, 1)
     }
 
-    /// Stores the low `count` (at most 4) bytes of a word; what finds no room is dropped.
+    /// Stores the low `count` (at most 4) bytes of a word; drops bytes that do not fit.
     pub(crate) fn store(&mut self, segments: &[Segment], word: u32, count: u32) {
         for value in word.to_le_bytes().into_iter().take(count as usize) {
             if let Some(place) = self.byte(segments) {
@@ -67,7 +67,7 @@ impl Cursor {
         }
     }
 
-    /// Loads `count` (at most 4) bytes into the low end of a word; what is missing reads as zero.
+    /// Loads `count` (at most 4) bytes into the low end of a word; missing bytes are zero.
     pub(crate) fn load(&mut self, segments: &[Segment], count: u32) -> u32 {
         let mut bytes = [0u8; 4];
         for value in bytes.iter_mut().take(count as usize) {
@@ -79,8 +79,8 @@ impl Cursor {
         u32::from_le_bytes(bytes)
     }
 
-    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first
-    /// byte in the low end; what finds no room is dropped, but popped.
+    /// Fills the next `bytes` of the segments with words that `pop` reads from a FIFO, the first
+    /// byte in the low end. Words that do not fit are popped and dropped.
     pub(crate) fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -108,8 +108,8 @@ impl Cursor {
         }
     }
 
-    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first
-    /// byte in the low end; what is missing, also in a last word of fewer bytes, goes as zero.
+    /// Passes the next `bytes` of the segments to `push`, which writes words into a FIFO, the first
+    /// byte in the low end. Missing bytes are zero, also in a last word of fewer bytes.
     pub(crate) fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {

@@ -1,45 +1,47 @@
-//! What a controller with a command queueing engine can do beyond one phase at a time.
+//! Controllers with a command queue engine, which works on more than one phase at a time.
 //!
-//! A *task* is a read or write of blocks that is described in memory and announced by a doorbell.
-//! The controller tells the card of it, asks when the card is ready, moves the data, and reports
-//! the end: in any order. Read first: [`CommandQueueHost`].
+//! A *task* is a read or write of blocks that is described in memory and started by a doorbell. The
+//! controller announces it to the card, polls whether the card is ready, transfers the data, and
+//! reports the end: in any order. Read first: [`CommandQueueHost`]. In this file "the engine" is
+//! the controller's command queue engine.
 
 use super::events::explain;
 use super::{Cause, Direction, DmaError, Segment, Stage};
 use crate::spec::command::Command;
 use core::fmt;
 
-/// What a task asks for beside its blocks; join several with [`with`](TaskFlags::with).
+/// Options of a task; combine several with [`with`](TaskFlags::with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskFlags(u32);
 
 impl TaskFlags {
-    /// Nothing more.
+    /// No option.
     pub const NONE: TaskFlags = TaskFlags(0);
     /// The card programs it, and does not keep it in its cache: forced programming.
     pub const FORCED: TaskFlags = TaskFlags(1 << 6);
-    /// The data are of the kind that the card keeps where it is fast: data tag.
+    /// The card keeps the data in its faster part: data tag.
     pub const TAGGED: TaskFlags = TaskFlags(1 << 11);
-    /// Before tasks of simple priority, where the card looks at that.
+    /// The task goes before tasks of simple priority, if the card supports it.
     pub const PRIORITY: TaskFlags = TaskFlags(1 << 13);
-    /// Executed after all that were rung before it, and before all that are rung after it.
+    /// The task is executed after all that were rung before it, and before all that are rung after
+    /// it.
     pub const BARRIER: TaskFlags = TaskFlags(1 << 14);
-    /// A power failure leaves old or new blocks, and no mixture: reliable write.
+    /// After a power failure each block is old or new, and none is a mixture: reliable write.
     pub const RELIABLE: TaskFlags = TaskFlags(1 << 15);
-    /// Its end interrupts at once where ends are [coalesced](Coalescing).
+    /// The task's end interrupts at once where ends are [coalesced](Coalescing).
     pub const AT_ONCE: TaskFlags = TaskFlags(1 << 2);
 
-    /// These and those.
+    /// Returns both sets together.
     pub const fn with(self, other: TaskFlags) -> TaskFlags {
         TaskFlags(self.0 | other.0)
     }
 
-    /// Are all of `other` set?
+    /// Returns whether all of `other` are set.
     pub const fn has(self, other: TaskFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// As a task descriptor has them [eMMC 5.1, B.4].
+    /// Returns the bits of a task descriptor [eMMC 5.1, B.4].
     pub(super) const fn bits(self) -> u32 {
         self.0
     }
@@ -48,43 +50,43 @@ impl TaskFlags {
 /// A read or write of blocks of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// First block, or first byte on cards that count bytes.
     pub address: u32,
     /// Blocks, at least 1.
     pub blocks: u16,
-    /// What else.
+    /// The options.
     pub flags: TaskFlags,
     /// Context of the card, 0 to 15; 0: none.
     pub context: u8,
 }
 
-/// How many ends are told by one interrupt.
+/// Coalescing of ends: several ends raise one interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
-    /// That of so many tasks, 1 to 31.
+    /// Number of ended tasks that raises an interrupt, 1 to 31.
     pub tasks: u8,
-    /// No end waits longer than this, in nanoseconds. It is rounded up to the timer's step, and is
-    /// at most what the timer can count (127 times 1024 clocks with CQHCI).
+    /// Longest wait of an end for its interrupt, in nanoseconds. It is rounded up to the timer's
+    /// step, and is at most what the timer can count (127 times 1024 clocks with CQHCI).
     pub wait_ns: u64,
 }
 
-/// What the engine of a card's queue is told when it is switched on.
+/// Settings of the engine when it is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSettings {
-    /// The card's address, for the status of its queue.
+    /// The card's address, to read the status of its queue.
     pub rca: u16,
-    /// While nothing is ready the card is asked again after this time, in nanoseconds.
+    /// Time between polls of the card while nothing is ready, in nanoseconds.
     pub poll_ns: u64,
-    /// The card is also asked beside data, when so many blocks of a task are left, 1 to 15; 0: only
-    /// while the data lines are idle, which every controller can do.
+    /// Number of blocks of a task that are left when the card is also polled during data, 1 to 15;
+    /// 0: it is polled only while the data lines are idle, which every controller can do.
     pub poll_blocks: u8,
-    /// How many ends are told by one interrupt; `None`: one.
+    /// Coalescing of ends; `None`: each end raises an interrupt.
     pub coalescing: Option<Coalescing>,
-    /// The longest time that the card may take for data and busy of a task, in nanoseconds, for the
-    /// controller's own timer; `u64::MAX`: as long as that can wait.
+    /// Longest time that the card may take for data and busy of a task, in nanoseconds, for the
+    /// controller's own timer; `u64::MAX`: the timer's maximum.
     pub timeout_ns: u64,
     /// Bits of an R1 that stop the queue ([`QueueFault::response`] has it then).
     pub r1_errors: u32,
@@ -100,8 +102,8 @@ setters!(QueueSettings {
 });
 
 impl QueueSettings {
-    /// For the card with this address: asked each 10 us, never beside data, an interrupt for each
-    /// task, the longest timeout, and all error bits of an R1.
+    /// Makes settings for the card with this address: polls each 10 us, never during data, an
+    /// interrupt for each task, the longest timeout, and all error bits of an R1.
     pub const fn new(rca: u16) -> Self {
         // Neither EXCEPTION_EVENT nor CARD_IS_LOCKED: they are no errors of a task.
         const ERRORS: u32 = 0xfdf9_a080;
@@ -116,28 +118,28 @@ impl QueueSettings {
     }
 }
 
-/// What a queue engine can do.
+/// Capabilities of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueCaps {
     /// Version: major number in 11:8, minor number in 7:4, suffix in 3:0.
     pub version: u16,
-    /// Slots for tasks, from slot 0 on.
+    /// Number of slots for tasks, from slot 0 on.
     pub depth: u8,
-    /// The slot of commands ([`CommandQueueHost::prepare_command`]).
+    /// The slot for single commands ([`CommandQueueHost::prepare_command`]).
     pub direct: Option<u8>,
-    /// Task descriptors have 128 bits, and addresses 64.
+    /// Whether task descriptors have 128 bits, and addresses 64.
     pub wide: bool,
-    /// Pieces of memory in a task.
+    /// Most segments of memory in a task.
     pub max_segments: u16,
-    /// Bytes in a task.
+    /// Most bytes in a task.
     pub max_bytes: u32,
-    /// The clock that [`QueueSettings::poll_ns`] is counted in, in hertz.
+    /// Frequency of the clock that [`QueueSettings::poll_ns`] is counted in, in hertz.
     pub timer_hz: u32,
 }
 
 impl QueueCaps {
-    /// Those of no engine; a driver names what it has and takes the rest from here.
+    /// The capabilities of no engine: a driver sets its own ones, and takes the rest from here.
     pub const NONE: QueueCaps = QueueCaps {
         version: 0,
         depth: 0,
@@ -159,32 +161,32 @@ setters!(QueueCaps {
     timer_hz: u32,
 });
 
-/// What the engine's registers say of its tasks: one bit for each slot.
+/// State of the tasks in the engine's registers: one bit for each slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Rung, and not done.
+    /// Tasks that were rung, and are not done.
     pub rung: u32,
-    /// Done, and not acknowledged.
+    /// Tasks that are done, and not acknowledged.
     pub done: u32,
-    /// The card knows them.
+    /// Tasks that the card knows.
     pub known: u32,
-    /// The card's last answer to what is ready.
+    /// The card's last report of ready tasks.
     pub ready: u32,
 }
 
-/// What went wrong. The engine sends no further command until it was halted.
+/// A fault of the engine. It sends no further command until it was halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
-    /// What.
+    /// The fault.
     pub cause: Cause,
-    /// Where.
+    /// The part of the task.
     pub stage: Stage,
-    /// The command at which it happened, if the engine knows.
+    /// The command at which it happened; `None`: not known.
     pub index: Option<u8>,
-    /// Its slot, if the engine knows; one that was rung.
+    /// Slot of its task, which was rung; `None`: not known.
     pub slot: Option<u8>,
-    /// The R1 that had an error bit, if one had: it may be beside another fault.
+    /// The R1 with an error bit, if there was one; there may be another fault besides.
     pub response: Option<u32>,
 }
 
@@ -203,22 +205,22 @@ impl fmt::Display for QueueFault {
 
 impl core::error::Error for QueueFault {}
 
-/// What [`CommandQueueHost::ack_queue`] found.
+/// Events that [`CommandQueueHost::ack_queue`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueEvents {
-    /// Slots whose task is done, well.
+    /// Slots whose task has ended well.
     pub done: u32,
-    /// Slots that were called done and are not: not rung, or still waiting.
+    /// Slots that were reported as done and are not: not rung, or still waiting.
     pub stale: u32,
-    /// Slots that were cleared: their tasks are forgotten, and their memory is let go.
+    /// Slots that were cleared: their tasks are dropped, and their memory is released.
     pub cleared: u32,
     /// The response of the command in [`QueueCaps::direct`], if that is done.
     pub response: Option<u32>,
     /// The engine has halted: phases can be started.
     pub halted: bool,
-    /// All tasks were cleared; the engine is off.
+    /// All tasks were cleared, and the engine is off.
     pub emptied: bool,
-    /// Something went wrong.
+    /// A fault.
     pub fault: Option<QueueFault>,
     /// As [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
@@ -228,16 +230,16 @@ pub struct QueueEvents {
     pub retune: bool,
 }
 
-/// Why the engine did not do what it was asked for.
+/// Why the engine did not do what was requested.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// There is no such version: what the register says.
+    /// The version register has an unknown value.
     Version(u32),
-    /// The capabilities name no clock, and the board neither: what the register says.
+    /// Neither the capabilities nor the board give a clock: the value of the register.
     Timer(u32),
-    /// The controller moves data by its CPU or by SDMA, and tasks need descriptors.
+    /// The controller transfers data by its CPU or by SDMA, and tasks need descriptors.
     Transfer,
     /// The list of tasks cannot be used for DMA.
     List(DmaError),
@@ -245,26 +247,26 @@ pub enum QueueError {
     Busy,
     /// The buffer still has data of a tuning that cannot be read out.
     Buffer,
-    /// The engine is not on after it was switched on: what its configuration reads.
+    /// The engine is not on after it was switched on: the value of its configuration.
     StaysOff(u32),
-    /// The engine halts by itself, or does not go on. Some need a second call after 50 us.
+    /// The engine halts by itself, or does not resume. Some need a second call after 50 us.
     StaysHalted,
-    /// Not in the state that this needs: on, halted or off.
+    /// The call needs another state: on, halted or off.
     State,
-    /// Tasks are under way: they are to be done or cleared first.
+    /// Tasks are under way: wait for their end or clear them first.
     Occupied(u32),
-    /// There is no such slot, or not for this.
+    /// There is no such slot, or it is not for this kind.
     Slot(u8),
-    /// So few slots, or tasks of so few bytes, are of no use.
+    /// The engine has so few slots, or tasks of so few bytes, that it is of no use.
     Small {
-        /// Slots for tasks.
+        /// Number of slots for tasks.
         slots: u8,
-        /// Bytes in a task.
+        /// Most bytes in a task.
         bytes: u32,
     },
-    /// The memory is too short, in too many pieces, or moved by the CPU.
+    /// The memory is too short, in too many segments, or for transfers by the CPU.
     Memory,
-    /// No blocks, or a context or command that does not exist.
+    /// The task has no blocks, or a context or command that does not exist.
     Unsupported,
 }
 
@@ -319,15 +321,16 @@ impl core::error::Error for QueueError {
 
 /// A [`Host`](super::Host) with an engine for the card's queue. No method blocks.
 ///
-/// The engine is off, on, or halted. Off or halted, phases can be started; on, they are refused and
-/// tasks can be rung. What takes a while is a request; [`ack_queue`](Self::ack_queue) tells its
-/// end. [`BusOp::ResetLines`](super::BusOp::ResetLines), [`BusOp::ResetAll`](super::BusOp::ResetAll)
-/// and a change of the supply switch it off and forget its tasks.
+/// The engine is off, on, or halted. While it is off or halted, phases can be started; while it is
+/// on, they are refused and tasks can be rung. Calls that take a while are requests;
+/// [`ack_queue`](Self::ack_queue) reports their end.
+/// [`BusOp::ResetLines`](super::BusOp::ResetLines), [`BusOp::ResetAll`](super::BusOp::ResetAll) and
+/// a change of the supply switch the engine off and drop its tasks.
 ///
 /// # Safety
-/// A driver promises of a task's memory what [`Host`](super::Host) promises of a phase's. It *has*
-/// the memory from the [`prepare_task`](Self::prepare_task) that returned `Ok` with it. It has let
-/// go when
+/// A driver promises for a task's memory what [`Host`](super::Host) promises for a phase's. It
+/// *has* the memory from the [`prepare_task`](Self::prepare_task) that returned `Ok` with it. It
+/// has released it when
 /// - [`ack_queue`](Self::ack_queue) reports the slot in [`QueueEvents::done`] or
 ///   [`QueueEvents::cleared`], or
 /// - the slot was never rung, and is [withdrawn](Self::withdraw) or prepared anew, or
@@ -335,53 +338,56 @@ impl core::error::Error for QueueError {
 ///   that is [gone](Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait CommandQueueHost {
-    /// What the engine can do; or why it is of no use, for good.
+    /// Returns the engine's capabilities, or the reason why it can never be used.
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
-    /// Switches the engine on. The card's own queue is on before. No phase is in progress.
+    /// Switches the engine on. The card's own queue is already on. No phase is in progress.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
-    /// Switches it off; nothing is rung any more.
+    /// Switches the engine off; no task is rung any more.
     fn disable_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Describes a task in a free slot. `segments` are mapped, in order, and hold the blocks. What
-    /// was prepared there is forgotten, also where this is refused.
+    /// Describes a task in a free slot. `segments` are mapped, in order, and have the blocks. A
+    /// task that was prepared in the slot before is dropped, even if this one is refused.
     fn prepare_task(&mut self, slot: u8, task: &Task, segments: &[Segment]) -> Result<(), QueueError>;
 
     /// Describes a command without data in [`QueueCaps::direct`]. `barrier`: as
     /// [`TaskFlags::BARRIER`].
     fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError>;
 
-    /// Forgets slots that are prepared and were not rung: their memory is let go.
+    /// Drops tasks that are prepared and were not rung: their memory is released.
     fn withdraw(&mut self, slots: u32);
 
-    /// Rings the doorbells of slots that are prepared, the lowest first; those that were rung.
+    /// Rings the doorbells of slots that are prepared, the lowest first. Returns those that were
+    /// rung.
     fn ring(&mut self, slots: u32) -> u32;
 
-    /// Acknowledges whatever the engine has to say, and reports. Called from the interrupt, and
-    /// before a deadline is believed. What it has not looked at keeps the interrupt line asserted.
+    /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and
+    /// before a deadline counts as missed. Events that it has not read keep the interrupt line
+    /// asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
-    /// The short form of [`ack_queue`](Self::ack_queue): the slots whose task is done, well, if that
-    /// is all there is to say, and they are acknowledged. 0: the long form is to be called.
+    /// Acknowledges ends as [`ack_queue`](Self::ack_queue) does, in short form: returns the slots
+    /// whose task has ended well, if there is no other event. 0: call the long form.
     fn ack_ends(&mut self) -> u32 {
         0
     }
 
-    /// Asks the engine to end what it executes, and to halt: [`QueueEvents::halted`] tells.
+    /// Requests the engine to end what it executes, and to halt; [`QueueEvents::halted`] reports
+    /// it.
     fn halt_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Goes on after a halt.
+    /// Resumes after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Takes the task of this slot out of the halted engine: [`QueueEvents::cleared`] tells. The
-    /// card is not told of it.
+    /// Requests to take the task of this slot out of the halted engine; [`QueueEvents::cleared`]
+    /// reports it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 
-    /// The same for all tasks: [`QueueEvents::emptied`] tells. The engine is off after it, so that
-    /// nothing of them can be told later.
+    /// Requests to take out all tasks; [`QueueEvents::emptied`] reports it. The engine is off
+    /// afterwards, so that it cannot report any of them later.
     fn clear_tasks(&mut self) -> Result<(), QueueError>;
 
-    /// What the registers say, for a deadline that has passed.
+    /// Returns the state in the registers, for a deadline that has passed.
     fn queue_state(&self) -> QueueState;
 }

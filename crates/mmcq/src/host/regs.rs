@@ -1,12 +1,12 @@
-//! How a driver reaches its registers.
+//! A driver's access to its registers.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 /// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as
 /// its name says.
 ///
-/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are others. Drivers cannot
-/// tell.
+/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are other implementations.
+/// Drivers do not depend on which one it is.
 pub trait Regs {
     /// Reads 8 bits.
     fn read8(&self, offset: u16) -> u8;
@@ -62,19 +62,19 @@ pub struct Mmio {
 unsafe impl Send for Mmio {}
 
 impl Mmio {
-    /// Registers at `base`.
+    /// Makes the access to registers at `base`.
     ///
     /// # Safety
     /// `base` is aligned to 4 and maps the whole register block (SDHCI: 256 bytes) as device memory
-    /// for as long as the value lives, and nothing else drives the controller. The value goes to a
-    /// driver, bare or in a [`Regs`] that hands each access on: a controller goes where its
-    /// registers send it, so code that writes them itself takes over all that [`Host`](super::Host)
-    /// asks of a driver.
+    /// for as long as the value lives, and nothing else drives the controller. The value is given
+    /// to a driver, directly or inside a [`Regs`] that passes each access on. Register writes
+    /// decide which memory a controller accesses. So code that writes registers itself takes over
+    /// all that [`Host`](super::Host) requires of a driver.
     pub const unsafe fn new(base: core::ptr::NonNull<u8>) -> Self {
         Mmio { base }
     }
 
-    /// Registers at this address, as [`new`](Self::new).
+    /// Makes the access to registers at this address, as [`new`](Self::new).
     ///
     /// # Safety
     /// As for [`new`](Self::new), and `address` is not 0.

@@ -1,5 +1,5 @@
-//! The search for the sampling point: each tap is tried by a tuning block, and then the middle of
-//! those that were good.
+//! The search for the sampling point: each tap is tried with a tuning block, then the middle of the
+//! good ones.
 
 /// Most taps: a tuning has 40 blocks [SD 4.2.4.5], one of which tries the chosen tap again.
 pub(crate) const TAPS_MAX: u8 = 32;
@@ -8,31 +8,31 @@ pub(crate) const TAPS_MAX: u8 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Search {
     taps: u8,
-    /// Behind the last tap comes the first, a period later.
+    /// Whether the taps form a circle: after the last one comes the first, a period later.
     circle: bool,
     at: u8,
     good: u32,
 }
 
-/// What a block that was read, or was not, leads to.
+/// Next action after a tuning block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// This tap is next.
     Next(u8),
     /// The chosen tap is good.
     Tuned,
-    /// No tap is.
+    /// No tap is good.
     None,
 }
 
 impl Search {
-    /// Over so many taps, [`TAPS_MAX`] at most.
+    /// Begins a search over this many taps, [`TAPS_MAX`] at most.
     pub(crate) const fn new(taps: u8, circle: bool) -> Self {
         let taps = if taps < TAPS_MAX { taps } else { TAPS_MAX };
         Search { taps, circle, at: 0, good: 0 }
     }
 
-    /// The tap of now was good, or was not.
+    /// Notes whether the present tap was good.
     pub(crate) fn tried(&mut self, good: bool) -> Found {
         let at = self.at;
         self.at = at.saturating_add(1);
@@ -49,7 +49,7 @@ impl Search {
         }
     }
 
-    /// The middle of the longest row of good taps.
+    /// Returns the middle of the longest row of good taps.
     fn middle(&self) -> Option<u8> {
         let taps = u32::from(self.taps).max(1);
         let good = |tap: u32| (self.circle || tap < taps) && self.good >> (tap % taps) & 1 != 0;

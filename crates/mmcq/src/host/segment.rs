@@ -7,8 +7,8 @@ use core::ptr::NonNull;
 /// One contiguous piece of memory that takes part in a transfer.
 ///
 /// The engine makes segments of memory that a slot owns, from `submit` until the completion is
-/// taken. A driver may touch the memory as [`Host`](super::Host) says. Safe code cannot make or
-/// copy one, so it cannot send a driver to memory of its choice.
+/// taken. A driver may access the memory by the rules of [`Host`](super::Host). Safe code cannot
+/// make or copy a segment, so it cannot direct a driver to memory of its choice.
 // The drivers' own tests hand the same one in again and again.
 #[cfg_attr(test, derive(Clone, Copy))]
 #[derive(Debug)]
@@ -25,46 +25,48 @@ impl Segment {
     /// No memory.
     pub(crate) const NONE: Segment = Segment { ptr: NonNull::dangling(), len: 0, bus: 0 };
 
-    /// A segment for code that drives a [`Host`](super::Host) without an engine: a driver's tests.
+    /// Makes a segment for code that drives a [`Host`](super::Host) without an engine: a driver's
+    /// tests.
     ///
     /// # Safety
     /// The `len` bytes at `ptr` are initialised. From [`Host::map`](super::Host::map) on nothing
-    /// else uses or frees them, until the controller has let go as [`Host`](super::Host) says and
-    /// [`Host::unmap`](super::Host::unmap) was called. `bus` is 0, or what a `map` of this memory
-    /// has set, and the segment goes to no driver but that one.
+    /// else uses or frees them, until the controller has released them by the rules of
+    /// [`Host`](super::Host) and [`Host::unmap`](super::Host::unmap) was called. `bus` is 0, or the
+    /// value that a `map` of this memory has set, and the segment is passed only to that driver.
     pub const unsafe fn new(ptr: NonNull<u8>, len: u32, bus: u64) -> Self {
         Segment { ptr, len, bus }
     }
 
-    /// The address for the CPU.
+    /// Returns the address for the CPU.
     pub const fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
 
-    /// The length in bytes: a multiple of the block size, except for byte-wise transfers of one
-    /// segment.
+    /// Returns the length in bytes: a multiple of the block size, except for byte-wise transfers of
+    /// one segment.
     pub const fn len_bytes(&self) -> u32 {
         self.len
     }
 
-    /// The address for the controller, set by [`Host::map`](super::Host::map). Of memory that the
-    /// CPU moves it is 0, or a mark of the driver's own.
+    /// Returns the address for the controller, set by [`Host::map`](super::Host::map). For memory
+    /// that the CPU transfers it is 0, or a mark of the driver.
     pub const fn bus(&self) -> u64 {
         self.bus
     }
 
-    /// Sets the address for the controller: [`Host::map`](super::Host::map) does.
+    /// Sets the address for the controller; called by [`Host::map`](super::Host::map).
     pub const fn set_bus(&mut self, bus: u64) {
         self.bus = bus;
     }
 
-    /// The same memory once more, for the engine's own tables.
+    /// Returns the same memory once more, for the engine's own tables.
     #[inline(always)]
     pub(crate) const fn same(&self) -> Self {
         Segment { ptr: self.ptr, len: self.len, bus: self.bus }
     }
 
-    /// The memory after its first `skip` bytes, at most `len` of them. More than there is: nothing.
+    /// Returns the memory after its first `skip` bytes, at most `len` of them; empty if there is
+    /// none.
     #[inline(always)]
     pub(crate) fn part(&self, skip: u32, len: u32) -> Self {
         let skip = skip.min(self.len);

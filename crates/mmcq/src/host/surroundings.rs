@@ -1,9 +1,9 @@
-//! What stands around a controller and is not its own: supplies, pins, clocks, PHY.
+//! Parts of a board around a controller: supplies, pins, clocks, PHY.
 //!
-//! [`Surroundings`] is what a board tells; every method has a default that does nothing, so a board
-//! writes only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each
-//! change of the bus ([`BusOp`]) becomes the board's part and the driver's part, in the order that
-//! the card needs.
+//! [`Surroundings`] is implemented by the board. Every method has a default that does nothing, so a
+//! board implements only what it has. [`Surrounded`] joins it with a driver and is a driver itself:
+//! each change of the bus ([`BusOp`]) becomes the board's part and the driver's part, in the order
+//! that the card needs.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -15,12 +15,12 @@ use crate::spec::command::Command;
 
 /// How long RST_n is held low: at least 1 us [eMMC 6.15.10, tRSTW].
 const RESET_LOW_NS: u64 = 10_000;
-/// From its rising edge to the first command: at least 200 us [eMMC 6.15.10, tRSCA].
+/// Time from its rising edge to the first command: at least 200 us [eMMC 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
-/// Parts of one change of the bus.
+/// Most parts of one change of the bus.
 const PARTS_MAX: u8 = 4;
 
-/// What a board does around its controller. Every default does nothing.
+/// Control of a board's parts around its controller. Every default does nothing.
 ///
 /// A method that returns a [`Step`] may need time (a supply's ramp, a PHY's lock): it returns
 /// [`Step::Wait`] and is called again with the same arguments and `first` false. No method blocks.
@@ -42,77 +42,79 @@ const PARTS_MAX: u8 = 4;
 /// }
 /// ```
 pub trait Surroundings {
-    /// The card's supply (VDD of an SD card, VCC of an eMMC): before the controller's own power bit
-    /// is set, after it is cleared.
+    /// Switches the card's supply (VDD of an SD card, VCC of an eMMC): called before the
+    /// controller's own power bit is set, and after it is cleared.
     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
         let _ = (on, first, now_ns);
         Step::Done
     }
 
-    /// The supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V. Before
-    /// the controller is told [SDHC 3.6.1].
+    /// Switches the supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V.
+    /// Called before the controller is switched [SDHC 3.6.1].
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
     }
 
-    /// Drives RST_n: low if `active`. False: there is no such line. A card is reset by it whenever
-    /// its supply was switched on, which helps where the supply cannot be switched [eMMC 6.15.10].
+    /// Drives RST_n: low if `active`. Returns false if there is no such line. It resets the card
+    /// whenever its supply was switched on, which helps where the supply cannot be switched
+    /// [eMMC 6.15.10].
     fn reset_card(&mut self, active: bool) -> bool {
         let _ = active;
         false
     }
 
-    /// The card-detect line; `None`: the controller knows. A change of it is told to
-    /// [`Engine::presence_changed`](crate::engine::Engine::presence_changed).
+    /// Returns the card-detect line; `None`: the controller has it. The board reports a change of
+    /// it to [`Engine::presence_changed`](crate::engine::Engine::presence_changed).
     fn present(&self) -> Option<bool> {
         None
     }
 
-    /// The write-protect line; `None`: the controller knows.
+    /// Returns the write-protect line; `None`: the controller has it.
     fn write_protected(&self) -> Option<bool> {
         None
     }
 
-    /// Pins (drive strength, delays) for a timing, before the controller changes to it.
+    /// Sets the pins (drive strength, delays) for a timing, before the controller changes to it.
     fn pins(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
     }
 
-    /// The clock that the controller divides: before it makes an SD clock of `hz`; after it has
-    /// stopped the SD clock, with 0. Registers must stay readable.
+    /// Sets the clock that the controller divides: before the controller makes an SD clock of `hz`;
+    /// and with 0 after it has stopped the SD clock. Registers must stay readable.
     fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
         let _ = (hz, first, now_ns);
         Step::Done
     }
 
-    /// The PHY before a tuning in this timing.
+    /// Prepares the PHY for a tuning in this timing.
     fn before_tuning(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
     }
 
-    /// The PHY after a tuning: whether a sampling point was found. Called from the interrupt if one
-    /// was.
+    /// Sets the PHY after a tuning; `found`: a sampling point was found. Called from the interrupt
+    /// if one was.
     fn after_tuning(&mut self, found: bool) {
         let _ = found;
     }
 
-    /// The PHY after the whole controller was reset; pins and clock are as `timing` wants them.
+    /// Sets the PHY after the whole controller was reset; pins and clock are already set for
+    /// `timing`.
     fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
         Step::Done
     }
 }
 
-/// A board without anything of its own around the controller.
+/// A board without such parts.
 impl Surroundings for () {}
 
 /// A part of a change of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// What the driver does.
+    /// The driver's part.
     Driver,
     Supply(bool),
     Signalling(bool),
@@ -125,7 +127,7 @@ enum Part {
     AfterReset,
 }
 
-/// The nth part of a change.
+/// Returns the nth part of a change.
 fn part(op: BusOp, n: u8) -> Option<Part> {
     let parts: [Option<Part>; PARTS_MAX as usize] = match op {
         BusOp::PowerOn => {
@@ -144,7 +146,7 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
     parts.get(usize::from(n)).copied().flatten()
 }
 
-/// A driver with what its board has around the controller.
+/// A driver together with its board's parts around the controller.
 #[derive(Debug)]
 pub struct Surrounded<H, S> {
     host: H,
@@ -164,12 +166,12 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         Surrounded { host, board, at: 0, begun: false, until_ns: 0, timing: Timing::Legacy, tunes: false }
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(&self) -> &H {
         &self.host
     }
 
-    /// The board.
+    /// Returns the board.
     pub fn board(&self) -> &S {
         &self.board
     }

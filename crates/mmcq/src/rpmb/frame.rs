@@ -6,10 +6,10 @@ use sha2::Sha256;
 
 /// Bytes of a frame.
 pub const FRAME_BYTES: usize = 512;
-/// Bytes of data in one.
+/// Bytes of data in one frame.
 pub const UNIT_BYTES: usize = 256;
 
-/// Where things stand in a frame.
+/// Offsets of the fields in a frame.
 mod at {
     pub const MAC: usize = 196;
     pub const DATA: usize = 228;
@@ -21,7 +21,7 @@ mod at {
     pub const KIND: usize = 510;
 }
 
-/// Requests; a response has the same number in the upper byte.
+/// Kinds of requests; a response has the same number in the upper byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Program the key.
@@ -37,7 +37,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The number of its response.
+    /// Returns the number of its response.
     pub const fn response(self) -> u16 {
         (self as u16) << 8
     }
@@ -46,7 +46,7 @@ impl Ask {
 /// The fields of a frame besides data and MAC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// What a request is answered with again.
+    /// The number that the response must repeat.
     pub nonce: [u8; 16],
     /// Writes so far.
     pub counter: u32,
@@ -54,7 +54,7 @@ pub struct Fields {
     pub address: u16,
     /// Units.
     pub blocks: u16,
-    /// How it went; bit 7: the counter has come to its end.
+    /// The result; bit 7: the counter has reached its end.
     pub result: u16,
     /// Request or response.
     pub kind: u16,
@@ -87,7 +87,7 @@ pub fn fill(frame: &mut Frame, fields: Fields, data: &[u8]) {
     put(frame, at::KIND, fields.kind.to_be_bytes());
 }
 
-/// The fields of a frame that came.
+/// Returns the fields of a received frame.
 pub fn fields(frame: &Frame) -> Fields {
     Fields {
         nonce: get(frame, at::NONCE),
@@ -99,12 +99,12 @@ pub fn fields(frame: &Frame) -> Fields {
     }
 }
 
-/// Its data.
+/// Returns the data of a frame.
 pub fn data(frame: &Frame) -> &[u8] {
     frame.get(at::DATA..at::NONCE).unwrap_or(&[])
 }
 
-/// What the MAC of several frames covers: from the data to the end of each.
+/// Returns the part of a frame that the MAC covers: from the data to the end.
 fn covered(frame: &Frame) -> &[u8] {
     frame.get(at::DATA..).unwrap_or(&[])
 }
@@ -117,12 +117,12 @@ fn mac<'f>(key: &Key, frames: impl Iterator<Item = &'f Frame>) -> Option<Hmac<Sh
     Some(mac)
 }
 
-/// Writes the key into a frame where the MAC would be.
+/// Writes the key into a frame, in place of the MAC.
 pub fn put_key(frame: &mut Frame, key: &Key) {
     put(frame, at::MAC, key.0);
 }
 
-/// Signs a sequence of frames: the MAC stands in the last.
+/// Signs a sequence of frames: the MAC is in the last one.
 pub fn sign(key: &Key, frames: &mut [Frame]) -> bool {
     let Some(mac) = mac(key, frames.iter()) else { return false };
     let bytes: [u8; 32] = mac.finalize().into_bytes().into();
@@ -133,7 +133,7 @@ pub fn sign(key: &Key, frames: &mut [Frame]) -> bool {
     true
 }
 
-/// Is the sequence signed by this key? In constant time.
+/// Returns whether the sequence is signed by this key. In constant time.
 pub fn signed(key: &Key, frames: &[Frame]) -> bool {
     let (Some(mac), Some(last)) = (mac(key, frames.iter()), frames.last()) else { return false };
     mac.verify_slice(&get::<32>(last, at::MAC)).is_ok()

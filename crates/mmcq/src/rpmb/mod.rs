@@ -1,12 +1,12 @@
-//! The replay-protected memory block of an eMMC: small data that cannot be forged or played back by
-//! one that does not know the key [eMMC 6.6.22].
+//! The replay-protected memory block of an eMMC: small data that nobody can forge or replay without
+//! the key [eMMC 6.6.22].
 //!
 //! Each exchange is one [`PartitionAccess`] of the partition, so no other command comes between its
-//! frames. Everything in an answer is checked: MAC (in constant time), nonce, counter, address,
+//! frames. Everything in a response is checked: MAC (in constant time), nonce, counter, address,
 //! kind, and result.
 //!
-//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is
-//! read: it tells whether the write was done.
+//! A write is never repeated. If its response does not come, or fails a check, the counter is read:
+//! it shows whether the write was done.
 
 mod frame;
 
@@ -34,26 +34,26 @@ impl core::fmt::Debug for Key {
 pub enum RpmbError {
     /// The exchange itself failed.
     Card(engine::Error),
-    /// The card's answer: its result code, 1 to 6 (general, authentication, counter, address,
-    /// write, read).
+    /// The card refused: its result code, 1 to 6 (general, authentication, counter, address, write,
+    /// read).
     Refused(u8),
     /// No key has been programmed (result 7).
     NoKey,
-    /// The counter has come to its end: the area can only be read.
+    /// The counter has reached its end: the area can only be read.
     Expired,
-    /// The answer is not the card's: MAC, nonce, kind, address or counter is wrong. A write was not
-    /// counted.
+    /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. No
+    /// write was counted.
     Forged,
-    /// The write was not done; this is what happened to it. It may be made again.
+    /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
-    /// It is not known whether the write was done: its answer was lost, and the counter could not
+    /// It is not known whether the write was done: its response was lost, and the counter could not
     /// be read either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
     Size {
         /// Bytes given.
         given: usize,
-        /// Units that the call may have at most, by card and host.
+        /// Most units of the call, by card and host.
         most: u16,
     },
 }
@@ -87,7 +87,7 @@ impl core::error::Error for RpmbError {
 /// The flag of an expired counter in the result.
 const EXPIRED: u16 = 1 << 7;
 
-/// What a result says.
+/// Returns the result as an error, if it is one.
 fn judged(result: u16) -> Result<(), RpmbError> {
     match result & !EXPIRED {
         0 if result & EXPIRED != 0 => Err(RpmbError::Expired),
@@ -97,7 +97,7 @@ fn judged(result: u16) -> Result<(), RpmbError> {
     }
 }
 
-/// As [`judged`], where an expired counter does no harm.
+/// Returns the result as [`judged`] does, but accepts an expired counter.
 fn judged_read(result: u16) -> Result<(), RpmbError> {
     judged(result & !EXPIRED)
 }
@@ -107,19 +107,19 @@ fn judged_read(result: u16) -> Result<(), RpmbError> {
 pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     layout: Layout,
-    /// Units that one read may have at most: a transfer cannot be cut.
+    /// Most units of one read: a transfer cannot be split.
     read_units: u16,
-    /// Frames go through it; away while a request has it.
+    /// Memory of the frames; `None` while a request has it.
     buf: Option<DmaBuf>,
     claim: Claim,
 }
 
-/// What one call needs at least: two frames out, one back.
+/// Frames that a call needs at least: two to send, one to receive.
 const BUF_FRAMES: usize = 3;
 
 impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units
-    /// in one needs n + 2 times 512. It comes back on failure.
+    /// at once needs n + 2 times 512. On failure it comes back.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -141,22 +141,22 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Units of 256 bytes in the area.
+    /// Returns the size of the area in units of 256 bytes.
     pub fn units(&self) -> u32 {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Units that one write may have at most, by card and host; with buffers of that size.
+    /// Returns the most units of one write, by card and host; with buffers of that size.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
     }
 
-    /// Units that one read may have at most, by the host; with buffers of that size.
+    /// Returns the most units of one read, by the host; with buffers of that size.
     pub fn read_units_max(&self) -> u16 {
         self.read_units
     }
 
-    /// Gives the buffer back, cleared. `None`: the request of a dropped call still has it.
+    /// Returns the buffer, cleared. `None`: the request of a dropped call still has it.
     pub fn close(mut self) -> Option<DmaBuf> {
         let mut buf = self.buf().ok()?;
         for byte in buf.iter_mut() {
@@ -165,7 +165,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         Some(buf)
     }
 
-    /// Programs the key, once in the device's life.
+    /// Programs the key, which is possible once in a device's lifetime.
     pub async fn program_key(&mut self, key: &Key, _leave: Irreversible) -> Result<(), RpmbError> {
         let mut buf = self.buf()?;
         with_frames(&mut buf, |frames| {
@@ -186,7 +186,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// The write counter. `nonce` is any number that was never used before.
+    /// Reads the write counter. `nonce` is any number that was never used before.
     pub async fn counter(&mut self, key: &Key, nonce: [u8; 16]) -> Result<u32, RpmbError> {
         let mut buf = self.buf()?;
         let ask = Fields { kind: Ask::Counter as u16, nonce, ..Fields::default() };
@@ -263,15 +263,15 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 
     /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
-    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by
-    /// `nonces[0]`, and after a lost answer, by `nonces[1]`: two numbers never used before.
+    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, with
+    /// `nonces[0]`, and after a lost response, with `nonces[1]`: two numbers never used before.
     ///
-    /// It is sent once. `Ok` means that the card has counted a write, [`RpmbError::Ambiguous`] that
-    /// it is not known, every other error that none was counted.
+    /// The write is sent once. `Ok`: the card has counted it. [`RpmbError::Ambiguous`]: it is not
+    /// known. Every other error: no write was counted.
     ///
-    /// An attacker on the bus may keep a signed write back and play it later, in place of the next
-    /// one with the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on a bus
-    /// that is not trusted, read back what the next write brought.
+    /// An attacker on the bus may hold back a signed write and replay it later, in place of the
+    /// next one with the same counter. After [`RpmbError::NotWritten`] or [`RpmbError::Forged`] on
+    /// a bus that is not trusted, read back the data of the next write.
     pub async fn write(
         &mut self,
         key: &Key,
@@ -319,8 +319,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what
-    /// became of it.
+    /// Finds out by the counter whether a write was done whose response is missing or wrong. If
+    /// not, `why` is the reason.
     async fn find_out(
         &mut self,
         key: &Key,
@@ -352,7 +352,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         }
     }
 
-    /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
+    /// Takes the buffer. If a call was dropped half-way, takes back the buffer that the engine has
+    /// kept.
     fn buf(&mut self) -> Result<DmaBuf, RpmbError> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
         let claim = self.claim;
@@ -360,8 +361,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
-    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames
-    /// with the answers in place.
+    /// Sends `out` frames, requests the result if the kind needs that, and returns what `R` reads
+    /// from all frames, responses included.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,
@@ -387,7 +388,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     }
 }
 
-/// The buffer as frames.
+/// Passes the buffer to a function, as frames.
 fn with_frames<R>(buf: &mut DmaBuf, f: impl FnOnce(&mut [Frame]) -> R) -> R {
     let (frames, _) = buf.as_chunks_mut::<FRAME_BYTES>();
     f(frames)

@@ -2,8 +2,8 @@
 
 use super::{Choice, Deadline, Fair, Fifo, Policy, Waiting};
 
-/// A scheduler that is chosen at run time. Each keeps its own bound; a call costs one comparison
-/// more.
+/// A scheduler that is chosen at run time. Each has its own bound; a call costs one more
+/// comparison.
 #[derive(Clone, Copy, Debug)]
 pub enum Any<const CLIENTS: usize = 8> {
     /// The oldest first.

@@ -1,8 +1,8 @@
-//! Several transfers that the controller executes from one list, as the engine knows them: which
-//! they are, how far they have come, and what is known of their writes.
+//! State of the chain in progress (several transfers that the controller executes from one list):
+//! its transfers, how far they are, and what is known of their writes.
 //!
-//! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing here
-//! starts a chain; `engine/chains/` does.
+//! A *link* is one transfer of the single lane: a request, or several that were merged. Nothing
+//! here starts a chain; `engine/chains/` does.
 
 use super::failures::Failures;
 use super::packs::Packs;
@@ -11,11 +11,11 @@ use crate::host::{ChainCaps, Direction};
 use crate::sched::Demotion;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 
-/// Links of a chain at most: what waits behind it waits for all of them.
+/// Most links of a chain: requests behind it wait for all of them.
 pub(crate) const LINKS_MAX: usize = 16;
 const BLOCK_BYTES: u32 = 512;
 
-/// The lanes of a profile, and chains besides. It takes less than a kilobyte for each engine.
+/// The lanes of a profile, plus chains. It takes less than a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Chaining<L>(L, Chains);
 
@@ -43,16 +43,16 @@ impl<L: Lanes> Lanes for Chaining<L> {
 pub struct ChainStats {
     /// Chains that were started.
     pub chains: u32,
-    /// Transfers of all of these.
+    /// Transfers in all of these chains.
     pub transfers: u32,
     /// Chains that failed at a transfer.
     pub failures: u32,
-    /// Ends of chains that were not believed: the controller's registers did not say the same.
+    /// Ends of chains that were not accepted: the controller's registers contradicted them.
     pub disbelieved: u32,
-    /// Failures of which the writes before them were suspects: they were written again, one at a
+    /// Failures after which the writes before them were suspects: they were written again, one at a
     /// time.
     pub suspected: u32,
-    /// Why chains are not used any more, if so.
+    /// Why chains are not used any more; `None`: they are.
     pub demoted: Option<Demotion>,
 }
 
@@ -82,21 +82,21 @@ impl Link {
 /// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// No chain is there, or it is being made.
+    /// No chain, or one that is being made.
     Rest,
     /// The chain is described, and could not be started yet.
     Waits,
     /// The controller executes it.
     Runs,
-    /// The chain has failed at this link, and the controller has not let go. `believed`: what is
-    /// before it is done; `well`: a response that came after these shows no error of theirs.
+    /// The chain has failed at this link, and the controller still has the memory. `believed`: the
+    /// transfers before it are done; `well`: a later response shows no error of theirs.
     Failed { link: u8, believed: bool, well: bool },
 }
 
-/// The chain in progress, and what is known of chains.
+/// The chain in progress, and the state of the lane.
 #[derive(Debug)]
 pub struct Chains {
-    /// The limits of a chain; no links: there is none.
+    /// The limits of a chain; zero links: no chains.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,
@@ -115,20 +115,20 @@ impl Chains {
         stats: ChainStats::ZERO,
     };
 
-    /// Sets which chains the controller executes, and believes it again.
+    /// Sets which chains the controller executes, and allows them again.
     pub(crate) fn configure(&mut self, caps: ChainCaps) {
         self.caps = caps;
         self.stats.demoted = None;
         self.failures = Failures::NONE;
     }
 
-    /// May chains be used?
+    /// Returns whether chains may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.caps.entries > 1 && self.stats.demoted.is_none()
     }
 
-    /// Links of a chain, blocks and segments of a link at most.
+    /// Returns the most links of a chain, blocks of a link and segments of a link.
     pub(crate) fn limits(&self) -> (usize, u32, u16) {
         let links = usize::from(self.caps.entries).min(LINKS_MAX);
         (links, self.caps.max_bytes / BLOCK_BYTES, self.caps.max_segments)
@@ -148,7 +148,7 @@ impl Chains {
         self.count = 0;
     }
 
-    /// Adds a link. False: there is no room.
+    /// Adds a link. Returns false if the chain is full.
     pub(crate) fn add(&mut self, link: Link) -> bool {
         let Some(free) = self.links.get_mut(usize::from(self.count)) else { return false };
         *free = link;
@@ -160,7 +160,7 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Is a link on these blocks, and one of the two writes?
+    /// Returns whether a link overlaps these blocks, and one of the two writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;
@@ -168,7 +168,7 @@ impl Chains {
         })
     }
 
-    /// Notes that the chain is complete, and goes to the controller.
+    /// Notes that the chain is complete, and is sent to the controller.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
@@ -180,13 +180,13 @@ impl Chains {
         self.stats.transfers = self.stats.transfers.wrapping_add(u32::from(self.count));
     }
 
-    /// Notes that the chain is over, and the controller has let go.
+    /// Notes that the chain is over, and the controller does not use its memory any more.
     pub(crate) fn set_rest(&mut self) {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link. Chains are given up where that is so too
-    /// often, and where what the controller says of them cannot be.
+    /// Notes that the chain has failed at this link. Chains are given up where that happens too
+    /// often, and where the controller reports something impossible.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
@@ -195,7 +195,7 @@ impl Chains {
         }
     }
 
-    /// Gives chains up: the controller called one complete that was not.
+    /// Gives chains up: the controller reported one as complete that was not.
     pub(crate) fn demote_early_end(&mut self) {
         self.stats.disbelieved = self.stats.disbelieved.wrapping_add(1);
         self.stats.demoted = Some(Demotion::EndsEarly);

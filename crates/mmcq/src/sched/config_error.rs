@@ -1,4 +1,4 @@
-//! A setting that is refused.
+//! The error of a setting that is refused.
 
 use core::fmt;
 
@@ -6,18 +6,18 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Which one, as `scheduler.key`.
+    /// The setting, as `scheduler.key`.
     pub key: &'static str,
     /// The value that was given.
     pub value: u64,
-    /// Smallest value that is taken.
+    /// Smallest allowed value.
     pub min: u64,
-    /// Largest value that is taken.
+    /// Largest allowed value.
     pub max: u64,
 }
 
 impl ConfigError {
-    /// `value` if it lies in `min..=max`.
+    /// Returns `value` if it is in `min..=max`, otherwise the error.
     pub(super) const fn check(key: &'static str, value: u64, min: u64, max: u64) -> Result<u64, Self> {
         if value < min || value > max { Err(ConfigError { key, value, min, max }) } else { Ok(value) }
     }

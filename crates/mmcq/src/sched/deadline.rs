@@ -4,27 +4,29 @@
 //! expiry 5 s, two read batches before a write batch, 16 requests a batch), without its priority
 //! classes and zones.
 //!
-//! Reads and writes go in batches of one direction. A batch goes upwards in address (one way), and
-//! is over when it is full or nothing lies above. Reads start the next batch unless writes were
-//! passed over `writes_starved` times. A batch starts with the oldest request of its direction if
-//! that one has expired or nothing lies above the last; otherwise it goes on upwards.
+//! Reads and writes go in batches of one direction. A batch proceeds to higher addresses (never
+//! back). It is over when it is full or no request has a higher address. The next batch is reads,
+//! unless reads have gone before waiting writes `writes_starved` times. A batch starts with the
+//! oldest request of its direction if that one has expired or no request is above the last address;
+//! otherwise it continues upwards from there.
 //!
 //! # Bound
-//! Counted in transfers (calls of `pick` that were followed; what a transfer takes along counts
-//! with it). Let b be `batch` and s `writes_starved`. A request that has expired, with k older ones
-//! of its direction waiting, is sent
+//! Counted in transfers: calls of `pick` whose result was sent, merged requests included. Let b be
+//! `batch` and s `writes_starved`. A request that has expired, with k older ones of its direction
+//! waiting, is sent
 //!
 //! - a read: after at most b · (1 + k + ⌈(k + 1) / s⌉) other transfers;
 //! - a write: after at most b · (1 + k + s · (k + 1)) other transfers.
 //!
 //! For the oldest one (k = 0) that is 2 b and (1 + s) b: 32 and 48 with the defaults. Why: a batch
 //! has at most b transfers. One may be running. From then on every batch of the direction starts
-//! with the oldest, since whatever is older has expired too, so the request is at the latest the
-//! first of batch k + 1. Between two write batches lie at most s batches of reads, and a write
-//! batch only follows s read batches during which it waited.
+//! with the oldest request, since all older ones have expired too. So the request is at the latest
+//! the first of batch k + 1. Between two write batches there are at most s batches of reads, and a
+//! write batch only follows s read batches during which it waited.
 //!
-//! Cost: one pass over what waits at each pick, some 30 instructions each; 130 for a request that
-//! waits alone, all calls together (x86-64, optimised). 48 bytes of state and settings.
+//! Cost: one pass over the waiting requests at each pick, about 30 instructions each; 130 for a
+//! request that waits alone, all calls together (x86-64, optimised). 48 bytes of state and
+//! settings.
 
 use super::{Choice, ConfigError, Policy, Waiting};
 use crate::host::Direction;
@@ -39,7 +41,7 @@ pub struct DeadlineConfig {
 }
 
 impl DeadlineConfig {
-    /// 500 ms, 5 s, 2 and 16.
+    /// Expiries of 500 ms and 5 s, 2 read batches, 16 requests a batch.
     pub const DEFAULT: DeadlineConfig = DeadlineConfig {
         read_expire_ns: 500_000_000,
         write_expire_ns: 5_000_000_000,
@@ -47,8 +49,9 @@ impl DeadlineConfig {
         batch: 16,
     };
 
-    /// Expiries in nanoseconds (0 serves every batch from the oldest), read batches that may pass
-    /// waiting writes (1 to 255; 0 would starve reads), requests a batch (1 to 255).
+    /// Makes settings: expiries in nanoseconds (0 starts every batch with the oldest request); the
+    /// number of read batches that may go before waiting writes (1 to 255; 0 would starve reads);
+    /// requests a batch (1 to 255).
     pub const fn new(
         read_expire_ns: u64,
         write_expire_ns: u64,
@@ -71,13 +74,13 @@ impl Default for DeadlineConfig {
     }
 }
 
-/// A request that was picked, until it is sent: a pick that is not followed leaves no trace.
+/// A request that was picked, until it is sent. A pick that is not sent changes nothing.
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
     /// Whether the pick starts a batch.
     starts: bool,
-    /// Whether the pick passes over writes that wait.
+    /// Whether the pick goes before waiting writes.
     passes_writes: bool,
 }
 
@@ -87,21 +90,21 @@ pub struct Deadline {
     config: DeadlineConfig,
     /// The direction of the batch.
     direction: Direction,
-    /// Transfers of the batch so far.
+    /// Transfers sent in the batch.
     batched: u8,
-    /// Read batches since writes were passed over first.
+    /// Read batches since reads first went before waiting writes.
     starved: u8,
     proposal: Option<Proposal>,
     read_from_lba: u64,
     write_from_lba: u64,
 }
 
-/// The requests that wait in one direction.
+/// The waiting requests of one direction.
 #[derive(Clone, Copy, Default)]
 struct Side {
-    /// Index and arrival.
+    /// Index and arrival of the oldest.
     oldest: Option<(u8, u64)>,
-    /// The lowest that lies where the last one ended, or above: index and address.
+    /// Index and address of the lowest request at or above the end of the last one.
     above: Option<(u8, u64)>,
 }
 
@@ -115,7 +118,7 @@ impl Side {
 }
 
 impl Deadline {
-    /// A scheduler that has seen nothing yet.
+    /// Makes a scheduler without requests.
     pub const fn new(config: DeadlineConfig) -> Self {
         Deadline {
             config,
@@ -128,7 +131,7 @@ impl Deadline {
         }
     }
 
-    /// Where a batch of this side starts.
+    /// Returns which request starts a batch of this side.
     fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
         let (oldest, arrived_ns) = side.oldest?;
         let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;
@@ -170,7 +173,7 @@ impl Policy for Deadline {
         Choice::Go(index)
     }
 
-    /// Not beyond its expiry.
+    /// Allows a delay only up to the request's expiry.
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         let expire_ns = match picked.direction {
             Direction::Read => self.config.read_expire_ns,

@@ -1,18 +1,18 @@
-//! When a lane is given up: how often it has failed lately.
+//! Decides when a lane is given up, by how often it has failed lately.
 
-/// The time in which two failures are too many ...
+/// Time in which two failures are too many ...
 const OFTEN_NS: u64 = 10_000_000_000;
-/// ... or in which five are.
+/// ... and time in which five are.
 const LONG_NS: u64 = 600_000_000_000;
 
-/// When it failed the last times, newest first; 0: it did not.
+/// Times of the last failures, newest first; 0: none.
 #[derive(Debug)]
 pub(super) struct Failures([u64; 4]);
 
 impl Failures {
     pub const NONE: Failures = Failures([0; 4]);
 
-    /// Counts one more failure. True: there were too many.
+    /// Counts one more failure. Returns true if there were too many.
     pub fn again(&mut self, now_ns: u64) -> bool {
         let [first, second, third, fourth] = self.0;
         self.0 = [now_ns.max(1), first, second, third];

@@ -1,19 +1,19 @@
-//! Schedulers: which of those that wait is served next.
+//! Schedulers: which of the waiting requests is next.
 //!
-//! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits
-//! before the next barrier. It takes the request that the policy picks, and what continues it on
-//! either side goes along. The engine never lets a request pass an older one on the same blocks
-//! where one of the two writes, whatever the policy says; and what has begun (the rest of a long
-//! request) or failed together with others goes first, without asking.
+//! The engine calls a [`Policy`] whenever the controller is free, with every request that waits
+//! before the next barrier. It sends the request that the policy picks, together with the requests
+//! that continue it on either side. The engine never lets a request overtake an older one on the
+//! same blocks where one of the two writes, whatever the policy picks. The rest of a long request,
+//! and requests that failed together with others, go first without a call of the policy.
 //!
-//! What firmware carries besides is its [`Profile`]. Each policy is the full one; [`Prompt`] and
-//! [`Lean`] carry less.
+//! A [`Profile`] selects what else the firmware contains. Each policy is also the full profile;
+//! [`Prompt`] and [`Lean`] contain less.
 //!
 //! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it
-//! in its type: `Stack<(L, H, Fair<2>), 16>`. A client names itself by
-//! [`Request::from`](crate::engine::Request::from) and
-//! [`Stack::request`](crate::task::Stack::request). A [`BlockDevice`](crate::block::BlockDevice) is
-//! always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
+//! in its type: `Stack<(L, H, Fair<2>), 16>`. A request names its client by
+//! [`Request::from`](crate::engine::Request::from), and is submitted by
+//! [`Stack::request`](crate::task::Stack::request). A [`BlockDevice`](crate::block::BlockDevice)
+//! always uses [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
 
 mod any;
 pub(crate) mod chains;
@@ -42,29 +42,29 @@ pub use tasks::{Demotion, HostQueue, Lanes, SdTaskQueue, Single, SoftwareQueue, 
 
 use crate::host::Direction;
 
-/// A request that waits, as far as a policy may know.
+/// A waiting request as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Names it until it has left.
+    /// The request's index, which identifies it until it has been sent or taken back.
     pub index: u8,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// First block of 512 bytes that is still to move.
+    /// First block of 512 bytes that is still to be transferred.
     pub lba: u64,
-    /// Blocks still to move.
+    /// Blocks that are still to be transferred.
     pub blocks: u32,
-    /// The client that asked: see [`Origin`].
+    /// The client that submitted it: see [`Origin`].
     pub origin: Origin,
-    /// When it came in, in nanoseconds.
+    /// When it was submitted, in nanoseconds.
     pub arrived_ns: u64,
 }
 
-/// The client that asked for a request.
+/// The client of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The client's number: a process, a partition, a queue.
     pub client: u8,
-    /// A client waits for this write now (a read always counts as such).
+    /// Whether a client waits for this write now (a read always counts as such).
     pub sync: bool,
 }
 
@@ -73,27 +73,29 @@ impl Origin {
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
-/// The choice of what happens next.
+/// The next action of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Send this request ([`Waiting::index`]).
     Go(u8),
-    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that
-    /// was served last is about to ask for more. The engine bears it for 20 ms in a row, then the
-    /// oldest goes.
+    /// Start nothing before this time, in nanoseconds, unless another request comes in: the client
+    /// that was served last is about to send more. The engine accepts this for 20 ms in a row, then
+    /// it starts the oldest request.
     IdleUntil(u64),
 }
 
-/// A scheduler. It holds no requests; it is told what comes and goes, and asked which is next.
+/// A scheduler. It stores no requests. The engine reports each request that comes and goes, and
+/// calls [`pick`](Self::pick) for the next one.
 pub trait Policy {
-    /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware
-    /// does not carry what that takes.
+    /// Whether the next request is always the oldest: the engine then never calls the policy, and
+    /// firmware does not contain the code for that.
     const IN_ORDER: bool = false;
 
-    /// [`is_in_order`](Self::is_in_order) may be true.
+    /// Whether [`is_in_order`](Self::is_in_order) may return true.
     const MAY_BE_IN_ORDER: bool = Self::IN_ORDER;
 
-    /// Always the oldest, as long as nothing is set anew: the engine need not tell it of a request.
+    /// Returns whether the next request is always the oldest, until the policy's settings change:
+    /// then the engine need not report requests.
     fn is_in_order(&self) -> bool {
         Self::IN_ORDER
     }
@@ -105,32 +107,33 @@ pub trait Policy {
         true
     }
 
-    /// May a longer run of the same direction, or what continues an open transfer, go before the
-    /// request that was [picked](Self::pick)?
+    /// Returns whether a longer run of the same direction, or requests that continue an open
+    /// transfer, may go before the request that was [picked](Self::pick).
     fn yields(&self) -> bool {
         false
     }
 
-    /// A request has come in.
+    /// Notes that a request has come in.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }
 
-    /// Picks one. `waiting`: at least one, in the order of arrival; at most one for each slot.
+    /// Picks one of the `waiting` requests: at least one, in the order of arrival; at most one for
+    /// each slot.
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice;
 
-    /// A request has gone to the controller, by itself or along with another.
+    /// Notes that a request was sent to the controller, by itself or with another.
     fn sent(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }
 
-    /// A request was taken back before it was sent.
+    /// Notes that a request was taken back before it was sent.
     fn cancelled(&mut self, request: &Waiting) {
         let _ = request;
     }
 
-    /// A request that was sent is over; `request` as it was sent. A piece of one that was too long
-    /// for a transfer is reported as well, and the rest arrives anew.
+    /// Notes that a request that was sent is over; `request` as it was sent. Called also for a
+    /// piece of a request that was too long for a transfer; the rest is reported as a new arrival.
     fn done(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

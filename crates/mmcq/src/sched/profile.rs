@@ -1,41 +1,44 @@
-//! Profiles: how much of the stack firmware carries around its scheduler.
+//! Profiles: how much of the stack firmware contains besides its scheduler.
 
 use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
 
-/// The parts of the stack that firmware carries: a scheduler, and what stands around it.
+/// The parts of the stack that firmware contains: a scheduler, and optional parts around it.
 ///
-/// Each [`Policy`] is the full profile of itself. [`Prompt`] and [`Lean`] carry less. What a
-/// profile leaves out is not linked.
+/// Each [`Policy`] is also the full profile with itself. [`Prompt`] and [`Lean`] contain less.
+/// Parts that a profile leaves out are not linked.
 pub trait Profile {
-    /// The scheduler: it says which request is next.
+    /// The scheduler, which decides the next request.
     type Policy: Policy;
 
-    /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue
-    /// it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
+    /// [`Whole`]: the start of a transfer may be delayed for the requests that are about to
+    /// continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
     type Tails: Tails;
 
-    /// [`Single`]: one transfer at a time. [`SoftwareQueue`]: besides, the command queue of an eMMC
-    /// ([`Queued`]); [`HostQueue`]: the same by the controller's engine ([`HostQueued`]).
-    /// [`Packing`]: besides others, packed commands ([`Packed`]). [`Chaining`]: besides others, chains
-    /// that the controller executes ([`Chained`]).
+    /// The lanes.
+    /// - [`Single`]: one transfer at a time.
+    /// - [`SoftwareQueue`]: also the command queue of an eMMC ([`Queued`]).
+    /// - [`HostQueue`]: the same queue by the controller's command queue engine ([`HostQueued`]).
+    /// - [`Packing`]: packed commands in addition to other lanes ([`Packed`]).
+    /// - [`Chaining`]: chains that the controller executes, in addition to other lanes
+    ///   ([`Chained`]).
     type Lanes: Lanes;
 
-    /// Failed transfers are tried again, and help is asked for: all steps of recovery. Where not,
-    /// lines and card are brought back, requests that failed together are tried one by one, and the
-    /// error is the answer. Nor are there durable writes, erases and what else
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) adds, commands beside data,
-    /// or CMD23 with its quirks.
+    /// Whether failed transfers are tried again and help is requested: all steps of recovery. If
+    /// false, lines and card are reset, requests that failed together are tried one by one, and the
+    /// error is the result. Also left out then: durable writes, erases and the rest of
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops), commands during data, and
+    /// CMD23 with its quirks.
     const RECOVERS: bool = true;
 
-    /// With [`RECOVERS`](Self::RECOVERS) and [`Policy::MAY_BE_IN_ORDER`]: a request that meets an idle
-    /// engine takes a shorter way through it. It is the same in all but the number of instructions,
-    /// and costs a kilobyte or two of code.
+    /// Whether a request that finds the engine idle takes a shorter path through it, with
+    /// [`RECOVERS`](Self::RECOVERS) and [`Policy::MAY_BE_IN_ORDER`]. The path differs only in the
+    /// number of instructions, and costs a kilobyte or two of code.
     const FAST: bool = true;
 
-    /// The scheduler.
+    /// Returns the scheduler.
     fn policy(&self) -> &Self::Policy;
 
-    /// The scheduler, to be told and asked.
+    /// Returns the scheduler, to call it.
     fn policy_mut(&mut self) -> &mut Self::Policy;
 }
 
@@ -55,7 +58,7 @@ impl<P: Policy> Profile for P {
     }
 }
 
-/// For firmware whose requests are not many at a time: no start is held for the rest of its batch.
+/// Profile for firmware with few requests at a time: no start is delayed for the rest of its batch.
 ///
 /// # Examples
 /// ```
@@ -85,8 +88,8 @@ impl<P: Policy> Profile for Prompt<P> {
     }
 }
 
-/// For firmware that must be small: as [`Prompt`], and failed transfers are not tried again
-/// ([`Profile::RECOVERS`]). That is for its user to do, and no program can
+/// Profile for firmware that must be small: as [`Prompt`], and failed transfers are not tried again
+/// ([`Profile::RECOVERS`]). The user of the stack must do that, and no program can
 /// [supervise](crate::card::supervise) the card.
 ///
 /// # Examples
@@ -118,7 +121,7 @@ impl<P: Policy> Profile for Lean<P> {
     }
 }
 
-/// A profile that is another one with these lanes. They need recovery.
+/// Makes a profile of another one and these lanes. They need recovery.
 macro_rules! with_lanes {
     ($name:ident, $lanes:ty, $needs:literal) => {
         impl<P: Profile> Profile for $name<P> {
@@ -144,9 +147,9 @@ macro_rules! with_lanes {
     };
 }
 
-/// For eMMC with a command queue: as the profile inside, and small reads at random wait on the card
-/// instead of in the engine once [`card::enable_task_queue`](crate::card::enable_task_queue) has
-/// found such a queue. Needs [`Profile::RECOVERS`].
+/// Profile for eMMC with a command queue: as the inner profile, and small random reads wait on the
+/// card instead of in the engine, once [`card::enable_task_queue`](crate::card::enable_task_queue)
+/// has found such a queue. Needs [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -162,10 +165,10 @@ pub struct Queued<P = super::Fifo>(pub P);
 
 with_lanes!(Queued, SoftwareQueue, "the command queue needs a profile that recovers");
 
-/// As [`Queued`], and the controller's engine drives the card's queue where it has one
-/// ([`Host::queue`](crate::host::Host::queue)): one interrupt and five register accesses for a
-/// request. Where that engine is of no use or proves bad, the software drives the queue. Needs
-/// [`Profile::RECOVERS`].
+/// Profile as [`Queued`], where the controller's command queue engine drives the card's queue if
+/// there is one ([`Host::queue`](crate::host::Host::queue)): one interrupt and five register
+/// accesses for a request. If the command queue engine is of no use or fails, the software drives
+/// the queue. Needs [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -181,10 +184,10 @@ pub struct HostQueued<P = super::Fifo>(pub P);
 
 with_lanes!(HostQueued, HostQueue, "the command queue needs a profile that recovers");
 
-/// For eMMC with packed commands (4.5 to 5.1): as the profile inside, and writes of different
-/// places, and reads, go to the card as one transfer where that pays, once
-/// [`card::enable_packed`](crate::card::enable_packed) has found that the card takes them. Needs
-/// [`Profile::RECOVERS`].
+/// Profile for eMMC with packed commands (4.5 to 5.1): as the inner profile, and writes of
+/// different places, or reads, are sent to the card as one transfer where that pays, once
+/// [`card::enable_packed`](crate::card::enable_packed) has found that the card has packed commands.
+/// Needs [`Profile::RECOVERS`].
 ///
 /// # Examples
 /// ```
@@ -200,9 +203,9 @@ pub struct Packed<P = super::Fifo>(pub P);
 
 with_lanes!(Packed, Packing<P::Lanes>, "packed commands need a profile that recovers");
 
-/// For controllers that execute several transfers from one list (ADMA3 of SDHCI 4.10,
-/// [`Host::chain`](crate::host::Host::chain)): as the profile inside, and reads and writes of
-/// different places go to the controller as one, with one interrupt, once
+/// Profile for controllers that execute several transfers from one list (ADMA3 of SDHCI 4.10,
+/// [`Host::chain`](crate::host::Host::chain)): as the inner profile, and reads and writes of
+/// different places are given to the controller as one list, with one interrupt, once
 /// [`Engine::set_chains`](crate::engine::Engine::set_chains) was called. Needs
 /// [`Profile::RECOVERS`].
 ///

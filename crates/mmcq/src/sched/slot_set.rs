@@ -8,9 +8,9 @@ type Word = u64;
 type Word = u32;
 
 /// A set of slots, with a bit for each: as many as a pointer has, 32 or 64; 64 with the feature
-/// `slots-64`, 128 with `slots-128`. Code that works with all asks nothing of the type but what all
-/// unsigned integers have.
+/// `slots-64`, 128 with `slots-128`. Code for all of them uses only what all unsigned integers
+/// have.
 pub type SlotSet = Word;
 
-/// As many slots as an engine may have.
+/// Most slots of an engine.
 pub const SLOTS_MAX: usize = SlotSet::BITS as usize;

@@ -1,17 +1,17 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
-//! A packet comes in six steps: whose interrupt, the function's interrupt register, clear it,
-//! header, payload, acknowledge. Clearing comes before the header and the acknowledge after the
-//! payload, or an interrupt is lost. Packets carry their length (24 bits, with the header) and a
-//! type.
+//! A packet takes six steps: read which function interrupts, read the function's interrupt
+//! register, clear it, read the header, read the payload, acknowledge. Clearing must come before
+//! the header and the acknowledge after the payload, otherwise an interrupt is lost. Packets have a
+//! length (24 bits, header included) and a type.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};
 use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Registers of the function: packets, acknowledge (0) or ask again (1), send again, interrupt, its
-/// switch, mode.
+/// Registers of the function: packets; acknowledge (0) or request again (1); send again; interrupt;
+/// interrupt enable; mode.
 const DATA: At = At::Fifo(0x00);
 const READ_RETRY: u32 = 0x10;
 const WRITE_RETRY: u32 = 0x11;
@@ -21,12 +21,12 @@ const MODE: u32 = 0x20;
 
 /// Length and type before each packet.
 pub const HEADER_BYTES: u32 = 4;
-/// A packet with its header, at most.
+/// Most bytes of a packet with its header.
 pub const PACKET_BYTES_MAX: u32 = 65_543;
-/// Times that a packet is asked for, or sent, again.
+/// How many times a packet is requested, or sent, again.
 pub const RETRIES: u8 = 3;
 
-/// What came.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// ACL 2, SCO 3, event 4, ISO 5; commands (1) only go to the card.
@@ -35,17 +35,18 @@ pub struct Packet {
     pub bytes: u32,
 }
 
-/// A Type-A function, enabled. Receiving and sending may go on at the same time.
+/// A Type-A function, enabled. Receiving and sending may run at the same time.
 #[derive(Debug)]
 pub struct TypeA<'a, B: Platform, const N: usize> {
     function: Function<'a, B, N>,
-    /// The card waits for our word on a packet: also when the future that fetched it was dropped.
+    /// Whether the card waits for an acknowledgement of a packet, even if the future that received
+    /// it was dropped.
     owes: AtomicBool,
 }
 
 impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
-    /// Resets the function, which may still wait for the word of a driver that was dropped in the
-    /// middle of a packet, and enables it and its interrupt.
+    /// Resets the function, which may still wait for the acknowledgement of an earlier driver, and
+    /// enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, B, N>,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -59,8 +60,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         Ok(TypeA { function, owes: AtomicBool::new(false) })
     }
 
-    /// The next packet. What arrives broken, or makes no sense, is asked for again; if it never
-    /// gets better it is given up, with its error.
+    /// Receives the next packet. A damaged or invalid packet is requested again; after [`RETRIES`]
+    /// it is given up, with its error.
     pub async fn receive(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -78,7 +79,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         }
     }
 
-    /// One interrupt. `last`: a packet that fails now is given up.
+    /// Serves one interrupt. `last`: a packet that fails now is given up.
     async fn serve(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -103,14 +104,14 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         fetched.map(Some)
     }
 
-    /// Acknowledges a packet, or asks for it again.
+    /// Acknowledges a packet, or requests it again.
     async fn answer(&self, again: bool) -> Result<(), IoError> {
         let told = self.function.write_u8(READ_RETRY, u8::from(again), Chain::Last).await;
         self.owes.store(told.is_err(), Relaxed);
         told
     }
 
-    /// Header, payload: both to the start of the buffer, which is aligned.
+    /// Reads header and payload: both to the start of the buffer, which is aligned.
     async fn fetch(&self, buf: &mut DmaBuf) -> Result<Packet, IoError> {
         self.read(HEADER_BYTES, buf).await?;
         let [a, b, c, kind] = buf.first_chunk().copied().unwrap_or_default();
@@ -130,8 +131,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         result
     }
 
-    /// Sends a packet: `payload` bytes that follow [`HEADER_BYTES`] of room at the start of the
-    /// buffer. Sent again if it fails, some times.
+    /// Sends a packet: `payload` bytes, which follow [`HEADER_BYTES`] of free space at the start of
+    /// the buffer. If sending fails it is repeated, up to [`RETRIES`] times.
     pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         let bytes = payload.saturating_add(HEADER_BYTES);
         let max_bytes = buf.len_bytes().min(PACKET_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! One phase of an I/O card, its response judged.
+//! One phase of an I/O card, with a check of its response.
 
 use super::IoError;
 use crate::card::io::error::judge;
@@ -10,35 +10,35 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
-/// CMD52; on the wire at most some hundred microseconds.
+/// Longest time of CMD52; on the wire it takes at most some hundred microseconds.
 const DIRECT_NS: u64 = 20_000_000;
 
-/// Does the next step follow at once?
+/// Whether the next step follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// Yes: the bus is kept for it for a moment
+    /// It does: the bus is reserved for it for a short time
     /// ([`Config::chain_ns`](crate::engine::Config::chain_ns)).
     More,
-    /// No: a request that waits may have the bus.
+    /// It does not: a waiting request may use the bus.
     Last,
 }
 
-/// One CMD52, from its submission to its judged response; see
+/// One CMD52, from its submission to its checked response; see
 /// [`Function::read_u8`](super::Function::read_u8).
 ///
-/// One future and not several around each other: this is what most of a driver's polls go through.
+/// A single future, not several nested ones: most of a driver's polls go through it.
 #[must_use = "nothing happens unless it is awaited"]
 pub struct Direct<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     op: RequestFuture<'a, B, N>,
     function: u8,
     addr: u32,
-    /// How it failed on the wire, while the card is asked what it has to say of that.
+    /// Its error on the wire, while the card's own error is being read.
     failed: Option<engine::Error>,
 }
 
 impl<B: Platform, const N: usize> Direct<'_, B, N> {
-    /// The byte that the card sent back, and the buffer that came along.
+    /// Polls for the byte in the card's response, and the buffer that was passed along.
     fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, IoError>, DmaBuf)> {
         loop {
             let done = ready!(Pin::new(&mut self.op).poll(context));
@@ -59,7 +59,7 @@ impl<B: Platform, const N: usize> Direct<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
-    /// The byte that the card sent back.
+    /// The byte in the card's response.
     type Output = Result<u8, IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -67,7 +67,7 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     }
 }
 
-/// CMD52 in one of its forms to this register.
+/// Starts a CMD52 in one of its forms to this register.
 pub(super) fn direct<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     function: u8,
@@ -78,8 +78,9 @@ pub(super) fn direct<B: Platform, const N: usize>(
     Direct { stack, op: submitted(stack, command, chain, DmaBuf::EMPTY), function, addr, failed: None }
 }
 
-/// CMD52 to a register of function 0, with a buffer that belongs to the transfer before or after
-/// it. The command's slot has it meanwhile: a future that is dropped here loses no buffer.
+/// Sends a CMD52 to a register of function 0, with a buffer that belongs to the transfer before or
+/// after it. The command's slot owns the buffer meanwhile, so a future that is dropped here loses
+/// no buffer.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     addr: u32,

@@ -13,18 +13,18 @@ use crate::spec::command::sdio::{self as cmd, Amount, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Platform, Stack};
 
-/// Between two questions for "ready": first, and at most.
+/// Time between two polls for "ready": the first, and the longest.
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
 
-/// Registers of function 0 that are the vendor's.
+/// Registers of function 0 that belong to the vendor.
 const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
 
-/// Where a transfer goes on the function's side.
+/// Register addresses of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Every byte to this one register: a FIFO.
+    /// All bytes go to this one register, a FIFO.
     Fifo(u32),
-    /// The first byte to this register, each further one to the next.
+    /// The first byte goes to this register, each further one to the next register.
     From(u32),
 }
 
@@ -36,16 +36,16 @@ impl At {
     }
 }
 
-/// A handle on one function; see the module. Futures of its methods may be dropped at any point:
-/// what is on the wire ends by itself. The buffer of a dropped transfer waits for
-/// [`reclaim`](crate::engine::Engine::reclaim). The block size is the handle's own: of several
-/// handles on one function only one may set it.
+/// A handle on one function; see the module. Futures of its methods may be dropped at any point: a
+/// command on the wire ends by itself. The buffer of a dropped transfer waits for
+/// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself: of
+/// several handles on one function only one may set it.
 ///
-/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], also
-/// where it went well after all. The abort is sent before the function's next transfer, by any
-/// handle. CMD52 of this function and everything of other functions may come before it. A new
-/// bring-up forgets it. If it fails, the next transfer is not begun and returns that error, and the
-/// abort is still owed.
+/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], even
+/// if it went well after all. The abort is sent before the function's next transfer, by any handle.
+/// CMD52 of this function and all commands of other functions may come before it. A new bring-up
+/// clears the debt. If the abort fails, the next transfer is not begun and returns that error, and
+/// the abort is still owed.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -53,15 +53,15 @@ pub struct Function<'a, B: Platform, const N: usize> {
     cccr: Cccr,
     quirks: Quirks,
     max_block_bytes: u16,
-    /// What the card was told; 0: nothing, so only bytes go.
+    /// The block size that was set on the card; 0: none, so transfers use byte mode.
     block_bytes: u16,
-    /// How often cards had been reset then: the next card has not been told.
+    /// The number of card resets at that time: after another reset the card has no block size.
     told_at: u32,
     enable_timeout_ns: u64,
 }
 
-/// A CMD53 is about to begin, or an abort. Dropped before its good end was seen, it leaves the
-/// function with an abort to come.
+/// Guard of a CMD53 or an abort that is about to begin. Dropped before its good end was seen, it
+/// leaves an abort owed.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     function: u8,
@@ -80,7 +80,8 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 }
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
-    /// Function `number` (1 to 7) of a card that has been brought up. Nothing is sent.
+    /// Makes a handle on function `number` (1 to 7) of a card that has been brought up. Sends
+    /// nothing.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
             return Err(IoError::NoFunction { function: number, functions: card.count() });
@@ -97,31 +98,31 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         })
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// The block size that the card was told, in bytes; 0 if none, or if a card has been brought up
-    /// since.
+    /// Returns the block size that was set on the card, in bytes; 0 if none, or if a card has been
+    /// brought up since.
     pub fn block_bytes(&self) -> u16 {
         if self.stack.io_resets() == self.told_at { self.block_bytes } else { 0 }
     }
 
-    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9].
-    /// The register is shared by all functions: enable and disable those of a card one after the
-    /// other.
+    /// Enables the function and waits until it is ready, for as long as its tuples allow [SDIO
+    /// 6.9]. The register is shared by all functions: enable and disable the functions of a card
+    /// one after the other.
     pub async fn enable(&self) -> Result<(), IoError> {
         self.switch(true).await?;
         self.wait_ready(true).await
     }
 
-    /// Disables the function: it stops at once, and forgets what it was doing.
+    /// Disables the function: it stops at once, and loses its state.
     pub async fn disable(&self) -> Result<(), IoError> {
         self.switch(false).await
     }
 
-    /// Disables it, waits until it is not ready any more, and enables it again.
+    /// Disables the function, waits until it is not ready any more, and enables it again.
     pub async fn reset(&self) -> Result<(), IoError> {
         self.switch(false).await?;
         self.wait_ready(false).await?;
@@ -158,18 +159,18 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         }
     }
 
-    /// A register of function 0.
+    /// Starts a CMD52 to a register of function 0.
     fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, B, N> {
         direct(self.stack, 0, addr, command, chain)
     }
 
-    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails,
-    /// they go by bytes; so they do after another bring-up, until the size is set again.
+    /// Sets the block size on the card; from then on long transfers use blocks. If this fails, they
+    /// use byte mode. They also do after another bring-up, until the size is set again.
     ///
     /// # Errors
-    /// [`IoError::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
-    /// [`IoError::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]).
-    /// Then nothing was sent, and the size from before stays.
+    /// [`IoError::BlockSize`]: the size is larger than function or host ([`Caps::max_block_bytes`])
+    /// allow. [`IoError::OddBlockSize`]: the host does not transfer this length
+    /// ([`Caps::block_sizes`]). In both cases nothing was sent, and the size from before stays.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), IoError> {
         let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
         let (host_bytes, moves) = self.stack.with(|engine| of(engine.caps()));
@@ -193,34 +194,33 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Ok(())
     }
 
-    /// CMD52: reads a register.
+    /// Reads a register by CMD52.
     pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_read(self.number, addr), chain).await
     }
 
-    /// CMD52: writes a register.
+    /// Writes a register by CMD52.
     pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
-    /// CMD52: writes a register and reads it back.
+    /// Writes a register and reads it back, by one CMD52.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
-    /// CMD52: reads a register of function 0, which all functions share.
+    /// Reads a register of function 0, which all functions share, by CMD52.
     pub async fn read_common_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// CMD52: writes a register of function 0: one of the vendor's own, F0h to FFh [SDIO 6.9].
-    /// Others are not a driver's to write, but for cards that
-    /// [cannot do without](Quirks::IO_LENIENT_F0).
+    /// Writes a register of function 0 by CMD52: one of the vendor's own, F0h to FFh [SDIO 6.9]. A
+    /// driver may not write others, except on cards that [need it](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {
@@ -229,14 +229,14 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_write(0, addr, value), addr, chain).await.map(|_| ())
     }
 
-    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an
-    /// error nothing is known of the buffer's content.
+    /// Reads into the first `bytes` of a buffer by CMD53, in as many commands as needed. After an
+    /// error the content of the buffer is undefined.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error
-    /// nothing is known of how much the function got.
+    /// Writes the first `bytes` of a buffer by CMD53, in as many commands as needed. After an error
+    /// it is not known how much the function got.
     pub async fn write(
         &self,
         at: At,
@@ -247,13 +247,14 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.moved(Direction::Write, at, bytes, buf, chain).await
     }
 
-    /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
+    /// Ends a CMD53 of this function that is still in progress [SDIO 4.8]. [`read`](Self::read) and
     /// [`write`](Self::write) do so themselves when they fail.
     pub async fn abort(&self) -> Result<(), IoError> {
         self.aborted(DmaBuf::EMPTY).await.0
     }
 
-    /// As [`abort`](Self::abort), with the buffer of the transfer before or after it.
+    /// Ends a CMD53 as [`abort`](Self::abort) does, with the buffer of the transfer before or after
+    /// it.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         // What fails from here on owes an abort of its own.
         self.stack.take_abort(self.number);
@@ -271,7 +272,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Begun { stack: self.stack, function: self.number }
     }
 
-    /// How transfers are cut now.
+    /// Returns how transfers are split at present.
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes(), self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);

@@ -1,11 +1,11 @@
-//! The card interrupt: a level that the engine keeps [SDIO 8].
+//! The card interrupt: a level that the engine stores [SDIO 8].
 //!
-//! While a function asks for attention the line is low; the controller reports that once and is
-//! masked until [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a
-//! waiter may be dropped at any point, even after it was woken: the next one finds it still there.
+//! While a function requests attention the line is low. The controller reports that once and is
+//! masked until [`CardInterrupt::ack`]. The engine stores the report until then. So a waiting
+//! future may be dropped at any point, even after it was woken: the next one finds the report.
 //!
-//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is asked, by CCCR INTx,
-//! at times that follow what it had to say
+//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is polled by reading CCCR
+//! INTx, at intervals that depend on the results
 //! ([`Config::card_irq_looks_ns`](crate::engine::Config::card_irq_looks_ns)).
 
 use super::cccr::reg;
@@ -21,11 +21,11 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// The master switch in IENx.
+/// The master enable in IENx.
 const MASTER: u8 = 1;
 
-/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that
-/// ask, and acknowledges:
+/// A card's interrupt line; make one for each card. Its owner waits, serves the functions that
+/// request attention, and acknowledges:
 ///
 /// ```
 /// # use mmcq::{sdio::{CardInterrupt, IoError, Function}, task::Platform};
@@ -47,17 +47,18 @@ const MASTER: u8 = 1;
 #[derive(Debug)]
 pub struct CardInterrupt<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
-    /// IENx without the master switch: functions that may interrupt.
+    /// IENx without the master enable: functions that may interrupt.
     enabled: u8,
-    /// A look at INTx must be [followed](Quirks::IO_NO_POLLING) by one at nothing.
+    /// Whether a read of INTx must be [followed](Quirks::IO_NO_POLLING) by a read of an unused
+    /// register.
     looks_away: bool,
-    /// Until the next look, where the host has no card interrupt; 0: there has been none.
+    /// Time to the next poll, where the host has no card interrupt; 0: there was none.
     period_ns: u64,
 }
 
 impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
-    /// The interrupt of a card that has been brought up; no function may use it yet. Nothing is
-    /// sent.
+    /// Makes the interrupt line of a card that has been brought up; no function may interrupt yet.
+    /// Sends nothing.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
         Self::with_quirks(stack, card.quirks)
     }
@@ -66,7 +67,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         CardInterrupt { stack, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
     }
 
-    /// Functions that may interrupt, one bit each.
+    /// Returns the functions that may interrupt, one bit each.
     pub fn enabled(&self) -> u8 {
         self.enabled
     }
@@ -76,7 +77,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         self.switch(self.enabled | bit(function)?).await
     }
 
-    /// Keeps it from interrupting; with the last one the controller stops listening.
+    /// Disables the interrupt of a function; with the last one the controller stops listening.
     pub async fn disable(&mut self, function: u8) -> Result<(), IoError> {
         self.switch(self.enabled & !bit(function)?).await
     }
@@ -98,11 +99,12 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(())
     }
 
-    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it.
-    /// It also ends when the host sees the card go: then the next command to a function fails.
+    /// Waits until the card requests attention. Returns at once if a request has not been
+    /// acknowledged. It also returns when the host sees the card removed: then the next command to
+    /// a function fails.
     ///
     /// # Errors
-    /// Only where the host has no card interrupt: the card could not be asked.
+    /// Only where the host has no card interrupt: polling the card failed.
     pub async fn wait(&mut self) -> Result<(), IoError> {
         loop {
             Reported { stack: self.stack }.await;
@@ -121,7 +123,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         }
     }
 
-    /// Listens for the first time, or again.
+    /// Enables the card interrupt for the first time, or again.
     fn listen(&mut self) {
         if B::Host::CARD_IRQ {
             self.stack.with(|engine| engine.unmask_card_irq());
@@ -133,7 +135,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         self.stack.look_for_card_irq(self.period_ns);
     }
 
-    /// CCCR INTx.
+    /// Reads CCCR INTx.
     async fn look(&self) -> Result<u8, IoError> {
         let command = cmd::io_read(0, reg::INT_PENDING);
         let pending = direct(self.stack, 0, reg::INT_PENDING, command, Chain::More).await?;
@@ -143,8 +145,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(pending)
     }
 
-    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one
-    /// may, it is that one, and nothing is sent.
+    /// Returns which functions request attention, one bit each: CCCR INTx, without those that may
+    /// not interrupt. If only one may, returns that one and sends nothing.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
@@ -152,8 +154,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(self.look().await? & self.enabled)
     }
 
-    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile,
-    /// or is still there, is reported anew.
+    /// Enables the interrupt again, after the causes have been cleared in the functions. A cause
+    /// that came meanwhile, or is still there, is reported anew.
     pub fn ack(&mut self) {
         if self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
             self.listen();
@@ -168,7 +170,7 @@ fn bit(function: u8) -> Result<u8, IoError> {
     }
 }
 
-/// Resolves when a card interrupt was reported, or a look is due.
+/// A future that ends when a card interrupt was reported, or a poll is due.
 struct Reported<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
 }

@@ -1,32 +1,32 @@
-//! How a transfer of any length is cut into commands [SDIO 5.3].
+//! Splits a transfer of any length into commands [SDIO 5.3].
 
 use super::cccr::Cccr;
 use crate::card::quirk::Quirks;
 use crate::host::{BlockSizes, Caps};
 use crate::spec::command::sdio::Amount;
 
-/// Blocks that CMD53 can count; 0 means endless.
+/// Most blocks of a CMD53; 0 means endless.
 const BLOCKS_MAX: u32 = 511;
-/// Bytes that CMD53 can count in byte mode.
+/// Most bytes of a CMD53 in byte mode.
 const BYTES_MAX: u32 = 512;
 
-/// What bounds a command: as many whole blocks as go first, then bytes.
+/// The limits of a command. A transfer uses whole blocks first, then bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Bytes in a block; 0 where only bytes go.
+    /// Bytes in a block; 0: only byte mode is used.
     pub block_bytes: u16,
-    /// Blocks in a command.
+    /// Most blocks in a command.
     pub blocks_max: u16,
-    /// Bytes in a command in byte mode, 1 to 512.
+    /// Most bytes in a command in byte mode, 1 to 512.
     pub bytes_max: u16,
-    /// What must begin at a multiple of this, in bytes; a power of two.
+    /// Alignment of a command's memory in bytes; a power of two.
     pub align: u32,
-    /// In byte mode only powers of two go.
+    /// Whether byte mode allows only powers of two.
     pub powers_of_two: bool,
 }
 
 impl Split {
-    /// For a function with this block size (0: none was set) and largest block.
+    /// Makes the limits for a function with this block size (0: none was set) and largest block.
     pub fn new(caps: &Caps, cccr: &Cccr, quirks: Quirks, block_bytes: u16, max_block_bytes: u16) -> Self {
         let host_bytes = caps.max_bytes.min(caps.max_segment_bytes).max(1);
         let size = u32::from(block_bytes);
@@ -45,8 +45,8 @@ impl Split {
         }
     }
 
-    /// The next command when `left` bytes are left; `None` at the end. Never 0 of anything, which
-    /// CMD53 would understand otherwise.
+    /// Returns the next command when `left` bytes are left; `None` at the end. Its count is never
+    /// 0, which CMD53 would interpret differently.
     pub fn next(&self, left: u32) -> Option<Amount> {
         if left == 0 {
             return None;
@@ -75,7 +75,7 @@ impl Split {
         Some(Amount::Bytes(bytes as u16))
     }
 
-    /// Bytes that a command of [`next`](Self::next) moves.
+    /// Returns the bytes of a command of [`next`](Self::next).
     pub fn bytes(&self, count: Amount) -> u32 {
         match count {
             Amount::Bytes(bytes) => u32::from(bytes),

@@ -1,4 +1,4 @@
-//! How the bus is set: lines, timing, clock.
+//! Settings of the bus: lines, timing, clock.
 
 /// Data lines in use.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -41,17 +41,17 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// How many there are.
+    /// Number of timings.
     pub const COUNT: usize = 11;
 }
 
-/// The bus's present settings.
+/// Present settings of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bus {
-    /// Clock; 0 is stopped.
+    /// Clock in hertz; 0: stopped.
     pub clock_hz: u32,
     /// Data lines.
     pub width: Width,
-    /// Data on both edges.
+    /// Whether data are on both edges.
     pub ddr: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::bits;
 
-/// How an eMMC is built in (CBX).
+/// Package of an eMMC (CBX).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A removable card.
@@ -15,30 +15,30 @@ pub enum Form {
     Reserved,
 }
 
-/// The CID. Nothing in it can be wrong enough to refuse a card: every input has a reading.
+/// The CID. No content is a reason to refuse a card: every input gives a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cid {
     /// Manufacturer (MID).
     pub manufacturer: u8,
     /// OEM or application (OID): two characters on SD, 8 bits on eMMC.
     pub oem: u16,
-    /// Product name (PNM) as it stands there: five characters on SD, six on eMMC, then zeros.
+    /// Product name (PNM) as in the register: five characters on SD, six on eMMC, then zeros.
     pub name_bytes: [u8; 6],
     /// Product revision (PRV): major in the upper half, minor in the lower.
     pub revision: u8,
     /// Serial number (PSN).
     pub serial: u32,
-    /// Month of manufacture, 1 to 12; other values are the card's mistake.
+    /// Month of manufacture, 1 to 12; other values are an error of the card.
     pub month: u8,
-    /// Year of manufacture. On eMMC of the first count, from 1997 to 2012: see
+    /// Year of manufacture. For eMMC it is counted from 1997 to 2012: see
     /// [`emmc_year`](Cid::emmc_year).
     pub year: u16,
-    /// eMMC: how it is built in.
+    /// Package of an eMMC.
     pub form: Option<Form>,
 }
 
 impl Cid {
-    /// Of an SD card, from its R2 [SD 5.2].
+    /// Reads the CID of an SD card, from its R2 [SD 5.2].
     pub const fn parse_sd(words: &[u32; 4]) -> Self {
         let bits = Bits(words);
         Cid {
@@ -53,7 +53,7 @@ impl Cid {
         }
     }
 
-    /// Of an eMMC, from its R2 [eMMC 7.2].
+    /// Reads the CID of an eMMC, from its R2 [eMMC 7.2].
     pub const fn parse_emmc(words: &[u32; 4]) -> Self {
         let bits = Bits(words);
         Cid {
@@ -73,8 +73,8 @@ impl Cid {
         }
     }
 
-    /// The year of an eMMC once EXT_CSD_REV is known: four bits are used again every 16 years
-    /// [eMMC 7.2.7].
+    /// Returns the year of an eMMC once EXT_CSD_REV is known: the four bits are reused every 16
+    /// years [eMMC 7.2.7].
     pub const fn emmc_year(&self, ext_csd_rev: u8) -> u16 {
         match (ext_csd_rev, self.year) {
             (9.., 1997..=2022) | (5..=8, 1997..=2009) => {
@@ -85,7 +85,7 @@ impl Cid {
         }
     }
 
-    /// The product name: its leading printable characters, without spaces at the end.
+    /// Returns the product name: its leading printable characters, without spaces at the end.
     pub fn name(&self) -> &str {
         let printable = self.name_bytes.iter().take_while(|byte| matches!(byte, 0x20..=0x7e)).count();
         let bytes = self.name_bytes.get(..printable).unwrap_or(&[]);
@@ -93,7 +93,7 @@ impl Cid {
     }
 }
 
-/// The register, read by the table's bit numbers.
+/// Access to the register by the bit numbers of the standard's table.
 struct Bits<'a>(&'a [u32; 4]);
 
 impl Bits<'_> {
@@ -102,7 +102,7 @@ impl Bits<'_> {
     }
 }
 
-/// Six bytes from three pairs.
+/// Returns six bytes from three pairs.
 const fn name_bytes(a: u32, b: u32, c: u32) -> [u8; 6] {
     [(a >> 8) as u8, a as u8, (b >> 8) as u8, b as u8, (c >> 8) as u8, c as u8]
 }

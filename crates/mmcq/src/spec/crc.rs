@@ -1,7 +1,7 @@
 //! Checksums of the bus [SD 4.5], [eMMC 8.2].
 
-/// CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. The result is in bits 6:0; on the
-/// wire the end bit follows.
+/// Returns the CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. It is in bits 6:0; on
+/// the wire the end bit follows.
 pub const fn crc7(bytes: &[u8]) -> u8 {
     let mut crc = 0u8;
     let mut i = 0;
@@ -15,12 +15,12 @@ pub const fn crc7(bytes: &[u8]) -> u8 {
     crc
 }
 
-/// CRC16 of one data line, x^16 + x^12 + x^5 + 1, start value 0.
+/// Returns the CRC16 of one data line, x^16 + x^12 + x^5 + 1, start value 0.
 pub const fn crc16(bytes: &[u8]) -> u16 {
     crc16_after(0, bytes)
 }
 
-/// As [`crc16`], of bytes that come after those with this CRC.
+/// Returns the CRC as [`crc16`], for bytes that follow those with this CRC.
 pub const fn crc16_after(mut crc: u16, bytes: &[u8]) -> u16 {
     let mut i = 0;
     while i < bytes.len() {
@@ -30,8 +30,8 @@ pub const fn crc16_after(mut crc: u16, bytes: &[u8]) -> u16 {
     crc
 }
 
-/// CRC16 of each of four data lines, that of DAT0 first. A byte takes two clocks, its upper half
-/// goes first, DAT3 has the upper bit.
+/// Returns the CRC16 of each of four data lines, DAT0 first. A byte takes two clocks: its upper
+/// half goes first, and DAT3 has the upper bit.
 pub const fn crc16_lanes4(bytes: &[u8]) -> [u16; 4] {
     // All four side by side: bit n of line d's CRC is bit 4n + d.
     let mut crc = 0u64;
@@ -59,8 +59,8 @@ const fn step4(crc: u64, nibble: u64) -> u64 {
     crc << 4 ^ feedback ^ feedback << 20 ^ feedback << 48
 }
 
-/// CRC16 of each of eight data lines, that of DAT0 first. A byte takes one clock, DAT7 has its
-/// upper bit.
+/// Returns the CRC16 of each of eight data lines, DAT0 first. A byte takes one clock, and DAT7 has
+/// its upper bit.
 pub const fn crc16_lanes8(bytes: &[u8]) -> [u16; 8] {
     // All eight side by side: bit n of line d's CRC is bit 8n + d.
     let mut crc = 0u128;
@@ -128,7 +128,7 @@ mod tests {
         });
     }
 
-    /// What goes over one line, packed into bytes.
+    /// Returns the bits of one line, packed into bytes.
     fn line(bytes: &[u8], line: usize, lanes: usize) -> Vec<u8> {
         let mut bits = Vec::new();
         for byte in bytes {

@@ -1,8 +1,8 @@
-//! What a card says of its size, speed and abilities [SD 5.3], [eMMC 7.3].
+//! Size, speed and abilities of a card [SD 5.3], [eMMC 7.3].
 
 use super::{Field, ParseError, bits, timing};
 
-/// Which table the register follows.
+/// The table of the standard that the register follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// SD up to 2 GB.
@@ -20,7 +20,7 @@ pub enum Structure {
 pub struct Classes(pub u16);
 
 impl Classes {
-    /// Does the card have this class, 0 to 11?
+    /// Returns whether the card has this class, 0 to 11.
     pub const fn has(self, class: u8) -> bool {
         class < 12 && self.0 >> class & 1 != 0
     }
@@ -29,7 +29,7 @@ impl Classes {
 /// The CSD, decoded. A "write block" is [`write_block_bytes`](Self::write_block_bytes) long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Csd {
-    /// Which table.
+    /// Its table in the standard.
     pub structure: Structure,
     /// eMMC: version of the standard (SPEC_VERS), 4 for all of 4.x and 5.x. SD: 0.
     pub spec_version: u8,
@@ -37,7 +37,7 @@ pub struct Csd {
     pub access_ns: u64,
     /// Read access time, the part in clocks (NSAC).
     pub access_clocks: u32,
-    /// Highest clock (TRAN_SPEED) in the mode that the card is in.
+    /// Highest clock (TRAN_SPEED) in the card's present mode, in hertz.
     pub tran_speed_hz: u32,
     /// Command classes (CCC).
     pub classes: Classes,
@@ -74,9 +74,9 @@ pub struct Csd {
     pub content_protection: bool,
     /// The content is a copy.
     pub copy: bool,
-    /// Protected for ever.
+    /// Write-protected for ever.
     pub perm_write_protect: bool,
-    /// Protected until told otherwise.
+    /// Write-protected until this bit is cleared.
     pub tmp_write_protect: bool,
     /// SD: protection until the next power cycle is supported (WP_UPC).
     pub wp_until_power_cycle: bool,
@@ -85,7 +85,7 @@ pub struct Csd {
 }
 
 impl Csd {
-    /// Of an SD card, from its R2 [SD 5.3].
+    /// Reads the CSD of an SD card, from its R2 [SD 5.3].
     ///
     /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the
     /// standard reserves.
@@ -125,7 +125,7 @@ impl Csd {
         })
     }
 
-    /// Of an eMMC, from its R2 [eMMC 7.3].
+    /// Reads the CSD of an eMMC, from its R2 [eMMC 7.3].
     ///
     /// Errors: TRAN_SPEED or a block length that the standard reserves.
     pub fn parse_emmc(words: &[u32; 4]) -> Result<Self, ParseError> {
@@ -152,24 +152,24 @@ impl Csd {
         })
     }
 
-    /// Size in blocks of 512 bytes, if this register tells it.
+    /// Returns the size in blocks of 512 bytes; `None`: not in this register.
     pub fn blocks(&self) -> Option<u64> {
         self.capacity_bytes.map(|bytes| bytes / 512)
     }
 
-    /// Smallest erasable unit in bytes (if single blocks are erasable: still the unit that is
-    /// erased fast).
+    /// Returns the smallest erasable unit in bytes. (If single blocks are erasable, it is still the
+    /// unit that is erased fast.)
     pub fn erase_unit_bytes(&self) -> u64 {
         u64::from(self.erase_unit_blocks) * u64::from(self.write_block_bytes)
     }
 
-    /// Typical read access time at this clock, both parts; 0 Hz counts as 1 Hz.
+    /// Returns the typical read access time at this clock, both parts; 0 Hz counts as 1 Hz.
     pub fn access_time_ns(&self, clock_hz: u32) -> u64 {
         let clocks_ns = u64::from(self.access_clocks) * 1_000_000_000 / u64::from(clock_hz.max(1));
         self.access_ns.saturating_add(clocks_ns)
     }
 
-    /// How long the card may take to the first byte of a read [SD 4.6.2.1], [eMMC 6.8.2].
+    /// Returns the longest time to the first byte of a read [SD 4.6.2.1], [eMMC 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
             Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),
@@ -178,7 +178,7 @@ impl Csd {
         }
     }
 
-    /// How long the card may be busy after a block was written [SD 4.6.2.2], [eMMC 6.8.2].
+    /// Returns the longest busy after a block was written [SD 4.6.2.2], [eMMC 6.8.2].
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {
@@ -200,7 +200,7 @@ const TRAN_SPEED_EMMC: [u8; 16] = [0, 10, 12, 13, 15, 20, 26, 30, 35, 40, 45, 52
 /// Ten times the values of TAAC; 0 is reserved.
 const TAAC: [u8; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
 
-/// The register, read by the table's bit numbers.
+/// Access to the register by the bit numbers of the standard's table.
 struct Bits<'a>(&'a [u32; 4]);
 
 impl Bits<'_> {
@@ -213,7 +213,7 @@ impl Bits<'_> {
         self.at(n, n) != 0
     }
 
-    /// A block length as a power of two, from `least` to 11 (2048 bytes).
+    /// Returns a block length as a power of two, from `least` to 11 (2048 bytes).
     fn block_log(&self, field: Field, hi: u32, lo: u32, least: u32) -> Result<u32, ParseError> {
         match self.at(hi, lo) {
             log if log >= least && log <= 11 => Ok(log),
@@ -242,8 +242,7 @@ impl Bits<'_> {
         u64::from((u32::from(value_at(&TAAC, self.at(118, 115))) * unit_ns).div_ceil(10))
     }
 
-    /// The fields that stand at the same place in all tables; the others are filled in by the
-    /// caller.
+    /// Returns the fields at the same place in all tables; the caller sets the others.
     fn stack(&self) -> Csd {
         Csd {
             structure: Structure::Emmc,
@@ -276,7 +275,7 @@ impl Bits<'_> {
     }
 }
 
-/// A four-bit code's entry in a table.
+/// Returns a four-bit code's entry in a table.
 fn value_at(values: &[u8; 16], code: u32) -> u8 {
     values.get(code as usize).copied().unwrap_or(0)
 }

@@ -1,8 +1,9 @@
-//! What the standards say, as pure data: commands, responses, card registers, checksums, timing.
+//! The contents of the standards, as pure data: commands, responses, card registers, checksums,
+//! timing.
 //!
-//! Read first: `command` (what goes to the card), `response` (what comes back). One file a chapter
-//! after that. Every parser is total: any input gives a value or an error, never a panic, a loop or
-//! an overflow.
+//! Read first: `command` (what is sent to the card), `response` (what comes back). Each further
+//! file has one chapter. Every parser is total: any input gives a value or an error, never a panic,
+//! a loop or an overflow.
 
 mod bits;
 pub mod bus;
@@ -43,7 +44,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Its register, as `"CSD"`.
+    /// Returns its register, such as `"CSD"`.
     pub const fn register(self) -> &'static str {
         match self {
             Field::CsdStructure | Field::ReadBlLen | Field::WriteBlLen | Field::TranSpeed => "CSD",
@@ -53,7 +54,7 @@ impl Field {
         }
     }
 
-    /// Its name in the standard, as `"READ_BL_LEN"`.
+    /// Returns its name in the standard, such as `"READ_BL_LEN"`.
     pub const fn name(self) -> &'static str {
         match self {
             Field::CsdStructure | Field::ExtCsdStructure => "CSD_STRUCTURE",
@@ -66,13 +67,13 @@ impl Field {
     }
 }
 
-/// A register holds a code that the standard does not define, and that matters.
+/// A register has a code that the standard does not define and that the parser needs.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where it stands.
+    /// The field.
     pub field: Field,
-    /// What it holds.
+    /// Its value.
     pub value: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What an SD card adds to its CSD [SD 5.6].
+//! Additional abilities of an SD card, besides its CSD [SD 5.6].
 
 use super::{Field, ParseError, bits};
 
@@ -25,7 +25,7 @@ pub enum SdVersion {
     V8,
     /// 9.xx.
     V9,
-    /// A code that came after this was written.
+    /// A code that is newer than this list.
     Later,
 }
 
@@ -40,7 +40,7 @@ pub struct Scr {
     pub security: u8,
     /// Extended security is supported (EX_SECURITY).
     pub ex_security: u8,
-    /// One data line works; every card should say so.
+    /// Whether one data line works; it should on every card.
     pub width1: bool,
     /// Four data lines work.
     pub width4: bool,
@@ -57,8 +57,7 @@ pub struct Scr {
 }
 
 impl Scr {
-    /// From the bytes as they came. Error: an unknown structure; other reserved codes are put up
-    /// with.
+    /// Reads the bytes. Error: an unknown structure; other reserved codes are accepted.
     pub fn parse(bytes: &[u8; 8]) -> Result<Self, ParseError> {
         let all = u64::from_be_bytes(*bytes);
         let at = |hi, lo| (all >> lo) as u32 & bits::mask(hi, lo);

@@ -1,11 +1,11 @@
-//! The SD status: speed classes and how to erase [SD 4.10.2].
+//! The SD status: speed classes and erase parameters [SD 4.10.2].
 
 use super::bits;
 
 const KIB: u32 = 1024;
 const MIB: u32 = 1024 * KIB;
 
-/// The SD status, 64 bytes of data. Every input has a reading: reserved codes read as absent.
+/// The SD status, 64 bytes of data. Every input gives a value: reserved codes read as absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssr {
     /// Four data lines are in use.
@@ -14,17 +14,18 @@ pub struct Ssr {
     pub secured: bool,
     /// SD_CARD_TYPE: 0 is an ordinary card, 1 is SD ROM, 2 is OTP.
     pub card_type: u16,
-    /// SIZE_OF_PROTECTED_AREA as it stands there; its unit depends on the card's capacity.
+    /// SIZE_OF_PROTECTED_AREA as in the register; its unit depends on the card's capacity.
     pub protected_area: u32,
     /// Speed class: 0, 2, 4, 6 or 10 (MB/s); `None` for a reserved code.
     pub speed_class: Option<u8>,
-    /// Speed of moving data with read-modify-write in MB/s; 0 is undefined, 255 endless.
+    /// Speed of copying data with read-modify-write in MB/s; 0 is undefined, 255 unlimited.
     pub performance_move: u8,
     /// Allocation unit.
     pub au_bytes: Option<u32>,
-    /// Allocation units that are erased in [`erase_timeout_s`](Self::erase_timeout_s); 0: not told.
+    /// Allocation units that are erased in [`erase_timeout_s`](Self::erase_timeout_s); 0: not
+    /// declared.
     pub erase_aus: u16,
-    /// Seconds for that erase; 0: not told.
+    /// Seconds for that erase; 0: not declared.
     pub erase_timeout_s: u8,
     /// Seconds to add to every erase.
     pub erase_offset_s: u8,
@@ -54,7 +55,7 @@ pub struct Ssr {
     pub fule: bool,
 }
 
-/// AU_SIZE and UHS_AU_SIZE; 0 is undefined.
+/// Returns the bytes for AU_SIZE and UHS_AU_SIZE; code 0 is undefined.
 fn au_bytes(code: u32) -> Option<u32> {
     match code {
         1..=9 => Some((16 * KIB) << (code - 1)),
@@ -69,7 +70,7 @@ fn au_bytes(code: u32) -> Option<u32> {
 }
 
 impl Ssr {
-    /// From the bytes as they came.
+    /// Reads the bytes.
     pub fn parse(bytes: &[u8; 64]) -> Self {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         let flag = |n| at(n, n) != 0;
@@ -106,8 +107,8 @@ impl Ssr {
         }
     }
 
-    /// How long an erase of so many allocation units may take, rounded up [SD 4.14]. `None` if the
-    /// card does not tell.
+    /// Returns the longest erase of this many allocation units, rounded up [SD 4.14]. `None` if the
+    /// card does not declare it.
     pub fn erase_timeout_ns(&self, aus: u32) -> Option<u64> {
         if self.erase_aus == 0 || self.erase_timeout_s == 0 {
             return None;

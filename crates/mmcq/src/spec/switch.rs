@@ -1,21 +1,21 @@
-//! The 64 bytes that answer CMD6 [SD 4.3.10.4].
+//! The 64 bytes of data of CMD6 [SD 4.3.10.4].
 
 use super::bits;
 use super::command::sd::Group;
 
-/// The status of a switch: what can be, and what is.
+/// The status of a switch: the possible and the selected functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchStatus {
     /// Current in mA that the card would draw (or draws) with the selected functions; `None`: the
     /// card refused some of them.
     pub max_current_ma: Option<u16>,
-    /// Data structure version: from 1 on the busy bits are there.
+    /// Data structure version: from 1 on there are busy bits.
     pub version: u8,
     bytes: [u8; 64],
 }
 
 impl SwitchStatus {
-    /// From the bytes as they came. Every input has a reading.
+    /// Reads the bytes. Every input gives a value.
     pub fn parse(bytes: &[u8; 64]) -> Self {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         SwitchStatus {
@@ -28,24 +28,24 @@ impl SwitchStatus {
         }
     }
 
-    /// The group's field in a row of fields of `width` bits, of which group 1 has the lowest, at
-    /// bit `base`.
+    /// Returns the group's field in a row of fields of `width` bits; group 1 has the lowest, at bit
+    /// `base`.
     fn of(&self, group: Group, base: u32, width: u32) -> u16 {
         let lo = base + width * group as u32;
         bits::of_bytes(&self.bytes, lo + width - 1, lo) as u16
     }
 
-    /// Does the card have this function (0 to 15) of the group?
+    /// Returns whether the card has this function (0 to 15) of the group.
     pub fn supports(&self, group: Group, function: u8) -> bool {
         function < 16 && self.supported(group) >> function & 1 != 0
     }
 
-    /// All functions of the group, bit n for function n.
+    /// Returns all functions of the group, bit n for function n.
     pub fn supported(&self, group: Group) -> u16 {
         self.of(group, 400, 16)
     }
 
-    /// The function that was selected; `None`: the card refused (0xf).
+    /// Returns the function that was selected; `None`: the card refused (0xf).
     pub fn selected(&self, group: Group) -> Option<u8> {
         match self.of(group, 376, 4) {
             0xf => None,
@@ -53,7 +53,7 @@ impl SwitchStatus {
         }
     }
 
-    /// Is this function (0 to 15) busy, so that it cannot be switched now?
+    /// Returns whether this function (0 to 15) is busy, so that it cannot be switched now.
     pub fn busy(&self, group: Group, function: u8) -> bool {
         function < 16 && self.version != 0 && self.of(group, 272, 16) >> function & 1 != 0
     }

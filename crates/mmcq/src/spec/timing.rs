@@ -2,7 +2,7 @@
 
 use super::bus::{Timing, Width};
 
-/// One line of a standard's table of bus speeds.
+/// One row of a standard's table of bus speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// The mode.
@@ -11,18 +11,19 @@ pub struct Speed {
     pub max_hz: u32,
     /// Data on both edges.
     pub ddr: bool,
-    /// It works at 3.3 V signalling.
+    /// Whether it works at 3.3 V signalling.
     pub at_3v3: bool,
-    /// It works at 1.8 V signalling.
+    /// Whether it works at 1.8 V signalling.
     pub at_1v8: bool,
-    /// The widths that it allows.
+    /// The allowed bus widths.
     pub widths: &'static [Width],
-    /// The sampling point has to be tuned first.
+    /// Whether the sampling point has to be tuned first.
     pub tuned: bool,
 }
 
 impl Speed {
-    /// Bytes a second at the fastest clock with these data lines, without gaps and checksums.
+    /// Returns the bytes a second at the fastest clock with these data lines, without gaps and
+    /// checksums.
     pub const fn bytes_per_second(&self, width: Width) -> u64 {
         let lines = match width {
             Width::W1 => 1,
@@ -32,7 +33,8 @@ impl Speed {
         self.max_hz as u64 * lines * (1 + self.ddr as u64) / 8
     }
 
-    /// The fastest clock of each mode, by its number; `otherwise` for those that `table` has not.
+    /// Returns the fastest clock of each mode, by its number; `otherwise` for modes that are not in
+    /// `table`.
     const fn fastest_hz<const N: usize>(table: &[Speed; N], otherwise: u32) -> [u32; Timing::COUNT] {
         let (mut hz, mut line) = ([otherwise; Timing::COUNT], 0);
         while line < N {
@@ -71,8 +73,8 @@ pub const TUNING_64: [u8; 64] = [
     0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde, //
 ];
 
-/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines carry what the lower
-/// four do.
+/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines have the same bits as
+/// the lower four.
 pub const TUNING_128: [u8; 128] = {
     let mut block = [0; 128];
     let mut i = 0;
@@ -126,7 +128,7 @@ pub mod sd {
     pub const IDENTIFY_MIN_HZ: u32 = 100_000;
     /// Supply ramp and stable supply before the clock [SD 6.4.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// Supply below 0.5 V to be a power cycle [SD 6.4.1.2].
+    /// Time with the supply below 0.5 V for a power cycle [SD 6.4.1.2].
     pub const POWER_OFF_NS: u64 = 1_000_000;
     /// From the first ACMD41 with a voltage window to "ready" [SD 4.2.3].
     pub const INIT_NS: u64 = 1_000_000_000;
@@ -138,7 +140,7 @@ pub mod sd {
     pub const WRITE_NS: u64 = 250_000_000;
     /// Busy after a written block, SDXC and SDUC [SD 4.6.2.2].
     pub const WRITE_XC_NS: u64 = 500_000_000;
-    /// Erase of one write block, where the status does not tell [SD 4.6.2.3].
+    /// Erase of one write block, where the SD status does not declare it [SD 4.6.2.3].
     pub const ERASE_BLOCK_NS: u64 = 250_000_000;
     /// FULE: busy, at most [SD 4.6.2.3].
     pub const FULE_NS: u64 = 1_000_000_000;
@@ -149,7 +151,7 @@ pub mod sd {
     /// CMD6: clocks until the new function works, counted from the end of the status block
     /// [SD 4.3.10].
     pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
-    /// CMD11: the clock stands still at least so long while the voltage changes [SD 4.2.4.2].
+    /// CMD11: how long the clock must be stopped at least while the voltage changes [SD 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
     /// CMD11: from the clock at 1.8 V to DAT high, at most [SD 4.2.4.2].
     pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
@@ -180,14 +182,14 @@ pub mod sd {
         Speed::new(Timing::Sdr104, 208_000_000, WIDE).only_1v8().tuned(),
     ];
 
-    /// The fastest clock of a mode; of one that SD does not have, that of identification. Firmware
-    /// that asks this alone does not carry the table.
+    /// Returns the fastest clock of a mode; for a mode that SD does not have, that of
+    /// identification. Firmware that calls only this does not contain the table.
     pub const fn max_hz(timing: Timing) -> u32 {
         const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// The line of a mode; `None` if SD does not have it.
+    /// Returns the row of a mode; `None` if SD does not have it.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }
@@ -204,15 +206,16 @@ pub mod emmc {
     /// From the first CMD1 to "ready" [eMMC 6.4.2]; longer once after partitioning, see
     /// `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// CMD6 where EXT_CSD does not tell; the standard has no figure, this is the custom of hosts.
+    /// CMD6 where EXT_CSD does not declare it; the standard has no value, hosts usually take this
+    /// one.
     pub const SWITCH_NS: u64 = 500_000_000;
     /// CMD21: all of a tuning procedure [eMMC 6.6.5].
     pub const TUNING_NS: u64 = 150_000_000;
     /// CMD21: tuning blocks, at most [eMMC 6.6.5].
     pub const TUNING_BLOCKS: u32 = 40;
-    /// CMD5 where EXT_CSD does not tell: the largest value that it can hold [eMMC 7.4, 217].
+    /// CMD5 where EXT_CSD does not declare it: the largest value of the field [eMMC 7.4, 217].
     pub const SLEEP_NS: u64 = 100 << 0x17;
-    /// Flush of the cache: the standard sets no limit, this is the custom of hosts.
+    /// Flush of the cache: the standard sets no limit, hosts usually take this one.
     pub const FLUSH_NS: u64 = 30_000_000_000;
     /// Reset pin held low, at least [eMMC 6.15.10].
     pub const RESET_PULSE_NS: u64 = 1_000;
@@ -240,14 +243,14 @@ pub mod emmc {
         Speed::new(Timing::Hs400Es, 200_000_000, EIGHT).only_1v8().ddr(),
     ];
 
-    /// The fastest clock of a mode; of one that eMMC does not have, that of identification. Firmware
-    /// that asks this alone does not carry the table.
+    /// Returns the fastest clock of a mode; for a mode that eMMC does not have, that of
+    /// identification. Firmware that calls only this does not contain the table.
     pub const fn max_hz(timing: Timing) -> u32 {
         const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// The line of a mode; `None` if eMMC does not have it.
+    /// Returns the row of a mode; `None` if eMMC does not have it.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }
@@ -257,10 +260,10 @@ pub mod emmc {
 pub mod sdio {
     /// From the first CMD5 with a voltage window to "ready" [SDIO 3.2].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// From CMD53 to its data, or the busy after, at most, unless the function says otherwise
-    /// [SDIO 5.3].
+    /// From CMD53 to its data, or the busy after it, at most, unless the function declares another
+    /// time [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
-    /// Enabling a function, where its tuples do not tell [SDIO 16].
+    /// Enabling a function, where its tuples do not declare a time [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;
 }
 

@@ -1,5 +1,5 @@
-//! Calls that wait on the caller's own thread: futures run to their end, single requests, memory
-//! that is lent for the call.
+//! Calls that wait on the caller's own thread: futures run to their end, single requests, and
+//! requests whose memory is lent for the call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,8 +11,8 @@ use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// Runs a future to its end on this thread. As long as it is pending, `idle` is called, and
-    /// then the stack is driven by [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by
+    /// Runs a future to its end on this thread. While the future is pending, the call runs `idle`,
+    /// and then drives the stack by [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by
     /// the rules of [`Idle`]. For start-up code and for platforms without an executor.
     pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut(&Idle)) -> F::Output {
         let mut future = pin!(future);
@@ -31,13 +31,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// One request, from submit to completion, on this thread.
+    /// Runs one request on this thread, from submit to completion.
     pub fn blocking(&self, request: Request, idle: impl FnMut(&Idle)) -> Completion {
         self.block_on(&mut self.request(request), idle)
     }
 
-    /// As [`blocking`](Self::blocking) with memory that is only lent for the call, in place of the
-    /// request's own.
+    /// Runs one request as [`blocking`](Self::blocking) does, with memory that is only lent for the
+    /// call in place of the request's own.
     ///
     /// # Safety
     /// `memory` stays valid and unused by other code until this returns or unwinds.
@@ -62,17 +62,18 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 }
 
-/// Polls a future. As a function of its own: inlined into a loop, what a large future remembers is
-/// on the loop's frame, and reached by longer instructions.
+/// Polls a future. A function of its own: inlined into a loop, the state of a large future would be
+/// in the loop's stack frame, and longer instructions would access it.
 #[inline(never)]
 fn polled<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
     future.poll(context)
 }
 
-/// Unwinding out of a call with lent memory: stops the controller before the memory goes.
+/// Guard for a call with lent memory: if the call unwinds, the drop stops the controller before the
+/// memory goes out of scope.
 pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
     pub(super) op: RequestFuture<'a, B, N>,
-    /// What was lent.
+    /// The lent memory.
     pub(super) memory: Claim,
 }
 

@@ -1,5 +1,5 @@
-//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another. Under
-//! loom both are loom's to watch.
+//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another one. In
+//! tests under loom, loom checks both.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,8 +13,8 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// Of all threads in a blocking call: the one that looked last, by its [mark](super::Idle), or 0
-/// once a waker has been called since.
+/// Of all threads in a blocking call, the [mark](super::Idle) of the one that polled last; 0 once a
+/// waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 #[cfg(all(test, loom))]
@@ -22,36 +22,37 @@ loom::lazy_static! {
     pub(super) static ref LAST: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
 }
 
-/// What a lock keeps to one context at a time, and this cell to one call of that context.
+/// The value that a lock protects. The lock admits one context at a time, and this cell one call of
+/// that context.
 ///
-/// A lock shuts other contexts out; that nothing comes back in from inside a call, no lock can
-/// promise.
+/// A lock shuts other contexts out. It cannot prevent a call from inside another call of the same
+/// context.
 #[derive(Debug)]
 pub(super) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
     inside: Cell<Inside>,
-    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit
-    /// each. Calls from inside another note it, too, so it is beside the engine. Touched under the
-    /// lock alone.
+    /// I/O functions whose last CMD53 did not end well and that were not aborted: one bit each.
+    /// Calls from inside another one set bits too, so the field is outside of the engine. Accessed
+    /// only with the lock held.
     pub unfinished: Cell<u8>,
-    /// How often a bring-up of an I/O card has begun or ended: what a card was told before is
-    /// forgotten. Touched under the lock alone.
+    /// How many times a bring-up of an I/O card has begun or ended. Settings made on the card
+    /// before are lost with each. Accessed only with the lock held.
     pub io_resets: Cell<u32>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
 }
 
-/// Is a call inside, and did another come from inside it?
+/// Whether a call is inside the cell, and whether another one came from inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Nothing,
     Call,
-    /// A call, and it has turned away at least one that came from inside it.
+    /// A call is inside, and at least one call from inside it was refused.
     Missed,
 }
 
-/// Leaves the cell, also by a panic.
+/// Guard that leaves the cell when it is dropped, also by a panic.
 struct Leave<'a>(&'a Cell<Inside>);
 
 impl Drop for Leave<'_> {
@@ -73,11 +74,11 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Makes a cell where it shall be, and its value by `write`.
+    /// Makes a cell at `place`, and its value by `write`.
     ///
     /// # Safety
-    /// `place` is aligned memory of a cell's size that nothing else uses now; `write` makes a value
-    /// in the memory that it is given.
+    /// `place` is aligned memory of a cell's size that nothing else uses now. `write` initialises
+    /// the value in the memory that it is passed.
     pub unsafe fn write_to(place: *mut Self, write: impl FnOnce(*mut T)) {
         // A field that is new belongs below too.
         #[cfg(not(all(test, loom)))]
@@ -93,8 +94,8 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value; with `None` where this is called from inside another call. The
-    /// first of these runs `nested` before.
+    /// Runs `f` with the value, or with `None` if this call came from inside another one. `nested`
+    /// runs before the first such `f`.
     ///
     /// # Safety
     /// The lock is held until this returns: calls of different contexts do not overlap.

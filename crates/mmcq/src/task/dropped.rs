@@ -1,4 +1,4 @@
-//! Futures that nothing waits for any more, also those that are dropped inside another call of
+//! Futures that nothing waits for any more, also those that were dropped inside another call of
 //! their stack.
 
 use super::request::At;
@@ -7,13 +7,14 @@ use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Profile;
 use core::cell::Cell;
 
-/// Requests whose future was dropped inside another call, until the next call gives them up. The
-/// rest of that other call may end such a request, and put another one into its slot: so each has
-/// the number of its use of the slot.
+/// Requests whose future was dropped inside another call, until the next call abandons them. The
+/// rest of the outer call may end such a request and put another one into its slot. So each entry
+/// also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
-    /// One bit a slot.
+    /// The slots, one bit each.
     slots: Cell<SlotSet>,
-    /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
+    /// The low 8 bits of each slot's use number. No call fills one slot 256 times and drops the
+    /// first future last.
     uses: [Cell<u8>; N],
 }
 
@@ -26,7 +27,8 @@ impl<const N: usize> Dropped<N> {
         self.slots.get() == 0
     }
 
-    /// Of two that were in one slot, the later one may still be in progress.
+    /// Notes a dropped future. If two of them had the same slot, only the later one may still be in
+    /// progress.
     fn note(&self, id: SlotId) {
         let Some(known) = self.uses.get(id.index()) else { return };
         let (bit, number) = (1 << id.index(), id.use_number());
@@ -60,7 +62,8 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// What was dropped inside another call is given up now. True: there was something.
+    /// Abandons the requests whose futures were dropped inside another call. Returns true if there
+    /// was one.
     #[cold]
     #[inline(never)]
     pub(super) fn end_dropped(&self, engine: &mut EngineOf<B, N>) -> bool {
@@ -77,20 +80,21 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         any
     }
 
-    /// Is a slot free now, or about to be for the help that all wait for?
+    /// Returns whether a slot is free now, or is about to become free for the request that the
+    /// supervisor needs.
     #[cold]
     #[inline(never)]
     pub(super) fn frees_slot(&self, engine: &mut EngineOf<B, N>, request: &Request) -> bool {
         self.end_dropped(engine) || request.urgent && engine.asks_for_help()
     }
 
-    /// The function's transfer has no good end: an abort comes before its next one. Also from
-    /// inside another call.
+    /// Notes that the function's transfer did not end well, so that an abort must come before its
+    /// next one. May be called from inside another call.
     pub(crate) fn owe_abort(&self, function: u8) {
         self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }
 
-    /// Does the function owe an abort? Then it is the caller's to send.
+    /// Takes the function's abort if it owes one. True: the caller must send it.
     pub(crate) fn take_abort(&self, function: u8) -> bool {
         self.inside(|_| {
             let (all, bit) = (self.engine.unfinished.get(), 1 << (function & 7));
@@ -99,18 +103,19 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
-    /// The I/O card is being reset, or has been: what a handle has told the one before is
-    /// forgotten.
+    /// Notes that a reset of the I/O card begins or has ended: settings that a handle made before
+    /// are lost.
     pub(crate) fn note_io_reset(&self) {
         self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
     }
 
-    /// To be compared with a later answer: the same means that the card has forgotten nothing.
+    /// Returns the number of resets. If a later call returns the same number, the card was not
+    /// reset between them.
     pub(crate) fn io_resets(&self) -> u32 {
         self.inside(|_| self.engine.io_resets.get())
     }
 
-    /// The card was reset: none of its functions goes on with anything.
+    /// Clears all owed aborts: the card was reset, and none of its functions continues a transfer.
     pub(crate) fn owe_no_abort(&self) {
         self.inside(|_| self.engine.unfinished.set(0));
     }

@@ -1,8 +1,9 @@
-//! What [`Stack::with`](super::Stack::with) hands out: the engine's verbs, and not the engine.
+//! The type that [`Stack::with`](super::Stack::with) passes to its closure: it has the engine's
+//! methods, and is not the engine.
 //!
 //! A stack may have memory that is lent for a blocking call. So safe code must not move the engine
-//! away from its stack, and gets no `&mut Engine`. And a call that comes from inside another gets
-//! no engine at all: its [`Entry`] answers as its verbs say.
+//! out of its stack, and gets no `&mut Engine`. A call that comes from inside another call of the
+//! stack gets no engine at all: each method of its [`Entry`] says what it returns then.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,21 +17,22 @@ use crate::sched::{ChainStats, Holds, PackStats, Profile, TaskStats};
 use crate::spec::bus::Bus;
 use core::task::Waker;
 
-/// A moment alone with the engine of a [`Stack`](super::Stack).
+/// Exclusive access to the engine of a [`Stack`](super::Stack) for one closure.
 ///
-/// Its verbs are the engine's; look there for what they do. In a call from inside another call of
-/// the same stack the entry is *nested*: nothing is done then, and each verb says here what it
-/// answers instead.
+/// Each method calls the engine's method of the same name; see there for what it does. In a call
+/// from inside another call of the same stack the entry is *nested*: nothing is done then, and the
+/// comment of each method says what it returns instead.
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Profile> {
     engine: Option<&'a mut Engine<H, N, P>>,
-    /// Something was done that may want a deadline. Known when this is compiled, so that taking a
-    /// result costs no look at the alarm.
+    /// Whether something was done that may need an earlier deadline. Known at compile time, so that
+    /// taking a result does not read the alarm.
     begun: bool,
 }
 
-/// Verbs that do the engine's of the same name; what they answer in a nested call. The first word
-/// says whether they may begin something: a deadline may be the sooner for it.
+/// Methods that call the engine's methods of the same name, with what they return in a nested call.
+/// The first word says whether the method may begin something, so that the next deadline may be
+/// earlier.
 macro_rules! verbs {
     ($begins:literal: $($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
         $(
@@ -47,7 +49,7 @@ macro_rules! verbs {
     };
 }
 
-/// The same for questions.
+/// As `verbs!`, for methods that only read.
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(
@@ -63,7 +65,7 @@ macro_rules! questions {
     };
 }
 
-/// What a nested interrupt or poll reports: nothing, and that a poll is due.
+/// Outcome of an interrupt or poll in a nested call: nothing done, and a poll is due.
 const TURNED_AWAY: PollOutcome =
     PollOutcome { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
 
@@ -72,13 +74,13 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         Entry { engine, begun: false }
     }
 
-    /// The engine, and whether anything may have begun.
+    /// Returns the engine, and whether anything may have begun.
     #[inline(always)]
     pub(super) fn into_used(self) -> Option<(&'a mut Engine<H, N, P>, bool)> {
         self.engine.map(|engine| (engine, self.begun))
     }
 
-    /// Does this call come from inside another?
+    /// Returns whether this call comes from inside another call of the stack.
     pub fn is_nested(&self) -> bool {
         self.engine.is_none()
     }
@@ -107,19 +109,19 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
         pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
+        /// [`Engine::cancel`]. Nested: `None`, and the request continues.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::take_back`]. Nested: `None`, and the request goes on.
+        /// [`Engine::take_back`]. Nested: `None`, and the request continues.
         pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::abandon`]. Nested: the request goes on.
+        /// [`Engine::abandon`]. Nested: the request continues.
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
         /// [`Engine::reclaim`]. Nested: `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// [`Engine::set_card_params`]. Nested: the engine is told nothing.
+        /// [`Engine::set_card_params`]. Nested: nothing is done.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
         /// [`Engine::enable_extended_ops`]. Nested: nothing is done.
         pub fn enable_extended_ops(&mut self) = {};
-        /// [`Engine::set_abilities`]. Nested: the engine is told nothing.
+        /// [`Engine::set_abilities`]. Nested: nothing is done.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
         /// [`Engine::set_task_queue`]. Nested: `false`.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
@@ -130,7 +132,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         /// [`Engine::set_sd_task_queue`]. Nested: `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// [`Engine::always_use_task_queue`].
+        /// [`Engine::always_use_task_queue`]. Nested: nothing is done.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
         /// [`Engine::set_page`]. Nested: the page comes back as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
@@ -144,7 +146,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn halt(&mut self) = {};
         /// [`Engine::abort`]. Nested: nothing is done.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// [`Engine::presence_changed`]. Nested: the engine is told nothing.
+        /// [`Engine::presence_changed`]. Nested: nothing is done.
         pub fn presence_changed(&mut self, now_ns: u64) = { let _ = now_ns; };
         /// [`Engine::take_card_irq`]. Nested: `false`.
         pub fn take_card_irq(&mut self) -> bool = false;
@@ -189,7 +191,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     questions! {
-        /// [`Engine::next_deadline_ns`]. Nested: a poll is due.
+        /// [`Engine::next_deadline_ns`]. Nested: `Some(0)`, a poll is due.
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
         /// [`Engine::id_of`]. Nested: `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
@@ -197,11 +199,11 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
         /// [`Engine::card_params`]. Nested: `None`.
         pub fn card_params(&self) -> Option<&CardParams> = None;
-        /// [`Engine::abilities`]. Nested: none.
+        /// [`Engine::abilities`]. Nested: [`Abilities::NONE`].
         pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
-        /// [`Engine::caps`]. Nested: those of no controller.
+        /// [`Engine::caps`]. Nested: [`Caps::NONE`].
         pub fn caps(&self) -> &Caps = &Caps::NONE;
-        /// [`Engine::stats`]. Nested: zeros.
+        /// [`Engine::stats`]. Nested: all zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
         /// [`Engine::task_stats`]. Nested: `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
@@ -209,17 +211,17 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
         /// [`Engine::chain_stats`]. Nested: `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
-        /// [`Engine::card_number`]. Nested: whichever card there is.
+        /// [`Engine::card_number`]. Nested: [`CardNumber::ANY`].
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
         /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
         pub fn losses(&self) -> u8 = 0;
-        /// [`Engine::holds`]. Nested: nothing was held.
+        /// [`Engine::holds`]. Nested: all zeros.
         pub fn holds(&self) -> Holds = Holds::default();
-        /// [`Engine::held_until_ns`]. Nested: `None`.
+        /// [`Engine::held_until_ns`]. Nested: `None`, as without a start that is delayed.
         pub fn held_until_ns(&self) -> Option<u64> = None;
-        /// [`Engine::slots_in_use`]. Nested: all.
+        /// [`Engine::slots_in_use`]. Nested: `N`, all slots.
         pub fn slots_in_use(&self) -> usize = N;
         /// [`Engine::is_idle`]. Nested: `false`.
         pub fn is_idle(&self) -> bool = false;
@@ -229,7 +231,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn awaited(&self) -> Option<&Phase> = None;
         /// [`Engine::last_phase`]. Nested: `None`.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// [`Engine::bus`]. Nested: one line without a clock.
+        /// [`Engine::bus`]. Nested: one data line, clock stopped.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn is_unheard(&self) -> bool = false;
@@ -244,7 +246,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn damaged_often(&self) -> bool = false;
     }
 
-    /// [`Engine::incidents`]. Nested: none.
+    /// [`Engine::incidents`]. Nested: no incident.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.engine.as_ref().into_iter().flat_map(|engine| engine.incidents())
     }
@@ -264,12 +266,12 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// [`Host::dat_levels`]. Nested: as if busy.
+    /// [`Host::dat_levels`]. Nested: the levels of a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }
 
-    /// [`Host::supply_ma`]. Nested: not known.
+    /// [`Host::supply_ma`]. Nested: the value for "not known".
     pub fn supply_ma(&self) -> u16 {
         self.host().map_or(0, Host::supply_ma)
     }

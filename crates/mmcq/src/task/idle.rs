@@ -1,5 +1,5 @@
-//! How a thread sleeps while it waits: what `idle` may assume, when it must return, and how it
-//! learns that it must not sleep.
+//! How a thread sleeps during a blocking call: what `idle` may assume, when it must return, and how
+//! it finds out that it must not sleep.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -9,7 +9,8 @@ use core::ptr::null;
 use core::sync::atomic::Ordering::Relaxed;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
-/// What the `idle` of a [blocking call](super::Stack::block_on) is given: may this thread sleep?
+/// The argument of `idle` in a [blocking call](super::Stack::block_on). It answers whether this
+/// thread may sleep.
 ///
 /// A blocking call polls its future, calls `idle`, calls [`turn`](super::Stack::turn), and begins
 /// again. So it never sleeps on a result that is there already.
@@ -20,13 +21,13 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 ///
 /// # When `idle` must return
 /// - When an interrupt of the controller is pending or comes, masked or not.
-/// - When the time that `set_alarm` of the [`Timer`](super::Timer) was told has come. Without an
-///   alarm: after as much time as a deadline may be late by, such as a tick of a millisecond.
+/// - When the time of the last `set_alarm` of the [`Timer`](super::Timer) has come. Without an
+///   alarm: after the time by which a deadline may be late, such as a tick of a millisecond.
 /// - When [`may_sleep`](Self::may_sleep) has become false: another context, such as the interrupt
-///   handler, has moved the stack.
+///   handler, has advanced the stack.
 ///
-/// It may return at any time; too early costs a turn. It must not wait for what only this thread
-/// can do.
+/// `idle` may return at any time; an early return costs one turn. It must not wait for something
+/// that only this thread can do.
 ///
 /// # How
 /// | the platform | `idle` |
@@ -37,14 +38,14 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// | has threads | holds the mutex of a condition variable and waits for the variable while `may_sleep`; the handler calls `on_irq`, then notifies all with the mutex held |
 /// | has semaphores | takes that of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
 ///
-/// Between the question and `wfi` no handler may run. Else the handler completes the request in
-/// between, and no further interrupt comes. A semaphore remembers that it was given, so nothing
-/// need be asked.
+/// Between `may_sleep` and `wfi` no handler may run. Otherwise the handler completes the request in
+/// between, and no further interrupt comes to end `wfi`. A semaphore remembers that it was given,
+/// so the thread need not call `may_sleep`.
 ///
-/// Where several threads wait, the turn of one may complete the request of another, and take the
-/// interrupt that was to wake it. There are two ways out. No sleep is longer than a tick. Or
-/// handler and alarm drive the stack, and each `idle` calls [`skip_turn`](Self::skip_turn); it
-/// shows how.
+/// Where several threads wait, the turn of one may complete the request of another, and consume the
+/// interrupt that was to wake the other. There are two remedies. Either no sleep is longer than a
+/// tick. Or handler and alarm drive the stack, and each `idle` calls
+/// [`skip_turn`](Self::skip_turn), as its example shows.
 ///
 /// ```
 /// use mmcq::{block::BlockDevice, engine::Error, task::{Idle, Platform, Stack}};
@@ -64,8 +65,8 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// ```
 #[derive(Debug)]
 pub struct Idle {
-    /// The next turn is left out. The address is the call's mark: no two calls under way have the
-    /// same.
+    /// Whether the next turn is left out. The address of this struct is the call's mark: no two
+    /// calls under way have the same address.
     skips: Cell<bool>,
 }
 
@@ -74,14 +75,16 @@ impl Idle {
         Idle { skips: Cell::new(false) }
     }
 
-    /// Before the future is polled: what wakes it from now on is noticed.
+    /// Starts watching, before the future is polled: from now on `may_sleep` sees what wakes the
+    /// future.
     pub(super) fn look(&self) {
         LAST.store(self.mark(), Relaxed);
     }
 
-    /// May the thread sleep? True: nothing has woken this call since its future was polled. False:
-    /// something has, or another call has looked since; then one turn may be in vain. Takes no
-    /// lock, and may be called with interrupts masked.
+    /// Returns whether the thread may sleep. True: nothing has woken this call since its future was
+    /// polled. False: something has, or another blocking call has polled its future since; in the
+    /// second case one turn may be for nothing. Takes no lock, and may be called with interrupts
+    /// masked.
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is
         // never taken for none. The order of these accesses comes from the lock of what was polled,
@@ -89,8 +92,8 @@ impl Idle {
         LAST.load(Relaxed) == self.mark()
     }
 
-    /// This thread leaves its next turn out. An interrupt handler and an alarm drive the stack, and
-    /// wake this thread after each call of [`on_irq`](super::Stack::on_irq) or
+    /// Leaves out this thread's next turn. For platforms where an interrupt handler and an alarm
+    /// drive the stack, and wake this thread after each call of [`on_irq`](super::Stack::on_irq) or
     /// [`poll`](super::Stack::poll).
     ///
     /// ```
@@ -116,13 +119,14 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// The turn after this sleep is wanted.
+    /// Takes whether the turn after this sleep is wanted.
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }
 
-    /// Ends the sleep of every blocking call under way, once its `idle` asks. For futures that
-    /// `idle` polls beside the call, and for handlers that change what a waiting thread looks at.
+    /// Returns a waker that ends the sleep of every blocking call under way: `may_sleep` is false
+    /// from then on. For futures that `idle` polls itself, and for handlers that change what a
+    /// waiting thread checks.
     pub fn waker() -> &'static Waker {
         static WAKER: Waker = {
             // SAFETY: the functions below keep to the contract of a waker: they use no data, so

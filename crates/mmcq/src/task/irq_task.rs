@@ -6,11 +6,11 @@ use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Waker};
 
-/// A future that is polled from the interrupt: straight-line code at interrupt latency.
+/// A future that is polled from the interrupt: sequential code at interrupt latency.
 ///
 /// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of
-/// [`scope`](Self::scope). It must not block. It runs in the context that calls
-/// [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
+/// [`scope`](Self::scope). The future must not block. It runs in the context that calls
+/// [`poll`](Self::poll), and is polled at most [`POLLS_MAX`](Self::POLLS_MAX) times in one call.
 pub struct IrqTask<L: Lock> {
     lock: L,
     state: Locked<TaskState>,
@@ -18,11 +18,11 @@ pub struct IrqTask<L: Lock> {
 
 struct TaskState {
     future: Option<*mut (dyn Future<Output = ()> + Send)>,
-    /// A scope has it.
+    /// Whether a scope uses the task.
     taken: bool,
-    /// Some context is inside `poll`.
+    /// Whether some context is inside `poll`.
     polling: bool,
-    /// A call of `poll` came meanwhile.
+    /// Whether `poll` was called while another context was inside it.
     again: bool,
 }
 
@@ -35,10 +35,11 @@ unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 
 impl<L: Lock> IrqTask<L> {
-    /// Polls in one call of [`poll`](Self::poll) at most; then the rest waits for the next.
+    /// Most polls of the future in one call of [`poll`](Self::poll). Further ones wait for the next
+    /// call.
     pub const POLLS_MAX: u32 = 8;
 
-    /// No future yet.
+    /// Makes a task without a future.
     pub const fn new(lock: L) -> Self {
         IrqTask {
             lock,
@@ -46,15 +47,15 @@ impl<L: Lock> IrqTask<L> {
         }
     }
 
-    /// Nothing that is not of this file runs in `f`, so that no call comes from inside it.
+    /// Runs `f` under the lock. `f` runs only code of this file, so no call comes from inside it.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> Option<R> {
         // SAFETY: the lock is held, so calls of different contexts do not overlap.
         self.lock.with(|| unsafe { self.state.enter(|state| state.map(f), || ()) })
     }
 
-    /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True
-    /// if turns are left over.
+    /// Polls the future now. A call from inside the poll (by a waker) only requests another poll.
+    /// Returns true if polls are left for the next call.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn poll(&self, waker: &Waker) -> bool {
         for _ in 0..Self::POLLS_MAX {
@@ -90,18 +91,18 @@ impl<L: Lock> IrqTask<L> {
         true
     }
 
-    /// Has the future ended (or is there none)?
+    /// Returns whether the future has ended, or there is none.
     pub fn is_finished(&self) -> bool {
         self.with(|state| state.future.is_none()) == Some(true)
     }
 
-    /// Runs `main` while the future lives in this frame and each call of [`poll`](Self::poll) polls
-    /// it. Takes the future out before it returns. `None`, and nothing is run: another scope of
-    /// this task has not returned (this call may come from its future).
+    /// Runs `main`. Meanwhile the future lives in this frame, and each call of [`poll`](Self::poll)
+    /// polls it. Takes the future out before it returns. Returns `None` and runs nothing if another
+    /// scope of this task has not returned (this call may come from its future).
     ///
-    /// Before it returns it waits for a poll that is under way. So on a pre-emptive system
-    /// the thread that polls must not have a lower priority than this caller on the same core: its
-    /// poll would never get to its end.
+    /// Before it returns it waits for a poll that is under way. So on a pre-emptive system the
+    /// thread that polls must not have a lower priority than this caller on the same core:
+    /// otherwise that poll never ends.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(
         &self,
@@ -144,8 +145,8 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for
-/// ever.
+/// Guard that ends the turn of a future that panics: the future is never polled again, and `scope`
+/// does not wait for ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {

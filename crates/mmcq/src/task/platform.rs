@@ -1,42 +1,45 @@
-//! What a stack stands on: the lock, the clock, and the bundle that a board names.
+//! What a stack needs from its board: the lock, the clock, and a type that names all parts.
 
 use crate::host::Host;
 use crate::sched::{Fifo, Profile};
 
-/// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a
-/// moment: a critical section, a spin lock with interrupts off, or nothing where there is only one
-/// context.
+/// Keeps other contexts, above all the interrupt handler, out of the engine for a short time. A
+/// platform implements it as a critical section, as a spin lock with interrupts off, or as nothing
+/// where there is only one context.
 ///
 /// # Safety
 /// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same
-/// lock, and what one closure has written the next one sees. The lock promises nothing about calls
-/// from inside the closure: the stack itself turns those away. A lock that blocks must block them
-/// for ever or let them in; letting them in is the better choice.
+/// lock. What one closure has written is visible to the next one. The lock need not handle calls
+/// from inside the closure: the stack refuses them. A lock that can block must either block such a
+/// call for ever or let it in; letting it in is better.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
-    /// Runs `f` alone.
+    /// Runs `f` while no other context is inside the lock.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
 }
 
-/// How the edges learn the time, and ask to be called. The engine itself is told the time.
+/// The time, and an alarm. Futures and calls use them; the engine itself is passed the time.
 ///
-/// A call of the stack from inside them is turned away ([`Stack::with`](super::Stack::with)).
+/// A call of the stack from inside these functions is refused
+/// ([`Stack::with`](super::Stack::with)).
 pub trait Clock {
-    /// Nanoseconds since some moment; never goes back, whatever context asks.
+    /// Returns the nanoseconds since some fixed moment. The value never goes back, also between
+    /// contexts.
     ///
     /// It may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)): also in an interrupt that came while it ran. So a
-    /// counter that is extended in software protects itself. What the engine is told is read with
-    /// the lock held.
+    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. So a
+    /// counter that is extended in software protects itself. The time that is passed to the engine
+    /// is read with the lock held.
     fn now_ns(&self) -> u64;
 
-    /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces
-    /// the request before. `None`: no need. Called with the lock held, so that alarms come in the
-    /// order of what they are for. A poll from inside is turned away: have it made later.
-    ///
-    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier
-    /// time, and in `poll`. So an alarm may ring for nothing: that costs a poll. A platform whose
-    /// timer has stopped in a sleep calls `poll` when it wakes up.
+    /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once
+    /// if it has passed). Replaces the alarm set before; `None` removes it. This function is called
+    /// with the lock held, so that alarms are set in the right order. It must not call `poll`
+    /// itself: that call would be refused.
+    /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
+    /// The stack relies on an alarm until `poll` is called. It sets another one only for an earlier
+    /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
+    /// platform whose timer stops in a sleep state calls `poll` when it wakes up.
     fn set_alarm(&self, at_ns: Option<u64>);
 }
 
@@ -50,10 +53,9 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A clock without an alarm: for a stack that blocking calls and [`turn`](super::Stack::turn)
-    /// alone move.
-    ///
-    /// Deadlines are kept by those calls. Between them nothing is done for the card.
+    /// Makes a clock without an alarm, for a stack that is driven only by blocking calls and
+    /// [`turn`](super::Stack::turn).
+    /// Those calls check the deadlines. Between them nothing is done for the card.
     pub const fn polled(now_ns: fn() -> u64) -> Self {
         Timer { now_ns, set_alarm: |_| {} }
     }
@@ -71,13 +73,13 @@ impl Clock for Timer {
     }
 }
 
-/// What a stack stands on. A board names its four parts once, by a type of its own or by a tuple:
+/// The parts of a stack. A board names its four parts once, by a type of its own or by a tuple:
 /// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or
 /// profile.
 pub trait Platform {
     /// Keeps other contexts out of the engine.
     type Lock: Lock;
-    /// Tells the time, and sets the alarm.
+    /// Reads the time, and sets the alarm.
     type Clock: Clock;
     /// The controller's driver.
     type Host: Host;

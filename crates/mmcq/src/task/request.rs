@@ -12,43 +12,44 @@ pub(super) enum At {
     Before(Request),
     /// In this slot.
     In(SlotId),
-    /// Its result has been handed over.
+    /// The result has been returned.
     After,
 }
 
-/// A request as a future: its result, and its buffer back.
+/// A request as a future, which returns its result and its buffer.
 #[must_use = "nothing happens unless it is polled"]
 pub struct RequestFuture<'a, B: Platform, const N: usize> {
     pub(super) stack: &'a Stack<B, N>,
     pub(super) at: At,
 }
 
-/// What a look under the lock has found.
+/// What the future found under the lock.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
-    /// It is over.
+    /// The request is over.
     Over,
-    /// The task's waker is known.
+    /// The request waits, and its slot has the task's waker.
     Waits,
-    /// It is to be made known.
+    /// The request waits, and the task's waker has to be set.
     Unknown,
-    /// The look came from inside another call.
+    /// The call came from inside another one.
     Nested,
-    /// It is to be submitted once more.
+    /// The request has to be submitted once more.
     Again,
 }
 
-/// What comes out of a look, or goes into it.
+/// What goes in and out of a poll under the lock.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// The task's waker, to be made known; then the one that is not kept.
+    /// The task's waker that is to be set; afterwards the one that was not kept.
     pub(super) waker: Option<Waker>,
-    /// The one that the request had.
+    /// The waker that the request had.
     pub(super) own: Option<Waker>,
 }
 
 impl Seen {
-    /// Not a constant: a copy of it would lie in the image.
+    /// Returns an empty value. A function and not a constant: a constant, nearly all zeros, would
+    /// be copied into the firmware image.
     #[inline(always)]
     pub(super) const fn nothing() -> Seen {
         Seen { completion: None, waker: None, own: None }
@@ -56,8 +57,8 @@ impl Seen {
 }
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
-    /// Hands the request over, if it has not been, or looks whether it is done. A refused one is
-    /// over, with its buffer.
+    /// Submits the request if that has not been done; otherwise checks whether it is complete. A
+    /// refused request is over, and its buffer comes back.
     ///
     /// Wakers are neither cloned nor dropped under the lock: both may run anything.
     #[inline]
@@ -98,7 +99,8 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
         })
     }
 
-    /// A call from inside another hands over nothing: the request is over.
+    /// Ends the request with its refusal, for a call from inside another one: nothing was
+    /// submitted.
     #[cold]
     pub(super) fn turned_away(&mut self) -> Option<Completion> {
         let At::Before(request) = &mut self.at else { return None };

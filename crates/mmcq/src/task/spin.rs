@@ -1,4 +1,4 @@
-//! Straight-line code in a thread that spins for short phases before it sleeps.
+//! Sequential code in a thread that spins for short phases before it sleeps.
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};
@@ -8,22 +8,23 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// Phases that one request is spun for at most; then the thread sleeps, whatever the policy says.
+/// Most phases that a thread spins for in one request. Then it sleeps, whatever the policy advises.
 const PHASES_MAX: u32 = 16;
 
 impl<B: Platform, const N: usize> Stack<B, N> {
-    /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives
-    /// the stack by [`turn`](Self::turn) for as long as `advance` expects that to be cheaper than
-    /// sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not
-    /// spin again. Never longer than 16 phases, each of them for at most what
-    /// [`WaitStrategy::choose`] said, in time and in looks.
+    /// Returns a [`request`](Self::request) for a thread that spins before it sleeps. At its first
+    /// poll the future submits the request, and then drives the stack by [`turn`](Self::turn),
+    /// phase by phase, as long as `advance` expects spinning to be cheaper than sleeping. Then it
+    /// is pending: the interrupt wakes its waker, and it does not spin again. It spins for at most
+    /// 16 phases, and in each no longer than [`WaitStrategy::choose`] allows, in time and in polls.
     ///
-    /// The bus's settings are taken from the engine, and what the phases took is learned.
+    /// The bus settings are read from the engine, and `advance` learns from the time that the
+    /// phases took.
     pub fn request_with<'a>(&'a self, advance: &'a WaitStrategy, request: Request) -> Spinning<'a, B, N> {
         Spinning { op: self.request(request), advance, since_ns: 0 }
     }
 
-    /// Spins for a request. `None`: it is not done, and sleeping is cheaper now.
+    /// Spins for a request. `None`: the request is not complete, and sleeping is cheaper now.
     fn spin_for(&self, advance: &WaitStrategy, id: SlotId) -> Option<Completion> {
         let began_ns = self.now_ns();
         let _quiet = Quiet::new(advance);
@@ -47,7 +48,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.with(|engine| engine.take(id))
     }
 
-    /// Turns until a phase ends. False: none did in that time.
+    /// Calls `turn` until a phase ends. Returns false if none ended in that time.
     fn spin_while(&self, at_most_ns: u64, advance: &WaitStrategy, wait: &Wait) -> bool {
         let before = self.with(|engine| engine.last_phase());
         let (mut looks, began_ns) = (0, self.now_ns());
@@ -69,7 +70,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 }
 
-/// No handler serves the controller's interrupt while this exists.
+/// Guard: while it exists, no handler serves the controller's interrupt.
 struct Quiet<'a>(&'a WaitStrategy);
 
 impl<'a> Quiet<'a> {
@@ -90,7 +91,7 @@ impl Drop for Quiet<'_> {
 pub struct Spinning<'a, B: Platform, const N: usize> {
     op: RequestFuture<'a, B, N>,
     advance: &'a WaitStrategy,
-    /// When it went to sleep.
+    /// When the future stopped spinning, in nanoseconds.
     since_ns: u64,
 }
 

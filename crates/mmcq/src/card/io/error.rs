@@ -1,12 +1,12 @@
-//! Why something with an I/O function failed.
+//! Errors of I/O functions.
 
 use crate::engine;
 use crate::spec::response::R5;
 use crate::spec::sdio::cis::CisError;
 use core::fmt;
 
-/// What an I/O card's response (R5) complains of [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR`
-/// and `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
+/// The reason in an I/O card's response (R5) [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR` and
+/// `ILLEGAL_COMMAND`, are not refusals: they report on the command before, which had no response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,94 +19,96 @@ pub enum Refusal {
     General,
 }
 
-/// Why something with an I/O function failed.
+/// Errors of I/O functions.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoError {
-    /// Below the functions: controller, wire, queue, or another part of the card.
+    /// The error is not in the function, but in the controller, the wire, the queue, or another
+    /// part of the card.
     Engine(engine::Error),
-    /// The card answered, and refused.
+    /// The card answered, and refused the access.
     Refused {
         /// Function that was addressed; 0 for CCCR, FBR and CIS.
         function: u8,
         /// Register that was addressed.
         addr: u32,
-        /// Its complaint.
+        /// The reason.
         why: Refusal,
     },
-    /// The card's description of itself cannot be used.
+    /// The card's tuples cannot be used.
     Cis(CisError),
     /// The card has no such function.
     NoFunction {
-        /// Asked for.
+        /// The number that was used.
         function: u8,
-        /// What the card has, 0 to 7.
+        /// Number of functions of the card, 0 to 7.
         functions: u8,
     },
-    /// Enabled, and not ready in time [SDIO 6.9].
+    /// The function was enabled, and did not become ready in time [SDIO 6.9].
     NotReady {
-        /// Which.
+        /// The function.
         function: u8,
-        /// How long it had.
+        /// Its time limit, in nanoseconds.
         limit_ns: u64,
     },
     /// A block size that the function or the host does not allow.
     BlockSize {
-        /// Which.
+        /// The function.
         function: u8,
-        /// Asked for.
+        /// The size that was requested.
         bytes: u16,
         /// The largest that both allow, in bytes.
         max_bytes: u16,
     },
-    /// A block size that the controller cannot move
-    /// ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): no power of two, or below 4 bytes.
+    /// A block size that the controller cannot transfer
+    /// ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): not a power of two, or below 4
+    /// bytes.
     OddBlockSize {
-        /// Which function.
+        /// The function.
         function: u8,
-        /// Asked for.
+        /// The size that was requested.
         bytes: u16,
         /// The largest that function and controller allow, in bytes.
         max_bytes: u16,
     },
-    /// No bytes, more than the buffer has, or beyond the last register.
+    /// The range has no bytes, more than the buffer has, or goes beyond the last register.
     Range {
         /// First register.
         addr: u32,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u32,
-        /// Bytes that were possible.
+        /// Most bytes that were possible.
         max_bytes: u32,
     },
-    /// A register did not take what was written to it.
+    /// A register does not have the value that was written to it.
     NotTaken {
         /// Register of function 0.
         addr: u32,
-        /// Written.
+        /// The value written.
         wrote: u8,
-        /// Read back.
+        /// The value read back.
         read: u8,
     },
     /// A register of function 0 that a driver may not write.
     NotVendors {
-        /// Which.
+        /// The register.
         addr: u32,
     },
-    /// A packet whose header makes no sense, or that the buffer cannot hold.
+    /// A packet has an invalid header, or does not fit into the buffer.
     Packet {
-        /// Its length by its header, in bytes.
+        /// Its length in the header, in bytes.
         bytes: u32,
-        /// What would have been possible.
+        /// The largest possible length.
         max_bytes: u32,
-        /// Its type by its header.
+        /// Its type in the header.
         kind: u8,
     },
 }
 
-/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. A
-/// complaint about the command before does not count: this one was done, and to do it again would
-/// be wrong.
+/// Returns the data in the response of a CMD52 or CMD53 to this register, or the reason of a
+/// refusal. A flag about the command before does not count: the present command was done, and must
+/// not be repeated.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange

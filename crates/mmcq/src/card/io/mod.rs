@@ -1,9 +1,9 @@
 //! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
 //!
 //! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7,
-//! CCCR, tuples, width, speed, asynchronous interrupt. What a card says of itself is read before
-//! anything gets fast; its [quirks](super::quirk) are known from there on. A combo card goes no
-//! further than high speed.
+//! CCCR, tuples, width, speed, asynchronous interrupt. The card's registers and tuples are read
+//! before the bus gets fast; its [quirks](super::quirk) are known from there on. A combo card is
+//! not run faster than high speed.
 
 pub(crate) mod error;
 
@@ -28,30 +28,30 @@ use crate::spec::timing::{sd as sd_limits, sdio as limits};
 use crate::task::Platform;
 use error::judge;
 
-/// Between two CMD5.
+/// Time between two CMD5.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// CMD5 that only ask; a card may need one to wake up.
+/// Most CMD5 that only inquire; a card may need one to wake up.
 const INQUIRIES: u32 = 3;
-/// The tuples of one chain, as long as Linux gives. A byte takes 4 microseconds on the wire at 25
-/// MHz, 260 at 400 kHz; a slow host adds its own time.
+/// Longest time to read the tuples of one chain, as in Linux. A byte takes 4 microseconds on the
+/// wire at 25 MHz, 260 at 400 kHz; a slow host adds its own time.
 const TUPLES_NS: u64 = 10_000_000_000;
 /// A low-speed card's clock [SDIO 3].
 const LOW_SPEED_HZ: u32 = 400_000;
-/// The clock of a card that cannot do what it claims ([`Quirks::IO_SLOWER`]).
+/// The clock of a card that cannot do what it declares ([`Quirks::IO_SLOWER`]).
 const SLOWER_HZ: u32 = 150_000_000;
 /// BSS in CCCR 13h.
 const SPEED_MASK: u8 = 7 << 1;
 
-/// One function, as the card describes it.
+/// One function, with the contents of its registers and tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// 1 to 7.
+    /// Its number, 1 to 7.
     pub number: u8,
     /// Its basic registers.
     pub fbr: Fbr,
-    /// Its maker; the card's if its own tuples do not tell.
+    /// Its maker; the card's if its own tuples do not give one.
     pub manufacturer: Option<Manufacturer>,
-    /// What it can do.
+    /// Its abilities.
     pub extension: FunctionExtension,
 }
 
@@ -60,13 +60,13 @@ pub struct FunctionInfo {
 pub struct IoCard {
     /// Its address.
     pub rca: u16,
-    /// Last answer to CMD5.
+    /// Last response to CMD5.
     pub r4: R4,
     /// Common registers, as read before width and speed were set.
     pub cccr: Cccr,
-    /// What the common tuples tell.
+    /// Contents of the common tuples.
     pub cis: Cis,
-    /// Function 1 is the first.
+    /// The functions; function 1 is the first.
     pub functions: [Option<FunctionInfo>; FUNCTIONS_MAX as usize],
     /// A combo card's memory, in `tran`.
     pub memory: Option<Card>,
@@ -76,24 +76,24 @@ pub struct IoCard {
     pub width: Width,
     /// SD clock asked of the host, in hertz.
     pub clock_hz: u32,
-    /// Interrupts come without a clock, also on four lines.
+    /// Whether interrupts work without a clock, also on four lines.
     pub async_interrupt: bool,
-    /// What it needs otherwise than its standard says. A combo card's memory has its own.
+    /// The card's quirks. A combo card's memory has its own.
     pub quirks: Quirks,
 }
 
 impl IoCard {
-    /// Function `number`, 1 to 7.
+    /// Returns function `number`, 1 to 7.
     pub fn function(&self, number: u8) -> Option<&FunctionInfo> {
         self.functions.get(usize::from(number.checked_sub(1)?))?.as_ref()
     }
 
-    /// How many functions it has.
+    /// Returns the number of functions.
     pub fn count(&self) -> u8 {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// The card's maker.
+    /// Returns the card's maker.
     pub fn manufacturer(&self) -> Option<Manufacturer> {
         self.cis.manufacturer
     }
@@ -136,7 +136,7 @@ impl Families for OnlyIo {
 /// A session with an I/O card.
 struct Io<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
-    /// Why the step that failed did, where the session has no word for it.
+    /// The reason of a failed step that the session has no error for.
     refusal: Option<error::IoError>,
 }
 
@@ -226,7 +226,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::Access)
     }
 
-    /// Resets both halves. True if the card answers CMD8.
+    /// Resets both halves of the card. Returns true if it answers CMD8.
     async fn wake(&mut self) -> Result<bool, Failed> {
         // CMD0 does not reach the I/O half. A card without one does not answer.
         let reset = cmd::io_write(0, reg::ABORT, cccr::RESET);
@@ -237,7 +237,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         identify::knows_cmd8(self.session).await
     }
 
-    /// CMD5 that only asks [SDIO 3.2].
+    /// Sends a CMD5 that only inquires [SDIO 3.2].
     async fn inquire(&mut self) -> Result<R4, Failed> {
         for _ in 0..INQUIRIES {
             match self.session.command(cmd::io_send_op_cond(0, false)).await {
@@ -258,7 +258,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.fail(Error::NoCard)
     }
 
-    /// CMD5 with the supply's window until the card has powered up.
+    /// Sends CMD5 with the supply's window until the card has powered up.
     async fn power_up(&mut self, inquiry: R4, s18r: bool) -> Result<R4, Failed> {
         let request = cmd::io_send_op_cond(inquiry.voltages() & Ocr::V27_36, s18r);
         for _ in 0..=limits::INIT_NS / POWER_UP_POLL_NS {
@@ -274,7 +274,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::IoPowerUp)
     }
 
-    /// CMD3, CMD7.
+    /// Selects the card: CMD3, CMD7.
     async fn select(&mut self) -> Result<(), Failed> {
         for _ in 0..3 {
             self.session.rca = self.session.command(sd_cmd::send_relative_addr()).await?.r6().rca();
@@ -299,7 +299,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.direct(addr, cmd::io_read(0, addr)).await
     }
 
-    /// Writes a register of function 0; the bits of `mask` must read as written.
+    /// Writes a register of function 0, and checks that the bits of `mask` read as written.
     async fn write(&mut self, addr: u32, wrote: u8, mask: u8) -> Result<(), Failed> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {
@@ -319,7 +319,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.parsed(Cccr::parse(&bytes))
     }
 
-    /// The tuples of a function, 0 for the card's.
+    /// Reads the tuples of a function; 0: of the card.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
         let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
@@ -338,7 +338,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         walker.finish().or_else(|error| self.refuse(error::IoError::Cis(error)))
     }
 
-    /// What is known to be wrong with a card of which nothing has been read, on the clock of
+    /// Returns the quirks of a card before its bring-up, by what can be read at the clock of
     /// identification.
     async fn quirks_by_look(&mut self, options: &Options) -> Result<Quirks, Failed> {
         let mut pointer = [0; 4];
@@ -365,8 +365,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
     }
 
-    /// Four lines if all can; then without the pull-up on DAT3, by which a card on one line is
-    /// detected.
+    /// Sets four lines if both sides can. Then switches off the pull-up on DAT3, which is for the
+    /// detection of a card on one line.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -396,7 +396,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(Width::W4)
     }
 
-    /// Goes to a faster timing: card, host, clock, tuning. Returns the clock.
+    /// Switches to a faster timing: card, host, clock, tuning. Returns the clock.
     async fn switch(
         &mut self,
         bounds: &Bounds,
@@ -446,13 +446,13 @@ fn scr(memory: &Card) -> Option<Scr> {
     }
 }
 
-/// Is 1.8 V signalling of use?
+/// Returns whether 1.8 V signalling is of use.
 fn wants_18(bounds: &Bounds) -> bool {
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     bounds.signal18 && bounds.width(Width::W4) == Width::W4 && uhs.iter().any(|&timing| bounds.allow(timing))
 }
 
-/// The fastest timing that all agree on.
+/// Returns the fastest timing that card, host and options have in common.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

@@ -1,7 +1,6 @@
-//! The bus: the driver, the phase that it has or is about to get, and what is known of the wire.
-//!
-//! It knows no slot and no request. The engine prepares a phase, gives the memory with the start, and
-//! is told what came of that.
+//! The bus: the driver, the phase that the driver has or is about to get, and the state of the
+//! wire. This module knows no slots and no requests. The engine prepares a phase, passes the memory
+//! with the start, and reports the result.
 
 mod wire;
 
@@ -11,17 +10,18 @@ use wire::Wire;
 
 pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 
-/// A command alone gets this long; the wire needs microseconds, the slowest clock half a
-/// millisecond.
+/// Longest time of a command alone. The wire needs microseconds, and half a millisecond at the
+/// slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
-/// A controller whose own timer failed is given this much more than the card.
+/// Time that a controller gets beyond the card's, where the controller's own timer has failed.
 pub(super) const SLACK_NS: u64 = 50_000_000;
-/// A start that was refused because of the lines is tried again after this.
+/// Time until a refused start is tried again, where the lines were in use.
 pub(super) const START_RETRY_NS: u64 = 10_000;
-/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps
-/// the lines will not let go of them.
+/// Longest time of such retries. No card is busy for longer after a write [SD 4.6.2.2], so lines
+/// that are still in use will stay in use.
 const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Where it is the CMD line that is in use: no longer than the slowest command has it.
+/// Longest time of retries where the CMD line is in use: no longer than the slowest command uses
+/// it.
 const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 /// A phase that ended, well or not.
@@ -30,7 +30,7 @@ const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 pub struct Span {
     /// The phase.
     pub phase: Phase,
-    /// When it was given to the controller.
+    /// When the controller got it.
     pub began_ns: u64,
     /// When its end was known.
     pub ended_ns: u64,
@@ -41,24 +41,24 @@ pub struct Span {
 pub(super) enum Outcome {
     /// The controller has the phase.
     Started,
-    /// The lines are in use. `first`: they were not before; another try is due soon.
+    /// The lines are in use, and another try is due soon. `first`: this is the first refusal.
     Again { first: bool },
     /// The lines have been in use for too long.
     Late,
-    /// The controller has no such phase.
+    /// The controller does not support the phase.
     Unsupported,
 }
 
-/// The driver, and what it is at.
+/// The driver, and the phase that it works on.
 #[derive(Debug)]
 // As in `Engine`: what most functions touch comes first.
 #[repr(C)]
 pub(super) struct Bus<H> {
-    /// `phase` could not be started yet, since `began_ns`.
+    /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
     blocked: bool,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
-    /// When it got it.
+    /// When the controller got the phase.
     began_ns: u64,
     wire: Wire,
     /// The phase before.
@@ -102,7 +102,7 @@ impl<H> Bus<H> {
         self.phase = phase;
     }
 
-    /// Notes what the driver has answered to a start.
+    /// Notes what the driver has returned from a start.
     #[inline(always)]
     pub fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) -> Outcome {
         match result {
@@ -141,7 +141,7 @@ impl<H> Bus<H> {
         Outcome::Again { first }
     }
 
-    /// Notes that the phase has failed, or is not to be started any more.
+    /// Notes that the phase has failed, or will not be started any more.
     #[inline(always)]
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -152,7 +152,7 @@ impl<H> Bus<H> {
         self.blocked
     }
 
-    /// Has the controller a phase with data, if what is in progress is a transfer?
+    /// Returns whether the controller has a phase with data, given that a transfer is in progress.
     #[inline(always)]
     pub fn moves_data(&self) -> bool {
         !self.blocked && self.phase.data.is_some()
@@ -176,14 +176,15 @@ impl<H> Bus<H> {
 }
 
 impl<H: Host> Bus<H> {
-    /// Gives the controller the prepared phase, whose data have this memory.
+    /// Starts the prepared phase on the controller, with this memory for its data.
     #[inline(always)]
     pub fn start(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start(&self.phase, segments, timeout_ns);
         self.note_start(result, now_ns)
     }
 
-    /// As [`start`](Self::start), of a phase that drivers start in fewer instructions.
+    /// Starts the prepared phase as [`start`](Self::start) does, for phases that drivers start in
+    /// fewer instructions.
     #[inline(always)]
     pub fn start_fast(&mut self, segments: &[Segment], timeout_ns: u64, now_ns: u64) -> Outcome {
         let result = self.host.start_fast(&self.phase, segments, timeout_ns);

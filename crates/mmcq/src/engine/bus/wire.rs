@@ -1,13 +1,14 @@
-//! The bus as it is set now, and what follows from that: what data take on it, and whether its
-//! sampling point is to be trusted.
+//! The settings of the bus, and what follows from them: how long data take, and whether the
+//! sampling point is valid.
 //!
-//! Each bus operation that the driver has finished comes here as an event; nothing else changes
-//! what is known of the bus.
+//! Each bus operation that the driver has finished is passed to this module; nothing else changes
+//! its state.
 
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
 
-/// No bus is slower: cards are brought up at 100 kHz at least [SD 4.2.1].
+/// Slowest clock of a bus, for the longest waits: cards are brought up at 100 kHz at least
+/// [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;
 /// Clocks after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
@@ -20,10 +21,10 @@ pub(in super::super) struct Wire {
     clock_hz: u32,
     width: Width,
     timing: Timing,
-    /// The sampling point is in doubt: the controller has asked for a new tuning, or lost the old
-    /// one.
+    /// Whether the sampling point may be wrong: the controller has requested a new tuning, or lost
+    /// the old result.
     doubted: bool,
-    /// A tuning has begun, and the controller takes nothing but its blocks.
+    /// Whether a tuning has begun. The controller accepts only tuning blocks then.
     tuning: bool,
 }
 
@@ -37,7 +38,7 @@ impl Wire {
         tuning: false,
     };
 
-    /// The driver has done this.
+    /// Notes an operation that the driver has finished.
     pub fn done(&mut self, op: BusOp) {
         message!(debug, "bus: {:?}", op);
         match op {
@@ -61,19 +62,20 @@ impl Wire {
         self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
     }
 
-    /// Returns how long this many blocks may take on the wire: twice their bits, since a controller
-    /// may pause its clock.
+    /// Returns the longest time of this many blocks on the wire: twice their bits, since a
+    /// controller may pause its clock.
     #[inline(always)]
     pub fn data_ns(&self, blocks: u32) -> u64 {
         2 * u64::from(blocks) * self.block_ns
     }
 
-    /// Returns how long this many blocks take on the wire at least.
+    /// Returns the shortest time of this many blocks on the wire.
     pub fn bits_ns(&self, blocks: u32) -> u64 {
         u64::from(blocks) * self.block_ns / if self.as_set().ddr { 2 } else { 1 }
     }
 
-    /// How long the clock goes on before this operation may begin, if it has to [SD 4.4].
+    /// Returns how long the clock must run before this operation may begin [SD 4.4]; `None`: it
+    /// need not.
     pub fn last_clocks_ns(&self, op: BusOp) -> Option<u64> {
         if self.clock_hz == 0 || !matches!(op, BusOp::Clock(_)) {
             return None;
@@ -82,23 +84,23 @@ impl Wire {
         Some(LAST_CLOCKS * u64::from(clock_ns + 1))
     }
 
-    /// The mode has a sampling point, which a tuning finds.
+    /// Returns whether the bus mode has a sampling point, which tuning finds.
     pub fn is_tuned(&self) -> bool {
         matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
     }
 
-    /// The controller has found its point.
+    /// Notes that the controller has found its sampling point.
     pub fn tuned(&mut self) {
         self.tuning = false;
     }
 
-    /// Is a tuning in progress, or was it left in the middle?
+    /// Returns whether a tuning is in progress, or was interrupted.
     pub fn is_tuning(&self) -> bool {
         self.tuning
     }
 
-    /// The sampling point may be wrong, or soon will be: no transfer is left open, so that a tuning
-    /// can come.
+    /// Notes that the sampling point may be wrong, or soon will be. No transfer is left open then,
+    /// so that a tuning can start.
     pub fn doubt(&mut self) {
         self.doubted = true;
     }
@@ -108,13 +110,14 @@ impl Wire {
         self.doubted
     }
 
-    /// Drops the doubt: there was a tuning, or an attempt at one, or a caller has taken note. True:
-    /// there was a doubt.
+    /// Clears the doubt: a tuning has run or was attempted, or a caller has noted the doubt.
+    /// Returns true if there was one.
     pub fn trust(&mut self) -> bool {
         core::mem::take(&mut self.doubted)
     }
 
-    /// The clock is what was asked for; the driver may have rounded it down.
+    /// Returns the bus settings. The clock is the requested one; the driver may have rounded it
+    /// down.
     pub fn as_set(&self) -> Bus {
         use Timing::{Ddr50, Ddr52, Hs400, Hs400Es};
         let ddr = matches!(self.timing, Ddr50 | Ddr52 | Hs400 | Hs400Es);

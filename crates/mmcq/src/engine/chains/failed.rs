@@ -1,15 +1,16 @@
-//! What goes wrong with a chain.
+//! Failures of a chain.
 //!
-//! The controller says at which transfer it stopped. That one fails as a transfer of the single lane
-//! does, and goes the ladder. What is behind it was not begun and waits again with its age,
-//! unpunished. What is before it is done: reads are complete; writes are if the response that came
-//! last shows no error, and are written again, in their order and one at a time, if it does or did
-//! not come. Nothing of this happens before the lines are reset, since the controller has the memory
-//! of the whole chain until then.
+//! The controller reports at which transfer it stopped. That transfer is handled by the recovery
+//! ladder, as a failed one of the single lane is. The transfers after it were not begun; their
+//! requests wait again with their age, and the failure does not count against them. The transfers
+//! before it are done. Their reads are complete. Their writes are complete if the last response
+//! shows no error; if it does, or did not come, they are written again, in order and one at a time.
+//! All this happens only after the lines are reset, since the controller has the memory of the
+//! whole chain until then.
 //!
-//! Where the controller says that all is well and its registers say otherwise, or do not agree,
-//! nothing of the chain is believed: all of it is tried again by the single lane, and after the
-//! first such end no chain is made any more.
+//! If the controller reports success and its registers contradict it, or each other, nothing of the
+//! chain counts as done: all of it is repeated by the single lane. After the first such end no more
+//! chains are made.
 
 use super::super::Error;
 use super::super::slot::{State, bits};
@@ -20,7 +21,7 @@ use crate::sched::{Policy, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The controller says that a chain has failed.
+    /// Handles a chain that the controller reports as failed.
     #[cold]
     pub(super) fn chain_fault(&mut self, seen: ChainFault, now_ns: u64) {
         message!(warn, "{}", seen);
@@ -40,14 +41,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Has the chain a write before this transfer?
+    /// Returns whether the chain has a write before this transfer.
     fn has_written(&self, passed: Option<u8>) -> bool {
         let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
         let before = links.iter().take(usize::from(passed.unwrap_or(0)));
         before.into_iter().any(|link| link.direction == Direction::Write)
     }
 
-    /// Ends the chain, if what is in progress and has failed is one.
+    /// Ends the chain, if a chain is in progress and has failed.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
         if self.has_chain() {
@@ -55,7 +56,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Nothing is heard of it, or it must end.
+    /// Ends a chain that the controller does not report on, or that must end.
     #[cold]
     #[inline(never)]
     fn break_chain(&mut self, now_ns: u64) {
@@ -65,8 +66,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// Ends a chain that stopped at this transfer, which is the transfer in progress from now on.
-    /// `told`: the last response that came.
+    /// Ends a chain that stopped at this transfer, which becomes the transfer in progress. `told`:
+    /// the last response that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -102,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Splits a chain that failed, now that a reset has made the controller let go of it.
+    /// Splits a chain that failed, after a reset: the controller does not use its memory any more.
     #[inline(always)]
     pub(in super::super) fn release_reset_chain(&mut self, now_ns: u64) {
         if self.lane.chains().is_some_and(|chains| chains.at() != ChainAt::Rest) {
@@ -156,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Puts a request back into the queue with its age, or ends it with what is known of it.
+    /// Puts a request back into the queue with its age, or ends it with the result that is known.
     fn requeue_or_end(&mut self, index: u8, gone: bool, now_ns: u64) {
         if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);

@@ -1,18 +1,21 @@
 //! Chains: several transfers that the controller executes from one list [SDHC 4.10, 1.13.5].
 //!
-//! A chain is made of what waits when the controller is free. The policy names each transfer in
-//! turn, and requests that continue it are merged to it, as for a transfer of its own. Reads and
-//! writes may be in one chain: the controller keeps their order. It ends before the first that is
-//! none for it: a barrier, rules of its own, a failure behind it, blocks of another where one of the
-//! two writes. So all rules of order hold as without chains.
+//! A chain is made of the requests that wait when the controller is free. The policy picks the
+//! first request of each transfer, and requests that continue it are merged to it, as for a
+//! transfer of its own. Reads and writes may be in one chain: the controller keeps their order. The
+//! chain ends before the first request that cannot join: a barrier, a request with rules of its
+//! own, one that has failed before, one on the same blocks as another where one of the two writes.
+//! So all rules of order hold as without chains.
 //!
-//! All its requests end together. So a chain takes at most half of what waits: while its clients
-//! hear of it, the next one goes. *Written bound: a chain has at most 16 transfers, and no more blocks
-//! than merged requests may have; each transfer has the time that it has alone.*
+//! All requests of a chain end together. So a chain takes at most half of the waiting requests:
+//! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
+//! transfers, and no more blocks than merged requests may have; each transfer has the time that it
+//! has alone.*
 //!
-//! The controller shows no R1 of a chain, and stops at one that has an error. So each response
-//! clears the writes before it. What became of a write that is last the card's next status tells,
-//! as of any transfer; it is asked for before the next chain. `failed.rs` has what goes wrong.
+//! The controller does not show the R1 responses of a chain, and stops at one that has an error. So
+//! each response without an error confirms the writes before it. The result of a last write is in
+//! the card's next status, as for any transfer; the engine reads it before the next chain.
+//! `failed.rs` handles failures.
 
 mod failed;
 
@@ -31,10 +34,10 @@ use crate::sched::{ChainStats, Policy, Profile};
 use crate::spec::command;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Ordinary reads and writes go to the controller in chains of at most `most` transfers, where
-    /// several wait. Chains that were given up are tried again; fewer than two: there are none. It
-    /// holds for every card. False: the profile has no such lane
-    /// ([`Chained`](crate::sched::Chained)), or the controller executes none
+    /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
+    /// where several wait. Fewer than two switches chains off. A call tries chains again that were
+    /// given up. The setting holds for every card. Returns false if the profile has no such lane
+    /// ([`Chained`](crate::sched::Chained)), or the controller executes no chains
     /// ([`ChainHost::chain_caps`](crate::host::ChainHost::chain_caps) says why).
     pub fn set_chains(&mut self, most: u8) -> bool {
         if self.lane.chains().is_none() {
@@ -54,32 +57,32 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns what the lane of chains has done, where the profile has it.
+    /// Returns the counters of the lane of chains, where the profile has it.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
 
-    /// Has the controller a chain, or is it about to get it?
+    /// Returns whether the controller has a chain, or is about to get one.
     #[inline(always)]
     pub(super) fn has_chain(&self) -> bool {
         self.lane.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
 
-    /// Begins a chain with the request that would be next, if that pays. True: it has begun, or
-    /// something else was done.
+    /// Begins a chain with the request that would be next, if that pays. Returns true if it has
+    /// begun, or something else was done.
     #[inline(always)]
     pub(super) fn start_chain_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.chains().is_some_and(|chains| chains.is_armed()) && self.collect_chain(first, now_ns)
     }
 
-    /// May a chain begin now?
+    /// Returns whether a chain may begin now.
     fn may_chain(&self, now_ns: u64) -> bool {
         let ends =
             self.card.plan().ends_by_itself() && self.card.target().is_some_and(|t| !t.extended_address);
         ends && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Does another transfer wait beside the one that is collected?
+    /// Returns whether another transfer waits besides the one that is collected.
     fn has_other_link(&self, part: &Batch<N>) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         let may = |at: u8| self.slots.at(at).direction().is_some_and(|way| self.is_packable(at, way).0);
@@ -90,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         bits(offered).any(|at| waits(&at) && may(at))
     }
 
-    /// Returns the limits of one more transfer, when the chain has so many blocks and requests.
+    /// Returns the limits of one more transfer in a chain that has this many blocks and requests.
     fn link_limits(&self, blocks: u32, members: usize) -> Limits {
         let mut limits = self.limits();
         let (_, most, segments) = self.lane.chains().map_or((0, 0, 0), |chains| chains.limits());
@@ -101,14 +104,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
-    /// Does a transfer with this end make the card complain? One that reads its last block and is
-    /// ended by CMD12 may [SD 4.3.3], which is no error; the controller would stop there.
+    /// Returns whether the card may report an error because of where this transfer ends. A read of
+    /// the card's last block that CMD12 ends may cause one [SD 4.3.3]; it means nothing, but the
+    /// controller would stop there.
     fn ends_at_the_edge(&self, part: &Batch<N>) -> bool {
         let edge = self.card.target().is_none_or(|target| part.end() >= target.sectors);
         edge && part.direction() == Direction::Read && self.card.plan().auto(2) == Auto::Stop
     }
 
-    /// Collects what is around this request. True: it is whole, and may be a link.
+    /// Collects the requests that continue this one. True: the transfer is whole, and may be a
+    /// link.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.link_limits(blocks, members);
@@ -182,7 +187,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Makes the collected requests the next link. False: they are none, and wait as before.
+    /// Makes the collected requests the next link. Returns false if they cannot be one; then they
+    /// wait as before.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -234,13 +240,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Leaves a request to the single lane, as where the controller does not take its memory.
+    /// Leaves a request to the single lane, for instance where the controller does not take its
+    /// memory.
     fn leave_out_of_chain(&mut self, index: u8) -> bool {
         self.slots.at_mut(index).forbid_merge(true);
         false
     }
 
-    /// Gives the controller what is collected.
+    /// Starts the collected chain on the controller.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.chain_times_ns();
         // What the card is at, for those that want to know: a chain of its first transfer's kind.
@@ -258,7 +265,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_chain(timeout_ns, now_ns);
     }
 
-    /// Of all its transfers: the time on the wire, and how long they may take.
+    /// Returns two times over all transfers of the chain: the time on the wire, and the longest
+    /// allowed.
     pub(super) fn chain_times_ns(&self) -> (u64, u64) {
         let (plan, wire) = (self.card.plan(), self.bus.wire());
         let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
@@ -281,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// The controller's events while it has a chain. False: there was none.
+    /// Handles the controller's events while it has a chain. Returns false if there was none.
     #[inline(never)]
     pub(super) fn chain_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(chain) = self.bus.host_mut().chain() else { return false };
@@ -303,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// All its transfers have ended well.
+    /// Completes a chain whose transfers have all ended well.
     fn chain_ended(&mut self, now_ns: u64) {
         self.lane.set_idle();
         self.timers.clear();
@@ -328,7 +336,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the data of this request have moved.
+    /// Notes that the data of this request have been transferred.
     fn link_moved(&mut self, index: u8, now_ns: u64) {
         if let Some(sent) = self.policy_view(index) {
             self.order.policy_mut().done(&sent, now_ns);

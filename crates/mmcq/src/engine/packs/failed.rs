@@ -1,11 +1,11 @@
-//! What goes wrong with a pack.
+//! Failures of a pack.
 //!
-//! A pack whose data do not come through has each of its requests tried alone, by the ladder. The
-//! status after a packed write may say that an entry failed. Then EXT_CSD names it: what is before it
-//! is done, and what is behind it was not begun and goes back with its age, unpunished. The entry
-//! itself goes alone, and what becomes of it then is its answer. The entry before it is written again
-//! too, since some count from zero. Where no entry is named all are suspects: they are written again
-//! in their order and one at a time.
+//! If the data of a pack fail, each of its requests is tried alone, by the recovery ladder. The
+//! status after a packed write may show that an entry failed. Then EXT_CSD names it. The entries
+//! before it are done. Those after it were not begun: they go back with their age, and the failure
+//! does not count against them. The failed entry is sent alone, and that attempt is its result. The
+//! entry before it is written again too, since some cards count from zero. If no entry is named,
+//! all of them are written again in order and one at a time.
 
 use super::super::slot::{Rules, State, bits};
 use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
@@ -23,8 +23,8 @@ const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// A status has come. True: it is about a packed write, and says that something is wrong.
-    /// Nothing is settled by it.
+    /// Handles a status that has come. Returns true if it shows an error of a packed write; then no
+    /// write is completed by it.
     #[inline(always)]
     pub(in super::super) fn pack_keeps(&mut self, status: u32) -> bool {
         let Some(packs) = self.lane.packs_mut() else { return false };
@@ -45,7 +45,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The status after a packed write says that something is wrong.
+    /// Handles a status after a packed write that shows an error.
     #[cold]
     pub(super) fn judge(&mut self, status: u32, now_ns: u64) {
         if status & R1::EXCEPTION_EVENT == 0 || !self.look_at_pack(now_ns) {
@@ -53,7 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads EXT_CSD. False: there is no memory for it.
+    /// Reads EXT_CSD. Returns false if there is no memory for it.
     fn look_at_pack(&mut self, now_ns: u64) -> bool {
         let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
         if segment.len < BLOCK_BYTES || self.bus.host_mut().map(&mut segment, Direction::Read).is_err() {
@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// EXT_CSD has come.
+    /// Handles the EXT_CSD that was read.
     pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
         self.unmap_data();
         let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// The card says that this entry has failed, from 1.
+    /// Splits a pack whose entry with this number, counted from 1, has failed.
     fn split_pack(&mut self, failed: usize, now_ns: u64) {
         self.set_fate(Fate::Known);
         if let Some(packs) = self.lane.packs_mut() {
@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// All of its writes are written again, one at a time.
+    /// Marks all writes of the pack to be written again, one at a time.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
         self.set_fate(Fate::Known);
@@ -157,7 +157,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.write_again(self.bus.began_ns());
     }
 
-    /// A phase has failed. If it was of a pack, its requests go alone from now on.
+    /// Handles a failed phase. If it was of a pack, its requests go alone from now on.
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };
@@ -191,7 +191,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives up learning what became of packed writes that wait for a status.
+    /// Stops waiting for the status of packed writes, whose result stays unknown.
     fn doubt_settling(&mut self) {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
             self.owe_late_status(status);
@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.doubt();
     }
 
-    /// Forgets all packs: there is no card any more, or it begins anew.
+    /// Forgets all packs, for another card, none, or a new start.
     pub(in super::super) fn forget_packs(&mut self) {
         let Some(packs) = self.lane.packs_mut() else { return };
         packs.forget();

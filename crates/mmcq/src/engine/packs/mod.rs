@@ -1,15 +1,16 @@
-//! Packed commands of an eMMC: several transfers of different places go to the card as one
+//! Packed commands of an eMMC: several transfers of different places are sent to the card as one
 //! [eMMC 6.6.29].
 //!
-//! A pack is made of what waits when the controller is free. The policy names each entry in turn,
-//! and requests that continue it are merged to it, as for a transfer of its own. The pack ends
-//! before the first that is none for it: another direction, a barrier, rules of its own, a failure
-//! behind it, blocks of an entry where both write. So all rules of order hold as without packs.
-//! A pack has no more blocks than merged requests may have, and at most 16 entries.
+//! A pack is made of the requests that wait when the controller is free. The policy picks the first
+//! request of each entry, and requests that continue it are merged to it, as for a transfer of its
+//! own. The pack ends before the first request that cannot join: one of the other direction, a
+//! barrier, a request with rules of its own, one that has failed before, one on the same blocks as
+//! an entry where both write. So all rules of order hold as without packs. A pack has no more
+//! blocks than merged requests may have, and at most 16 entries.
 //!
-//! A write is CMD23, CMD25 and its data with a header before them. A read is CMD23 and CMD25 with the
-//! header, then CMD23 and CMD18. The status after a write is asked for before anything else goes: if
-//! it says that an entry failed, the card names it, and `failed.rs` splits the pack.
+//! A write is CMD23 and CMD25, with a header before the data. A read is CMD23 and CMD25 with the
+//! header, then CMD23 and CMD18. The status after a write is read before anything else is sent. If
+//! it shows that an entry failed, the card names it, and `failed.rs` splits the pack.
 
 mod failed;
 
@@ -27,19 +28,19 @@ use crate::spec::command::emmc::{self, BlockCount};
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
 
-/// Word 0 of a header: its version, what it is of, and the number of entries.
+/// Word 0 of a header: the version; its kind and the number of entries are added.
 const VERSION: u32 = 1;
 const READS: u32 = 1 << 8;
 const WRITES: u32 = 2 << 8;
 const ENTRIES_SHIFT: u32 = 16;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card takes packed commands of so many writes and so many reads, and tells by its
-    /// exception bit that an entry failed. Packs that were given up are tried again. To be told
-    /// again after [`set_card_params`](Self::set_card_params) with `None`. The engine's
-    /// [page](Self::set_page) is their header's memory. False: the profile has no such lane
-    /// ([`Packed`](crate::sched::Packed)), the engine no page, or the card or its controller cannot
-    /// do it.
+    /// Enables packed commands of up to this many writes and reads, for a card whose exception bit
+    /// shows that an entry failed. Packs that were given up are tried again. Must be called again
+    /// after [`set_card_params`](Self::set_card_params) with `None`. The header is in the engine's
+    /// [page](Self::set_page). Returns false if the profile has no such lane
+    /// ([`Packed`](crate::sched::Packed)), the engine has no page, or the card or its controller
+    /// cannot do it.
     pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool {
         let counts = self.card.target().is_some_and(|t| t.emmc && t.count && !t.extended_address);
         let can = counts
@@ -56,19 +57,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         packs.is_armed()
     }
 
-    /// Returns what the lane of packed commands has done, where the profile has it.
+    /// Returns the counters of the lane of packed commands, where the profile has it.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Is a command for a pack under way, beside that with its data?
+    /// Returns whether a command for a pack is under way, other than the one with its data.
     #[inline(always)]
     pub(super) fn has_pack_step(&self) -> bool {
         self.lane.packs().is_some_and(|packs| packs.step().is_some())
     }
 
-    /// Begins what is left to be done of the last pack, while nothing is in progress on the bus.
-    /// True: it was begun.
+    /// Begins the rest of the work for the last pack, while nothing is in progress on the bus.
+    /// Returns true if it was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
@@ -92,21 +93,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Sets whether it is known what became of the last pack's writes.
+    /// Sets whether the result of the last pack's writes is known.
     pub(super) fn set_fate(&mut self, fate: Fate) {
         if let Some(packs) = self.lane.packs_mut() {
             packs.set_fate(fate);
         }
     }
 
-    /// Begins a pack with the request that would be next, if that pays. True: it has begun, or
-    /// something else was done.
+    /// Begins a pack with the request that would be next, if that pays. Returns true if it has
+    /// begun, or something else was done.
     #[inline(always)]
     pub(super) fn start_pack_with(&mut self, first: u8, now_ns: u64) -> bool {
         self.lane.packs().is_some_and(|packs| packs.is_armed()) && self.begin_pack(first, now_ns)
     }
 
-    /// May this be an entry of a pack, or a part of one? True, true: a reliable write.
+    /// Returns whether the request may be an entry of a pack, or a part of one; and whether it is a
+    /// reliable write.
     pub(super) fn is_packable(&self, index: u8, direction: Direction) -> (bool, bool) {
         let slot = self.slots.at(index);
         let (ours, blocks) = slot.span().map_or((false, 0), |(way, _, blocks)| (way == direction, blocks));
@@ -123,7 +125,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// May a pack begin now?
+    /// Returns whether a pack may begin now.
     fn may_pack(&self, now_ns: u64) -> bool {
         let counts = self.card.target().is_some_and(|target| target.count);
         let memory = self.services.memory();
@@ -131,7 +133,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         counts && header && !self.is_lane_stopped::<COLLECTIONS>(now_ns)
     }
 
-    /// Does another wait that could be an entry beside the one that is collected?
+    /// Returns whether another request waits that could be an entry besides the one that is
+    /// collected.
     fn has_second(&self, part: &Batch<N>, direction: Direction) -> bool {
         let waits = |at: &u8| !part.members().contains(at);
         if P::Policy::IN_ORDER {
@@ -212,13 +215,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Asks whether there are requests, and none of them would be cut.
+    /// Returns whether there are requests, and the limits cut none of them.
     pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
     }
 
-    /// Returns the limits of one more entry, when the pack has so many blocks and requests.
+    /// Returns the limits of one more entry in a pack that has this many blocks and requests.
     fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
         let mut limits = self.limits();
         // The header is a block, has a segment, and takes a place in the batch.
@@ -229,7 +232,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         limits
     }
 
-    /// Makes the collected requests an entry of the pack. False: their memory has no room.
+    /// Makes the collected requests an entry of the pack. Returns false if their memory cannot be
+    /// mapped.
     fn add_entry(&mut self, part: &Batch<N>, reliable: bool, now_ns: u64) -> bool {
         let (first, members) = (part.first(), part.members());
         for &index in members {
@@ -257,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Gives the controller what is collected: as a pack, if it has several entries.
+    /// Starts the collected requests on the controller: as a pack, if there are several entries.
     fn start_pack(&mut self, now_ns: u64) {
         let (direction, requests) = (self.batch.direction(), self.batch.members().len());
         let write = direction == Direction::Write;
@@ -304,7 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// The entries, as the card wants to read them.
+    /// Writes the entries into the header, in the card's format.
     fn write_header(&mut self, write: bool) {
         let Some(packs) = self.lane.packs() else { return };
         let plan = self.card.plan();
@@ -333,14 +337,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// CMD23 of the data. Not by the controller: if that failed unseen, the header would be written as
-    /// data, and all behind it to other places.
+    /// Sends CMD23 of the data. The controller does not send it: if its own CMD23 failed unseen,
+    /// the header would be written as data, and all data after it to wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// A command beside the data was answered.
+    /// Handles the response of a command of the pack without data.
     #[inline(never)]
     pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
         let Event::Done(status) = event else { return };
@@ -374,7 +378,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.pack_counted(now_ns);
     }
 
-    /// The transfer in progress has come to its end.
+    /// Handles the end of the pack's transfer.
     #[inline(always)]
     pub(super) fn pack_ended(&mut self) {
         if let Some(packs) = self.lane.packs_mut()

@@ -1,4 +1,4 @@
-//! What kind of failure it was, and the trace of what was done about it.
+//! Kinds of failures, and the trace of recovery.
 
 use super::super::Error;
 use crate::host::{Cause, Direction, Stage};
@@ -8,36 +8,35 @@ use crate::spec::response::R1;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoveryStep {
-    /// Finds out what kind of failure it is.
+    /// Classifies the failure.
     Classify,
-    /// Keeps what was surely done before the failure.
+    /// Keeps the results from before the failure that are certain.
     Salvage,
-    /// The lines are reset, the card is asked for its state (CMD13).
+    /// Resets the lines, and reads the card's state (CMD13).
     Status,
     /// CMD12.
     Stop,
-    /// Once more in the same mode, at last block by block.
+    /// Tries once more in the same mode, at last block by block.
     Retry,
-    /// A new tuning is asked for.
+    /// Requests a new tuning.
     Retune,
-    /// A slower timing is asked for.
+    /// Requests a slower timing.
     Slower,
-    /// The whole controller is reset.
+    /// Resets the whole controller.
     Reset,
-    /// The card is initialised again.
+    /// Initialises the card again.
     Reinit,
-    /// The card's supply is switched off and on.
+    /// Switches the card's power off and on.
     PowerCycle,
-    /// Everything is answered with an error.
+    /// Answers every request with an error.
     Dead,
 }
 
 impl RecoveryStep {
-    /// How many there are.
+    /// Number of steps.
     pub const COUNT: usize = 11;
 
-    /// All of them, in the order of
-    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
+    /// All steps, in the order of [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,
         RecoveryStep::Salvage,
@@ -58,11 +57,11 @@ impl RecoveryStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryEvent {
-    /// When, in nanoseconds.
+    /// When it was taken, in nanoseconds.
     pub at_ns: u64,
-    /// The card's status in this incident so far: all R1 that came, together.
+    /// The card's status in this incident so far: the OR of all R1 that came.
     pub status: u32,
-    /// Which step.
+    /// The step.
     pub step: RecoveryStep,
 }
 
@@ -73,12 +72,12 @@ pub(in super::super) struct Trace {
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
     step: [RecoveryStep; Trace::LENGTH],
-    /// Steps ever, wrapping.
+    /// Number of steps ever, wrapping.
     count: u32,
 }
 
 impl Trace {
-    /// Small cores have little memory.
+    /// Steps that are kept; fewer on small cores, which have little memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {
@@ -92,7 +91,7 @@ impl Trace {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Oldest first.
+    /// Returns the steps, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
@@ -102,12 +101,12 @@ impl Trace {
     }
 }
 
-/// The classes of failures, which decide what is tried.
+/// Classes of failures, which decide what recovery tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The card would refuse it again.
+    /// The card has refused, and would refuse again.
     Refused,
-    /// The card answers well, its medium does not.
+    /// The card answers well, but its medium fails.
     Medium,
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
@@ -120,9 +119,9 @@ pub(super) enum Class {
         /// As for a command.
         damaged: bool,
     },
-    /// The controller's own trouble, or its silence.
+    /// The controller itself failed, or is silent.
     Controller,
-    /// No use in trying anything.
+    /// No try can help.
     Hopeless,
 }
 
@@ -152,7 +151,7 @@ impl Class {
         matches!(self, Class::Command { damaged: true } | Class::Data { damaged: true })
     }
 
-    /// Tries in the same mode beyond the first.
+    /// Returns the number of tries in the same mode beyond the first.
     pub fn retries(self) -> u8 {
         match self {
             Class::Refused | Class::Hopeless => 0,
@@ -162,8 +161,8 @@ impl Class {
     }
 }
 
-/// Returns the error that the card named when it was asked: its status says more of a failed data
-/// transfer than the failure itself.
+/// Returns the error that the card's status names. It says more about a failed data transfer than
+/// the failure itself.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

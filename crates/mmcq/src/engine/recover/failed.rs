@@ -1,5 +1,5 @@
-//! What has failed: the error of the transfer in progress, what the card says of it, and how small
-//! its pieces have become.
+//! The failure of the transfer in progress: its error, the card's status, and the size of the
+//! pieces that are tried.
 
 use super::super::Error;
 use crate::host::{Cause, Stage};
@@ -12,7 +12,7 @@ use crate::spec::response::{R1, State};
 pub(in super::super) struct Failed {
     /// Status bits of the card since the failure, or since the busy that is watched began.
     status: u32,
-    /// Blocks in a transfer at most, while a bad one is being looked for.
+    /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
     error: Option<Error>,
 }
@@ -22,13 +22,14 @@ impl Failed {
         Failed { status: 0, piece_blocks: u32::MAX, error: None }
     }
 
-    /// The transfer in progress fails with this.
+    /// Sets the error of the transfer in progress.
     #[inline(always)]
     pub fn with(&mut self, error: Error) {
         self.error = Some(error);
     }
 
-    /// Another transfer begins, or what failed has been answered.
+    /// Clears the error: another transfer begins, or the requests of the failed one have been
+    /// answered.
     #[inline(always)]
     pub fn forget_error(&mut self) {
         self.error = None;
@@ -39,33 +40,34 @@ impl Failed {
         self.error
     }
 
-    /// The error that its requests are answered with, if recovery can do no more.
+    /// Takes the error that the requests get if recovery can do no more.
     #[inline(always)]
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
     }
 
-    /// The card has said nothing yet.
+    /// Clears the status bits.
     #[inline(always)]
     pub fn forget_status(&mut self) {
         self.status = 0;
     }
 
-    /// Forgets what was judged before the failure. The errors that a busy card has told while it was
-    /// watched, and in the order in progress, were not: it tells them once.
+    /// Forgets the status that was judged before the failure. What a busy card has reported while it
+    /// was polled, or in the order in progress, was not judged: it reports an error once.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;
     }
 
-    /// The card says this.
+    /// Adds the card's status.
     #[inline(always)]
     pub fn hear(&mut self, status: u32) {
         self.status |= status;
     }
 
-    /// Did the card take the command, and only the end of its busy was not seen? A controller that
-    /// stayed silent does not know: then the card must have said that it programs.
+    /// Returns whether the card has accepted the command, and only the end of its busy was not
+    /// seen. A controller that stayed silent does not know: then the card must have reported that it
+    /// programs.
     pub fn is_in_busy(&self) -> bool {
         match self.error() {
             Some(Error::Host(fault)) => fault.stage == Stage::Busy && fault.cause == Cause::Timeout,
@@ -74,24 +76,24 @@ impl Failed {
         }
     }
 
-    /// May the card be busy with the command?
+    /// Returns whether the card may be busy with the command.
     pub fn may_be_in_busy(&self) -> bool {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
 
-    /// All that it has said so far.
+    /// Returns all status bits so far.
     #[inline(always)]
     pub fn status(&self) -> u32 {
         self.status
     }
 
-    /// Transfers are no longer than this, until one has gone well.
+    /// Limits transfers to this many blocks, until one has gone well.
     #[inline(always)]
     pub fn cut_to(&mut self, blocks: u32) {
         self.piece_blocks = blocks;
     }
 
-    /// Lets pieces be as long as ever.
+    /// Removes the limit of pieces.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

@@ -1,4 +1,4 @@
-//! The handshake of engine and supervisor under a name, for the tests of this tree.
+//! The handshake of engine and supervisor as a trait, for the tests of this tree.
 
 use super::super::{CardParams, Engine, Error};
 use super::ServiceRequest;
@@ -6,22 +6,22 @@ use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// The words between the engine and its supervisor. A program calls
+/// The handshake between the engine and its supervisor. A program calls
 /// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
 /// may change in any version.
 pub trait Handshake {
-    /// Takes what the engine needs help with, once.
+    /// Takes the request for help. It is returned once.
     fn take_service_request(&mut self) -> Option<ServiceRequest>;
 
-    /// Sets the waker of who helps. `None`: there is no supervisor any more.
+    /// Sets the waker of the supervisor. `None`: there is no supervisor any more.
     #[must_use = "to be dropped outside of any lock"]
     fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
-    /// The waker of help that is needed.
+    /// Takes the supervisor's waker if help is needed.
     #[must_use = "to be woken or dropped outside of any lock"]
     fn take_service_waker(&mut self) -> Option<Waker>;
 
-    /// Help has come, or not.
+    /// Reports the result of the help.
     fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64);
 }
 

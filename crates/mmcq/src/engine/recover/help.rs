@@ -1,7 +1,7 @@
-//! What the engine cannot do by itself: help that is asked for. Who gives it, and the card's
-//! presence, have rooms of their own.
+//! Requests for help: recovery that the engine cannot do by itself. The supervisor and the card's
+//! presence are handled in files of their own.
 //!
-//! While help is awaited nothing is started but urgent requests; everything else keeps its place.
+//! While the engine waits for help only urgent requests start; all others keep their place.
 
 mod presence;
 mod supervisor;
@@ -12,70 +12,70 @@ use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// Without a supervisor the engine waits for help no longer than this.
+/// How long the engine waits for help without a supervisor.
 const UNHELPED_NS: u64 = 100_000_000;
-/// No step of a conversation that is polled takes so long.
+/// Longest step of a supervisor that is polled. A longer gap means that the machine was suspended.
 const GAP_NS: u64 = 5_000_000_000;
-/// Between two power cycles of the same card.
+/// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// A new card is brought up in this time, or goes on in it: a forced erase may be one phase of three
+/// Time limit to bring up a new card, or to continue that: a forced erase may be one phase of three
 /// minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
-/// The things that the engine asks of its supervisor ([`card::supervise`](crate::card::supervise)):
-/// those that need a conversation with the card.
+/// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
+/// that needs a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
     /// Find a new sampling point, in the same mode.
     Retune,
-    /// Go on in a slower mode.
+    /// Continue in a slower mode.
     Slower,
     /// Initialise the card again.
     Reinit,
-    /// Switch its supply off and on, and initialise it.
+    /// Switch the card's power off and on, and initialise it.
     PowerCycle,
     /// A card is in the slot, which may be another.
     Inserted,
     /// No card is in the slot.
     Removed,
-    /// The card's status shows an exception event: which one?
+    /// The card's status shows an exception event: read which one.
     Exception,
-    /// The card's background work can be done now.
+    /// The card's background operations can be run now.
     Background,
-    /// Nothing has used the card for a while: it can rest until something does.
+    /// Nothing has used the card for a while: it can be put to rest until it is needed.
     Rest,
-    /// None any more, by order of the program ([`Engine::dismiss_supervisor`]).
+    /// No more requests: the program has ended the supervisor ([`Engine::dismiss_supervisor`]).
     Dismissed,
 }
 
-/// The engine's side of asking.
+/// State of the engine's requests for help.
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// The supervisor has heard.
+    /// Whether the supervisor has taken the request.
     taken: bool,
-    /// Whether the supervisor lets the card rest; then it is to wake it.
+    /// Whether the supervisor has put the card to rest; if so it has to wake the card.
     rest: Resting,
     /// Whether there is a supervisor.
     supervisor: bool,
-    /// A card came or went, and no supervisor has heard it.
+    /// Whether a card came or went, and no supervisor has been notified.
     untold: bool,
-    /// A card is there that could not be brought up: the pause before it is tried again. 0: none.
+    /// Pause before a card that could not be brought up is tried again; 0: there is no such card.
     retry_ns: u64,
     pace: Pace,
     waker: Option<Waker>,
 }
 
-/// How the supervisor's conversation goes on.
+/// Progress of the supervisor's conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Nothing has been asked of the card yet.
+    /// Nothing has been sent to the card yet.
     Unbegun,
-    /// The conversation's last step began at this time, in nanoseconds.
+    /// The last step of the conversation began at this time, in nanoseconds.
     Step(u64),
-    /// A gap was between two steps: the machine was suspended.
+    /// A gap between two steps: the machine was suspended.
     Gap,
-    /// Help has had its time a second time.
+    /// The time limit has been granted a second time.
     Again,
 }
 
@@ -91,12 +91,12 @@ impl Helping {
         waker: None,
     };
 
-    /// Is the supervisor asked for something, heard or not?
+    /// Returns whether a request to the supervisor is open, taken or not.
     pub fn asks(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Is there a supervisor?
+    /// Returns whether there is a supervisor.
     #[inline(always)]
     pub fn has_supervisor(&self) -> bool {
         self.supervisor
@@ -108,22 +108,22 @@ impl Helping {
         self.supervisor = there;
     }
 
-    /// Is there something that the supervisor has not heard?
+    /// Returns whether there is a request that the supervisor has not taken.
     fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
 
-    /// Is the supervisor to be woken?
+    /// Returns whether the supervisor has to be woken.
     pub fn calls(&self) -> bool {
         self.wanted() || self.rest == Resting::Over
     }
 
-    /// Has the supervisor heard what is asked for, and not answered yet?
+    /// Returns whether the supervisor has taken the request and not answered yet.
     pub fn is_at_it(&self) -> bool {
         self.asked.is_some() && self.taken
     }
 
-    /// Is it for a card in trouble?
+    /// Returns whether the request is for a card with a fault.
     fn is_for_trouble(&self) -> bool {
         matches!(
             self.asked,
@@ -141,7 +141,7 @@ impl Helping {
         self.pace = Pace::Unbegun;
     }
 
-    /// A step of its conversation begins.
+    /// Notes that a step of the conversation begins.
     fn note_step(&mut self, now_ns: u64) {
         self.pace = match self.pace {
             Pace::Unbegun => Pace::Step(now_ns),
@@ -151,7 +151,7 @@ impl Helping {
         };
     }
 
-    /// Has the clock passed over a part of its conversation?
+    /// Returns whether the clock has jumped over a part of the conversation.
     fn has_gap(&self, now_ns: u64) -> bool {
         match self.pace {
             Pace::Step(at_ns) => now_ns.saturating_sub(at_ns) > GAP_NS,
@@ -159,8 +159,8 @@ impl Helping {
         }
     }
 
-    /// Begins the rest that the supervisor was asked for. False: it was not, or has not taken it
-    /// on.
+    /// Begins the rest that the supervisor was asked for. Returns false if it was not asked, or has
+    /// not taken the request.
     pub fn begin_rest(&mut self) -> bool {
         let begins = self.asked == Some(ServiceRequest::Rest) && self.taken;
         if begins {
@@ -169,7 +169,7 @@ impl Helping {
         begins
     }
 
-    /// Does the card rest, and is it to go on?
+    /// Returns whether the card rests, and continues to.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }
@@ -180,19 +180,19 @@ impl Helping {
     }
 }
 
-/// How far a rest of the card has got.
+/// State of the card's rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resting {
     No,
     Yes,
-    /// A request waits, or the supervisor is to end.
+    /// The rest has to end: a request waits, or the supervisor is to end.
     Over,
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Takes what the engine needs help with, once. The caller answers by
-    /// [`service_done`](Self::service_done). Meanwhile [urgent](super::super::Request::urgent)
-    /// requests are started and no others.
+    /// Takes the request for help; it is returned once. The caller answers by
+    /// [`service_done`](Self::service_done). Until then only
+    /// [urgent](super::super::Request::urgent) requests start.
     pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> {
         let wanted = self.supervisor.helping().wanted();
         self.supervisor.helping_mut().taken |= wanted;
@@ -212,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         help
     }
 
-    /// Hears what the supervisor has to say. False: nothing was asked for.
+    /// Handles the supervisor's answer. Returns false if there was no request.
     pub(in super::super) fn hear_help(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         if !self.supervisor.helping().taken {
             return false;
@@ -284,8 +284,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Time in which the machine was suspended is not the supervisor's: it is given its time once
-    /// more.
+    /// Grants the supervisor's time limit once more, after a suspension of the machine.
     fn forgive_sleep(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping_mut();
         if helping.is_at_it() && helping.supervisor && helping.has_gap(now_ns) {
@@ -336,16 +335,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The requests of the failed transfer go back to the front of the queue, and the engine stops
-    /// until help has come.
+    /// Requests help: the requests of the failed transfer go back to the front of the queue, and
+    /// the engine stops until help has come.
     pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
         self.put_back(now_ns);
         self.ask(help, now_ns);
         self.go_idle(now_ns);
     }
 
-    /// Allows more time for help that has begun, or goes on, although nothing is wrong. Without
-    /// such a word the engine does not wait for it.
+    /// Extends the time limit of help that begins or continues, although nothing is wrong. Without
+    /// this call the engine does not wait for such help.
     pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
         if helping.taken && helping.asked == Some(ServiceRequest::Inserted) {
@@ -355,17 +354,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Was the tuning asked for because the card did not even tell its state?
+    /// Returns whether the tuning was requested because the card did not even return its status.
     pub(crate) fn is_unheard(&self) -> bool {
         self.incident.open && self.incident.unheard
     }
 
-    /// Takes the right to switch the card's supply off and on. False: that was done not long ago.
+    /// Takes the permission for a power cycle of the card. Returns false if there was one not long
+    /// ago.
     pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Does a card that is well get a conversation?
+    /// Returns whether a conversation with a card without a fault is open.
     pub(in super::super) fn has_chore(&self) -> bool {
         matches!(
             self.supervisor.helping().asked,
@@ -373,7 +373,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         )
     }
 
-    /// Does all that waits wait for help?
+    /// Returns whether all waiting requests wait for help.
     pub(crate) fn asks_for_help(&self) -> bool {
         self.supervisor.helping().asks()
     }
@@ -389,7 +389,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.ask_for(help, now_ns);
     }
 
-    /// Asks for help without a step: nothing has failed.
+    /// Requests help without counting a step of recovery: nothing has failed.
     pub(in super::super) fn ask_for(&mut self, help: ServiceRequest, now_ns: u64) {
         let chore = matches!(
             help,
@@ -426,7 +426,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.refresh_help();
     }
 
-    /// Takes one turn of an engine that is stopped. True: there is nothing to do now.
+    /// Does one turn of an engine that is stopped. Returns true if there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
         if !P::RECOVERS {
@@ -489,7 +489,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// The controller asks for a new tuning.
+    /// Handles the controller's request for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.bus.wire_mut().doubt();
@@ -517,7 +517,7 @@ impl ServiceRequest {
         }
     }
 
-    /// Is the card initialised again by this?
+    /// Returns whether this help initialises the card again.
     fn loses_state(self) -> bool {
         matches!(
             self,
@@ -530,20 +530,20 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Forgets what was tried before: that says nothing of the new mode.
+    /// Clears what was tried before: the results do not hold for the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// Allows one more tuning after an initialisation, as the last one says nothing of the sampling
-    /// point of now. Initialisations are bounded, so tunings are.
+    /// Allows one more tuning after an initialisation, since the last one does not hold for the
+    /// sampling point of now. Initialisations are bounded, so tunings are.
     fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;
     }
 
-    /// Forgets what was wrong with the card before: this is another.
+    /// Clears the faults of the card before: this is another card.
     fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
     }

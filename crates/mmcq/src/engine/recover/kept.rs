@@ -1,8 +1,9 @@
 //! A controller that no reset stops: it may read and write the memory of its last transfer for
 //! ever.
 //!
-//! Nothing of that memory is unmapped or given back. Requests that own theirs are answered, and it
-//! is leaked. Memory that is lent for a blocking call stays with its slot: the call returns when a
+//! None of that memory is unmapped or given back. Requests that own their memory are answered, and
+//! the memory is leaked. Memory that is lent for a blocking call stays with its slot: the call
+//! returns only when a later reset succeeds. The engine tries again each second.
 //! later reset succeeds, and not before. The engine tries again each second.
 
 use super::super::slot::State;
@@ -12,12 +13,13 @@ use super::Recovery;
 use crate::host::{BusOp, Host};
 use crate::sched::Profile;
 
-/// Between two tries to stop it.
+/// Time between two tries to stop the controller.
 const AGAIN_NS: u64 = 1_000_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes
-    /// from the card any more; then the platform cuts the controller off, if it can.
+    /// Handles a controller that neither kind of reset has stopped. Clock and power are switched
+    /// off, so that nothing comes from the card any more; then the platform isolates the
+    /// controller, if it can.
     pub(super) fn wedged(&mut self, now_ns: u64) {
         let _ = self.bus.host_mut().set_bus(BusOp::PowerOff, true, now_ns);
         if self.bus.host_mut().isolate() {
@@ -58,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The controller has been stopped after all.
+    /// Frees the memory: the controller has been stopped after all.
     pub(super) fn let_go_of_kept(&mut self) {
         if !self.timers.take_kept() {
             return;
@@ -70,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Memory is kept: is it time to try again?
+    /// Returns whether memory is kept and it is time to try again.
     #[cold]
     #[inline(never)]
     pub(in super::super) fn stop_again(&mut self, now_ns: u64) {

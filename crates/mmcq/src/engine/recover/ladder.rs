@@ -1,6 +1,6 @@
-//! Which measure is next, once controller and card can be talked to again.
+//! Which measure is next, once commands to controller and card work again.
 //!
-//! In an incident each of these is taken when those before it are spent:
+//! In an incident each measure is taken when those before it are used up:
 //!
 //! | measure | for | how often |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | slower ([`ServiceRequest::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
 //! | the error as the answer | | |
 //!
-//! A card that does not come back to `tran` has the controller reset, is initialised again and
-//! power-cycled, once each ([`ServiceRequest`]); then everything is given up.
+//! If a card does not come back to `tran`, the controller is reset, then the card is initialised
+//! again, then it is power-cycled, once each ([`ServiceRequest`]). Then it is given up.
 
 use super::super::extras::Event;
 use super::super::slot::{NONE, Rules, State};
@@ -27,9 +27,9 @@ use crate::spec::response::R1;
 const DAMAGES: usize = 3;
 /// ... in this number of transfers that is too many for a speed.
 const DAMAGE_WINDOW: Count = 64;
-/// Between two tunings that damage asked for.
+/// Shortest time between two tunings because of damage.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
-/// Slower modes in one incident.
+/// Most slower modes in one incident.
 const SLOWER_MAX: u8 = 5;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -112,9 +112,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Tries a flush again that was not understood, its own or that of a durable write, or that
-    /// took longer than the controller could wait; its own errors are the answer. Other control
-    /// requests are not tried again: it is unknown how far they got.
+    /// Tries a flush again, its own or that of a durable write, if it was not understood or took
+    /// longer than the controller could wait; the errors of the second flush are the result. Other
+    /// control requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.awaits_end_of_erase(true) && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
@@ -136,14 +136,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Were several transfers damaged lately, so that one bad block is no explanation?
+    /// Returns whether several transfers were damaged lately, so that one bad block is no
+    /// explanation.
     pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
         oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
-    /// Takes the incident's tuning. False: it is spent, or the last one was not long ago.
+    /// Takes the incident's tuning. Returns false if it is used up, or the last tuning was not long
+    /// ago.
     pub(super) fn spend_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
@@ -154,7 +156,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the incident's step to a slower mode. False: it is spent.
+    /// Takes the incident's step to a slower mode. Returns false if it is used up.
     fn spend_slowdown(&mut self) -> bool {
         self.supervisor.helping().has_supervisor()
             && self.incident.slowed < SLOWER_MAX
@@ -165,14 +167,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
     }
 
-    /// As it was.
+    /// Tries the same transfer again.
     fn try_again(&mut self, now_ns: u64) {
         self.climb(RecoveryStep::Retry, now_ns);
         self.put_back(now_ns);
         self.go_idle(now_ns);
     }
 
-    /// Requests that failed together are tried alone, in their order and before all others.
+    /// Tries requests that failed together alone, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
         for place in 0..self.batch.members().len() {
@@ -182,7 +184,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Fewer blocks at a time, until the bad one is alone.
+    /// Halves the blocks of a transfer, until the bad block is alone.
     fn halve(&mut self, now_ns: u64) {
         self.incident.failed.cut_to((self.batch.blocks() / 2).max(1));
         if let Some(&index) = self.batch.members().first() {
@@ -191,7 +193,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// The requests of the failed transfer are the oldest again; those that cannot go on end.
+    /// Makes the requests of the failed transfer the oldest again; those that cannot continue end.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
@@ -222,14 +224,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends a request that may have been executed, and must not be twice.
+    /// Ends a request that may have been executed, and must not be repeated.
     #[cold]
     fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
         self.end_slot(index, Err(error));
         self.write_again(now_ns);
     }
 
-    /// The requests of the transfer go back to the front of the queue, or end with this error.
+    /// Puts the requests of the transfer back to the front of the queue, or ends them with this
+    /// error.
     #[inline(never)]
     fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
         for place in (0..self.batch.members().len()).rev() {
@@ -251,7 +254,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The incident is over: its requests get the error.
+    /// Ends the incident: its requests get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);
@@ -273,7 +276,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The end of a request that is no read or write, for which recovery can do no more.
+    /// Ends a request that is not a read or write, for which recovery can do no more.
     fn control_failed(&mut self, error: Error, now_ns: u64) {
         match self.slots.at(self.lane.control()).kind() {
             // It has to find its way home first; and a flush by register its memory.
@@ -283,7 +286,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns what a flush that has failed tells of the writes before it.
+    /// Returns what a failed flush reports of the writes before it.
     fn flush_tells(&mut self) -> Option<Error> {
         let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
         if flushes { self.flushed().err() } else { None }
@@ -297,8 +300,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A transfer has gone well while an incident was open. That ends it, unless it was another's,
-    /// or a piece, or what failed may have been the flush that is still to come.
+    /// Handles a transfer that went well while an incident was open. It ends the incident, unless
+    /// it was another request's, or a piece, or the failed phase may have been the flush that is
+    /// still to come.
     #[cold]
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
@@ -311,7 +315,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Every request is answered, now and from now on.
+    /// Gives up: every request is answered with an error, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if self.blockers.mark_dead() {
             self.climb(RecoveryStep::Dead, now_ns);

@@ -1,5 +1,5 @@
-//! The card is lost: it was removed, or has forgotten what it was told. What waits for it is
-//! answered, or the card is initialised again.
+//! Loss of the card: it was removed, or has lost its state. Waiting requests are answered, or the
+//! card is initialised again.
 
 use super::super::phases::Stage;
 use super::super::slot::{State, bits};
@@ -10,7 +10,7 @@ use crate::sched::Profile;
 use crate::sched::tasks::Why;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Initialises the card again; what it had not yet put on its medium is lost.
+    /// Initialises the card again; data that were not yet on its medium are lost.
     pub(in super::super) fn recover_lost_card(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             self.settle_pass();
@@ -20,8 +20,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// As [`recover_lost_card`](Self::recover_lost_card), of a card that still has what is in its
-    /// cache: it loses that when it is initialised, and not before.
+    /// Initialises the card as [`recover_lost_card`](Self::recover_lost_card) does, where its cache
+    /// still has its data: they are lost with the initialisation, and not before.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();
@@ -34,8 +34,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card is gone: everything that needs it fails now, what the controller has as soon as it
-    /// has let go.
+    /// Handles a card that is gone: every request that needs it fails now. A request that the
+    /// controller has fails when the controller has stopped.
     pub(in super::super) fn removed(&mut self, now_ns: u64) {
         self.set_card_params(None);
         if P::RECOVERS {
@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Of these writes no status will come.
+    /// Ends the writes that wait for a status, which will not come.
     #[cold]
     #[inline(never)]
     pub(super) fn end_settling(&mut self, error: Error) {
@@ -61,7 +61,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends everything that waits and needs the card.
+    /// Ends every waiting request that needs the card.
     pub(in super::super) fn fail_queued(&mut self, error: Error) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             self.end_slot(index, Err(error));

@@ -1,16 +1,16 @@
-//! How a transfer fails: the recovery ladder, as far as it needs no conversation with the card.
+//! Failures of transfers: the recovery ladder, as far as it needs no conversation with the card.
 //!
-//! An *incident* begins with a failed phase or a deadline that passed in silence; it ends when its
-//! transfer has gone well, or when its requests have been answered. Each pass through it brings
-//! controller and card back to where a command can be sent (this file): the lines are reset, CMD13
-//! asks for the state, CMD12 ends what is still open, and if that does not help the whole
-//! controller is reset. Then `ladder.rs` chooses the next measure, each stronger than the last;
-//! what needs a conversation it asks for (`help.rs`). `classify.rs` tells failures apart,
-//! `salvage.rs` keeps what was done and finds owners for what was lost. `lost.rs` ends what a lost
-//! card had.
+//! An *incident* begins with a failed phase or a deadline that passed without an answer. It ends
+//! when its transfer has gone well, or when its requests have been answered. Each pass of it (this
+//! file) first makes commands possible again. The lines are reset, CMD13 reads the state, CMD12
+//! ends what is still open. If that does not help, the whole controller is reset. Then `ladder.rs`
+//! chooses the next measure, each stronger than the last. Measures that need a conversation are
+//! requested from the supervisor (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs`
+//! keeps what was done, and decides which request reports what was lost. `lost.rs` ends the
+//! requests of a lost card.
 //!
-//! No buffer is given back before the controller has let go of it. All steps are bounded in number,
-//! and an incident in time.
+//! No buffer is returned before the controller has stopped using it. All steps are bounded in
+//! number, and an incident in time.
 
 mod classify;
 mod failed;
@@ -43,15 +43,15 @@ pub(super) use failed::Failed;
 pub(super) use help::Helping;
 use questions::{STATE_DOUBLINGS, STATE_INTERVAL_MAX_NS, STATE_QUESTIONS_MAX, STATE_WAIT_NS, state_pause_ns};
 
-/// An incident lasts no longer than this and the card's own times for a read and a write.
+/// Longest time of an incident, besides the card's own times for a read and a write.
 const INCIDENT_NS: u64 = 12_000_000_000;
-/// CMD12's response; the busy after it is watched by CMD13.
+/// Longest time of CMD12's response; CMD13 watches the busy after it.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
+/// Most phases of one pass that may fail: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
-/// How often in one incident a tuning is made again that a reset of the controller has lost.
+/// How many times in one incident a tuning is repeated that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
-/// CMD12 in one pass.
+/// Most CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
 
 /// The failure under way, and the state of the ladder.
@@ -62,7 +62,7 @@ pub(super) struct Incident {
     failed: Failed,
     /// Whether an incident is under way.
     open: bool,
-    /// Failed tries of what failed, and the slot that was first in it.
+    /// Failed tries of the same transfer, and the slot that was first in it.
     tries: u8,
     owner: u8,
     generation: u32,
@@ -72,24 +72,24 @@ pub(super) struct Incident {
     slowed: u8,
     /// Whether the transfer failed at CMD23.
     counting: bool,
-    /// The controller was reset in a tuned mode, and nothing has been tuned since.
+    /// Whether the controller was reset in a tuned mode, and not tuned since.
     untuned: bool,
-    /// Recovery is followed by a second try of the same transfer.
+    /// Whether the same transfer is tried again after recovery.
     again: bool,
-    /// The tuning was asked for while the card did not even tell its state: without it nothing can
-    /// go on.
+    /// Whether the tuning was requested because the card did not even return its status: then
+    /// nothing can continue without the tuning.
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
     /// Counters of this pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
-    /// A response that may have told what became of earlier writes did not arrive.
+    /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
     redo: SlotSet,
-    /// Writes that were sent once more, until their fate is known: nothing may come in between that
-    /// loses it again.
+    /// Writes that were sent once more and whose result is not known yet: nothing else may be sent
+    /// in between that could lose it again.
     doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [Count; 3],
@@ -97,7 +97,8 @@ pub(super) struct Incident {
 }
 
 impl Incident {
-    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    /// Makes an empty state. A function and not a constant: a constant, nearly all zeros, would be
+    /// copied into the firmware image.
     pub const fn new() -> Incident {
         Incident {
             failed: Failed::new(),
@@ -123,7 +124,7 @@ impl Incident {
         }
     }
 
-    /// Returns what failed, what the card says of it, and how small its pieces have become.
+    /// Returns the failure: its error, the card's status, and the size of its pieces.
     #[inline(always)]
     pub fn failed(&self) -> &Failed {
         &self.failed
@@ -139,36 +140,36 @@ impl Incident {
         self.open
     }
 
-    /// Is one of these writes a second try, whose fate must be known before anything else is
-    /// written?
+    /// Returns whether one of these writes is a second try, whose result must be known before
+    /// anything else is written.
     #[inline(always)]
     pub fn doubts(&self, writes: SlotSet) -> bool {
         self.doubted & writes != 0
     }
 
-    /// Is a write to be written once more, or has been without its fate being known?
+    /// Returns whether a write has to be written once more, or was and its result is not known.
     pub fn is_in_doubt(&self) -> bool {
         self.redo | self.doubted != 0
     }
 
-    /// Drops the doubt about these writes: their fate is known.
+    /// Ends the doubt about these writes: their result is known.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
     }
 
-    /// A response that may have told what became of earlier writes did not arrive.
+    /// Notes that a response is lost that may have had the status of earlier writes.
     #[cold]
     pub fn lose_status(&mut self) {
         self.status_lost = true;
     }
 
-    /// No measure has been taken yet.
+    /// Marks all measures as not taken.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
     }
 
-    /// A tuning is lost, and with it what it was to bring: there may be another.
+    /// Allows another tuning: the last one is lost, and with it what it was to achieve.
     fn renew_tuning(&mut self) {
         if self.tunings_lost < TUNINGS_LOST_MAX {
             self.tunings_lost += 1;
@@ -176,12 +177,12 @@ impl Incident {
         }
     }
 
-    /// Was this measure taken?
+    /// Returns whether this measure was taken.
     fn is_spent(&self, step: RecoveryStep) -> bool {
         self.spent & 1 << step as u16 != 0
     }
 
-    /// Takes a measure that may be taken once. False: it was.
+    /// Takes a measure that may be taken once. Returns false if it was taken before.
     fn spend(&mut self, step: RecoveryStep) -> bool {
         let bit = 1 << step as u16;
         let fresh = self.spent & bit == 0;
@@ -191,7 +192,7 @@ impl Incident {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The last steps of recovery (16 at most), oldest first.
+    /// Returns the last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.record.steps()
     }
@@ -205,7 +206,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
     }
 
-    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself,
+    /// Returns whether only the owner handles the failure, as for a raw phase (of the recovery
+    /// itself, say) or a phase of an I/O function.
     /// say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind();
@@ -222,7 +224,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes what is in progress, and has failed, from the controller.
+    /// Takes the failed transfer or request from the controller.
     #[cold]
     pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
         match (failure, self.lane.stage()) {
@@ -291,12 +293,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.lane.busy().questions() == 0
     }
 
-    /// Gives the card up where the profile recovers; else the request is answered.
+    /// Gives the card up where the profile recovers; otherwise only the request is answered.
     fn give_card_up(&mut self, now_ns: u64) {
         if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
     }
 
-    /// A new incident, or the next try of an old one.
+    /// Begins a new incident, or the next try of an open one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
             return self.reset_pass();
@@ -328,7 +330,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset_pass();
     }
 
-    /// No measure has been taken yet, and there is time again: its own, and the card's.
+    /// Marks all measures as not taken, and restarts the incident's time, with the card's own.
     fn renew_incident(&mut self, now_ns: u64, card_ns: u64) {
         self.incident.renew();
         self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
@@ -340,8 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().not_asked();
     }
 
-    /// The response of the phase that failed may have carried the status of writes before it, and
-    /// is lost.
+    /// Notes that the status of earlier writes may be lost with the response of the failed phase.
     fn note_lost_status(&mut self) {
         self.incident.status_lost |=
             self.bus.phase().auto != Auto::Continue && self.bus.phase().command.resp != Resp::None;
@@ -372,8 +373,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Doubts the sampling point, which a reset of the controller forgets: no data go before it is
-    /// found again.
+    /// Marks the sampling point as lost, after a reset of the controller: no data are transferred
+    /// before it is found again.
     fn doubt_tuning(&mut self) {
         if self.bus.wire().is_tuned() {
             self.bus.wire_mut().doubt();
@@ -383,8 +384,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The supervisor went in the middle of a tuning. The controller would take no other data
-    /// before it is reset.
+    /// Handles a supervisor that ended in the middle of a tuning. The controller would accept no
+    /// other data before it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);
@@ -393,14 +394,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset_all(now_ns);
     }
 
-    /// The whole controller is reset.
+    /// Resets the whole controller.
     fn reset_all(&mut self, now_ns: u64) {
         self.incident.spend(RecoveryStep::Reset);
         self.climb(RecoveryStep::Reset, now_ns);
         self.reset(Recovery::All, now_ns);
     }
 
-    /// Turns to the card, now that the controller is idle again.
+    /// Continues with the card, now that the controller is idle again.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
@@ -471,7 +472,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// An order may take much longer than the controller's own timer could wait for.
+    /// Returns the most polls for the card's state. An order may take much longer than the
+    /// controller's own timer.
     fn questions_max(&self) -> u32 {
         let asked = (self.order_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
@@ -479,8 +481,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
-    /// Is there time for another try, and for the questions if that fails too? Otherwise the
-    /// incident would outlast its budget.
+    /// Returns whether there is time for another try, and for the polls if that fails too.
+    /// Otherwise the incident would exceed its time.
     fn has_time(&self, now_ns: u64) -> bool {
         let card_ns = self.card.plan().longest_ns();
         !self
@@ -488,7 +490,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// How long the card may be at the order in progress that has outlasted its deadline.
+    /// Returns how long the card may work on the order in progress whose deadline has passed.
     fn order_ns(&self) -> u64 {
         match self.slots.at(self.lane.control()).kind() {
             Kind::Erase { how, .. } if self.awaits_end_of_erase(false) => how.longest_ns(),
@@ -496,7 +498,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The time for the flush that failed, if it was one.
+    /// Returns the time for the failed flush, if it was a flush.
     fn flush_ns(&self) -> u64 {
         match self.card.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
@@ -504,7 +506,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A phase of the recovery failed itself.
+    /// Handles a failed phase of the recovery itself.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         let unsent = P::RECOVERS && self.bus.is_blocked();
         self.bus.unblock();
@@ -534,7 +536,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card does not come back to `tran`.
+    /// Takes the next measure for a card that does not come back to `tran`.
     fn escalate(&mut self, now_ns: u64) {
         if P::RECOVERS && self.timers.incident_is_over(now_ns) {
             return self.dead(now_ns);

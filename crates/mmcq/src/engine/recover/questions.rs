@@ -1,15 +1,15 @@
-//! How often a card that came back from an error is asked for its state, and for how long.
+//! Polls for the state of a card after an error: how many, and for how long.
 
-/// Between the first questions for the card's state. The pause doubles with each 16 of them, seven
+/// Time between the first polls of the card's state. The pause doubles with each 16 of them, seven
 /// times: it is about a tenth of the wait so far.
 const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
-/// Questions in one pass, and what they take. What failed has had the card's own time before.
+/// Most polls in one pass, and their time. The failed phase has had the card's own time before.
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 
-/// From this question to the next.
+/// Returns the time from this poll to the next.
 pub(super) fn state_pause_ns(questions: u32) -> u64 {
     u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
 }

@@ -1,14 +1,15 @@
-//! What is kept of a failed transfer, and which request is told what was lost.
+//! What is kept of a failed transfer, and which request reports what was lost.
 //!
-//! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed
-//! transfer itself nothing is, neither read (no host tells how many of its blocks were good) nor
-//! written: ACMD22 would tell of SD cards, but needs memory for its answer where there may be none,
-//! and a write to the same blocks again is as good. Where a block fails for good, isolation finds
+//! *Kept* are the pieces of a request that ended well before (`moved_blocks`). Nothing of the
+//! failed transfer itself is kept. For a read, no host reports how many of its blocks were good.
+//! For a write, ACMD22 would report it on SD cards, but needs memory for its answer where there may
+//! be none; writing the same blocks again is as good. If a block fails for good, isolation finds
 //! it, and `done_bytes` is exact.
 //!
-//! *Lost* may be the one response that told what became of writes before, which clears it. Writes
-//! that still have their buffers are then written again. Of those that were complete, in a cache or
-//! an open transfer, the data exist nowhere any more: the next flush is told.
+//! *Lost* may be the one response with the result of earlier writes; the card clears the bits when
+//! it has sent them. Writes whose buffers are still there are then written again. The data of
+//! writes that were complete, in a cache or an open transfer, no longer exist: the next flush
+//! reports the loss.
 
 use super::super::slot::{State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, SlotId};
@@ -18,7 +19,7 @@ use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The pass is over and the card's status known: what became of the writes before?
+    /// Decides the result of earlier writes at the end of a pass, when the card's status is known.
     pub(super) fn settle_pass(&mut self) {
         let status = self.incident.failed.status();
         if !P::RECOVERS {
@@ -50,21 +51,21 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Was it a read that failed?
+    /// Returns whether a read has failed.
     fn read_failed(&self) -> bool {
         !self.lane.has_control()
             && self.batch.direction() == Direction::Read
             && self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active)
     }
 
-    /// The card has lost its state: nothing can be learned of the writes before.
+    /// Handles a card that has lost its state: the result of earlier writes stays unknown.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
         self.settle_pass();
     }
 
-    /// The fate of these writes is unknown: they are written once more. Those for which that is not
-    /// the first time have failed.
+    /// Marks these writes, whose result is unknown, to be written once more. Those that were
+    /// written a second time already have failed.
     pub(in super::super) fn doubt(&mut self) {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
@@ -79,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Writes in doubt go before everything else.
+    /// Puts writes in doubt before everything else.
     pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             self.slots.at_mut(index).restart();
@@ -87,8 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Back into the queue: of two reads or writes on the same blocks the older one goes first
-    /// again; anything else is the next.
+    /// Puts a request back into the queue. Of two reads or writes on the same blocks the older one
+    /// goes first again; other requests go to the front.
     pub(in super::super) fn push_again(&mut self, index: u8, now_ns: u64) {
         if self.slots.at(index).span().is_none() {
             return self.push_front(index, now_ns);
@@ -99,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the request whose memory goes, or stops what the controller does with it.
+    /// Ends the request whose memory goes out of scope, or stops the controller's work on it.
     pub(in super::super) fn give_up_request(&mut self, id: SlotId, now_ns: u64) {
         let _ = self.cancel(id);
         self.take_from_card(id, now_ns);
@@ -127,7 +128,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Pieces of a write that goes on are written once more too.
+    /// Lets the earlier pieces of a write that continues be written once more too.
     fn restart_pieces(&mut self) {
         if self.batch.direction() != Direction::Write {
             return;
@@ -149,8 +150,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the card's supply was switched off, or that it was reset: a volatile cache has
-    /// lost what was not flushed.
+    /// Notes that the card's power was switched off, or that the card was reset: a volatile cache
+    /// has lost the data that were not flushed.
     pub(in super::super) fn note_supply_loss(&mut self) {
         if !P::RECOVERS {
             self.lane.streams_mut().leave_open(None);
@@ -165,8 +166,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Writes that wait for their next piece, or for the flush that makes them durable, have lost
-    /// what a cache held of them: they begin again. Erases of which a piece is done end.
+    /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
+    /// cache has lost their data. Erases of which a piece is done end.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
             self.slots.at_mut(self.lane.control()).set_flush_after(false);
@@ -196,8 +197,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The supervisor has flushed the cache. False: the engine has not waited for that, so that
-    /// something may have been written since.
+    /// Notes that the supervisor has flushed the cache. Returns false if the engine has not waited
+    /// for that, so that something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
         let stopped = self.supervisor.helping().is_at_it();
         if stopped {

@@ -1,4 +1,4 @@
-//! The end of a slot's life: which slots wait for a status, have ended, or are done and not
+//! The end of a request: which slots wait for a status, have ended, or are done and not reported.
 //! reported.
 
 use super::super::{Error, Kind};
@@ -17,33 +17,33 @@ impl<const N: usize> Slots<N> {
         self.settling != 0
     }
 
-    /// Lets a written request wait for the card's next status, which tells how that went.
+    /// Lets a written request wait for the card's next status, which shows its result.
     #[inline(always)]
     pub fn await_status(&mut self, index: u8) {
         self.at_mut(index).state = State::Settling;
         self.settling |= 1 << index;
     }
 
-    /// Takes all requests that wait for a status; they wait no more.
+    /// Takes all requests that wait for a status; they no longer wait.
     #[inline(always)]
     pub fn take_settling(&mut self) -> SlotSet {
         core::mem::take(&mut self.settling)
     }
 
-    /// Takes a request out of those that wait for a status.
+    /// Removes a request from those that wait for a status.
     pub fn stop_settling(&mut self, index: u8) {
         self.settling &= !(1 << index);
     }
 
-    /// Queues a written request whose flush is next. Few writes have one: out of the way of the
-    /// others.
+    /// Queues a written request that needs a flush next. A function of its own, since few writes
+    /// need one.
     #[cold]
     #[inline(never)]
     pub fn requeue_for_flush(&mut self, index: u8) {
         self.push_front(index);
     }
 
-    /// Ends a request whose result is known, and which the controller has let go of.
+    /// Ends a request whose result is known, and whose memory the controller does not use any more.
     #[inline(always)]
     pub fn end(&mut self, index: u8) {
         self.at_mut(index).state = State::Ended;
@@ -61,9 +61,9 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Fails the writes that wait for their next piece or for a flush of their own, and the erases that
-    /// are half done: what the cache could not write may be theirs. Their own flush would end well,
-    /// with nothing of them left to be flushed.
+    /// Fails the writes that wait for their next piece or for a flush of their own, and the erases
+    /// that are half done: the data that the cache could not write may be theirs. Their own flush
+    /// would succeed, with none of their data left to be flushed.
     #[cold]
     pub fn fail_begun(&mut self, error: Error) {
         for slot in &mut self.slots {
@@ -92,7 +92,7 @@ impl<const N: usize> Slots<N> {
         core::mem::take(&mut self.unreported)
     }
 
-    /// Marks an end as one that need not be reported.
+    /// Removes a slot from those whose end has to be reported.
     #[inline(always)]
     pub fn forget_report(&mut self, index: u8) {
         self.unreported &= !(1 << index);

@@ -1,9 +1,9 @@
-//! Which slots are mapped, and whether what waits wants to be.
+//! Which slots are mapped, and whether waiting requests are still to be mapped.
 
 use super::{Slot, Slots};
 
 impl Slot {
-    /// The controller can reach its memory.
+    /// Returns whether the controller can reach the request's memory.
     #[inline(always)]
     pub fn is_mapped(&self) -> bool {
         self.mapped
@@ -11,7 +11,7 @@ impl Slot {
 }
 
 impl<const N: usize> Slots<N> {
-    /// How many are mapped.
+    /// Returns how many slots are mapped.
     #[inline(always)]
     pub fn mapped(&self) -> u8 {
         self.mapped
@@ -24,8 +24,8 @@ impl<const N: usize> Slots<N> {
         self.mapped = self.mapped.wrapping_add(1);
     }
 
-    /// Notes that the request's memory is about to be unmapped, or is lost. False: it was not
-    /// mapped.
+    /// Notes that the request's memory is about to be unmapped, or is lost. Returns false if it was
+    /// not mapped.
     #[inline(always)]
     pub fn take_mapped(&mut self, index: u8) -> bool {
         let slot = self.at_mut(index);
@@ -37,30 +37,30 @@ impl<const N: usize> Slots<N> {
         mapped
     }
 
-    /// May something that is queued be unmapped?
+    /// Returns whether a queued request may be unmapped.
     #[inline(always)]
     pub fn have_unmapped(&self) -> bool {
         self.unmapped
     }
 
-    /// Notes that a request was left unmapped, if it was: there is no room to map it ahead of its
-    /// turn.
+    /// Notes whether a request was left unmapped, because no mapping ahead of its turn was free.
     #[inline(always)]
     pub fn leave_unmapped(&mut self, left: bool) {
         self.unmapped |= left;
     }
 
-    /// Notes that all that is queued is mapped.
+    /// Notes that all queued requests are mapped.
     pub fn mark_all_mapped(&mut self) {
         self.unmapped = false;
     }
 
-    /// The request whose turn it is finds no mapping, or is about to try again.
+    /// Sets whether the request whose turn it is finds no mapping; cleared when it is about to try
+    /// again.
     pub fn set_cramped(&mut self, cramped: bool) {
         self.cramped = cramped;
     }
 
-    /// Does it wait for what is mapped ahead to be given back?
+    /// Returns whether that request waits for mappings of other requests to be freed.
     #[inline(always)]
     pub fn are_cramped(&self) -> bool {
         self.cramped

@@ -1,11 +1,11 @@
-//! Which queued reads and writes touch at their ends, found by hashes of where each begins and
-//! ends.
+//! Which queued reads and writes are neighbours, found by hashes of where each begins and ends.
 
 use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// As many places as slots: in a full queue a look for a neighbour meets one or two that are none.
+/// Returns the place of a block in the hash table. It has as many places as there are slots: in a
+/// full queue a search finds one or two requests that are not neighbours.
 #[inline(always)]
 fn bucket<const N: usize>(block: u64) -> usize {
     // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the
@@ -18,7 +18,7 @@ fn bucket<const N: usize>(block: u64) -> usize {
 }
 
 impl<const N: usize> Slots<N> {
-    /// The queued reads and writes that begin where this ends, or end where it begins.
+    /// Returns the queued reads and writes that begin where this one ends, or end where it begins.
     #[inline(always)]
     pub(super) fn neighbours(&self, start: u64, end: u64) -> SlotSet {
         let mut neighbours = 0;
@@ -43,14 +43,14 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
-    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which
-    /// that is true are not known as such.
+    /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
+    /// It may be both without being known.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// Forgets which requests are alone: what waits was meant for another card.
+    /// Clears that knowledge: the waiting requests were for another card.
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
@@ -63,8 +63,8 @@ impl<const N: usize> Slots<N> {
         self.lone &= others;
     }
 
-    /// At the end of the queue, as `push_span`: it continues what waits, so it is not alone, and
-    /// nothing else is any more.
+    /// Puts a request at the end of the queue as `push_span` does. It continues a waiting request,
+    /// so it is not alone, and no other request counts as alone any more.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;
@@ -72,8 +72,8 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age });
     }
 
-    /// All that waits leaves the queue at once, if it is so many reads and writes and nothing else.
-    /// False: nothing is done.
+    /// Takes all waiting requests from the queue at once, if they are exactly `count` reads and
+    /// writes. Otherwise returns false and does nothing.
     pub fn leave_all(&mut self, count: usize) -> bool {
         if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
             return false;
@@ -84,8 +84,9 @@ impl<const N: usize> Slots<N> {
         true
     }
 
-    /// How far this is from the last of a batch: 2 if it is another client's, and 1 more if it
-    /// leaves one of these behind, whose end it continues for the same client.
+    /// Returns how poorly this request fits after the last one of a batch: 2 if it is another
+    /// client's, and 1 more if another waiting request of its client ends where it begins, and
+    /// would stay behind. 0 fits best.
     #[inline(never)]
     pub fn apart(&self, index: u8, last: u8, waiting: SlotSet) -> u8 {
         let client = |index: u8| self.at(index).origin().client;
@@ -95,7 +96,8 @@ impl<const N: usize> Slots<N> {
         u8::from(own != client(last)) * 2 + u8::from(leaves)
     }
 
-    /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
+    /// Returns queued reads and writes that may begin at `end`, or end at `start`. It may have
+    /// others too, but misses none.
     pub fn near(&self, start: u64, end: u64) -> SlotSet {
         self.starts[bucket::<N>(end)] | self.ends[bucket::<N>(start)]
     }

@@ -1,4 +1,4 @@
-//! The request in a slot: what it is, and what becomes of it.
+//! The request in a slot: its kind and its state.
 
 use super::{Rules, Slot, State};
 use crate::engine::buffer::DmaBuf;
@@ -7,7 +7,7 @@ use crate::host::Segment;
 use crate::sched::Origin;
 use core::task::Waker;
 
-/// Makes the questions that a slot answers.
+/// Makes methods that return values of a slot.
 macro_rules! told {
     ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
         impl Slot {
@@ -24,14 +24,14 @@ macro_rules! told {
 
 told! {
     state: State;
-    /// No client waits for the result.
+    /// Returns whether no client waits for the result.
     orphan: bool;
-    /// Never merged again.
+    /// Returns whether the request is never merged again.
     solo: bool;
-    /// Written a second time.
+    /// Returns whether it was written a second time.
     redone: bool;
     generation: u32;
-    /// Blocks already moved.
+    /// Returns the blocks that are already transferred.
     moved_blocks: u32;
     origin: Origin;
     rules: Rules;
@@ -39,7 +39,7 @@ told! {
     arrived_ns: u64;
     kind: Kind;
     result: Result<Output, Error>;
-    /// The one behind it in the queue.
+    /// Returns the next slot in the queue.
     next: u8;
 }
 
@@ -70,8 +70,8 @@ impl Slot {
         self.waker.take()
     }
 
-    /// Asks whether this is a read or write of so many blocks, of which none has moved, and no more
-    /// than that.
+    /// Returns whether this is a read or write of exactly this many blocks, of which none was
+    /// transferred.
     #[inline(always)]
     pub fn is_whole(&self, blocks: u32) -> bool {
         let (Kind::Read { blocks: all, .. } | Kind::Write { blocks: all, .. }) = self.kind else {
@@ -80,8 +80,8 @@ impl Slot {
         all == blocks && self.moved_blocks == 0 && self.rules == Rules::NONE
     }
 
-    /// A new request: nothing of it has been mapped, moved or tried. Its memory is the slot's now.
-    /// A durable one is never merged.
+    /// Takes in a new request with its memory: nothing of it has been mapped, transferred or tried.
+    /// A durable request is never merged.
     #[inline(always)]
     pub fn take_in(
         &mut self,
@@ -100,29 +100,29 @@ impl Slot {
         self.result = Ok(Output::default());
     }
 
-    /// Makes the request one of another kind.
+    /// Changes the kind of the request.
     pub fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
     }
 
-    /// Makes the request a write that sends whole blocks of zeroes again and again.
+    /// Makes the request a write that sends the same buffer of zeroes repeatedly.
     pub fn set_zeroes(&mut self, kind: Kind) {
         (self.kind, self.solo) = (kind, true);
         self.rules.set(Rules::ZERO, true);
         self.segment.len -= self.segment.len % BLOCK_BYTES;
     }
 
-    /// Takes the request's memory, which goes elsewhere.
+    /// Takes the request's memory out of the slot.
     pub fn take_buf(&mut self) -> DmaBuf {
         core::mem::replace(&mut self.buf, DmaBuf::EMPTY)
     }
 
-    /// A refused request has its memory again.
+    /// Returns its memory to a refused request.
     pub fn give_back(&mut self) -> DmaBuf {
         self.buf.take()
     }
 
-    /// Fills the memory with zeroes, so that no later owner reads what it held.
+    /// Fills the memory with zeroes, so that no later owner reads its content.
     pub fn wipe(&mut self) {
         self.buf.fill(0);
     }
@@ -132,35 +132,35 @@ impl Slot {
         self.orphan = true;
     }
 
-    /// Keeps the buffer until `reclaim` comes for it.
+    /// Keeps the buffer until `reclaim` takes it.
     pub fn keep_for_reclaim(&mut self) {
         self.state = State::Lost;
     }
 
-    /// A buffer without a request waits for `reclaim`.
+    /// Keeps a buffer without a request for `reclaim`.
     pub fn keep(&mut self, buf: DmaBuf) {
         (self.state, self.buf) = (State::Lost, buf);
     }
 
-    /// Notes that the request goes to the controller.
+    /// Notes that the request is sent to the controller.
     #[inline(always)]
     pub fn set_active(&mut self) {
         self.state = State::Active;
     }
 
-    /// Puts the request back to those that are queued.
+    /// Marks the request as queued again.
     pub fn set_queued(&mut self) {
         self.state = State::Queued;
     }
 
-    /// Leaves the buffer for ever to a controller that nothing stops, which has its own memory.
-    /// What a read brought is in there: nothing of it counts.
+    /// Leaves the buffer for ever to a controller that cannot be stopped. The data of a read are in
+    /// that buffer, so none of them count as done.
     pub fn leak_buffer(&mut self) {
         self.buf = DmaBuf::EMPTY;
         self.moved_blocks = 0;
     }
 
-    /// Keeps lent memory, since a controller that nothing stops has it.
+    /// Keeps lent memory in the slot, because a controller that cannot be stopped uses it.
     pub fn retain_lent(&mut self) {
         self.state = State::Kept;
     }
@@ -171,17 +171,17 @@ impl Slot {
         self.rules.set(Rules::FLUSH_AFTER, false);
     }
 
-    /// Lets the request go alone from now on, if `alone`.
+    /// Prevents merging of the request from now on, if `alone`.
     pub fn forbid_merge(&mut self, alone: bool) {
         self.solo |= alone;
     }
 
-    /// Sets whether the request must be flushed once it is settled.
+    /// Sets whether the request must be flushed after its status has come.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
 
-    /// Marks the write as one that is written again. True: it was so before.
+    /// Marks the write as one that is written again. Returns true if it was marked before.
     pub fn mark_rewritten(&mut self) -> bool {
         core::mem::replace(&mut self.redone, true)
     }
@@ -191,12 +191,12 @@ impl Slot {
         self.result = result;
     }
 
-    /// An error stays; what went well is this.
+    /// Sets a good result; an error that is set already stays.
     pub fn answer_well(&mut self, output: Output) {
         self.result = self.result.and(Ok(output));
     }
 
-    /// All of it has moved at once.
+    /// Notes that all of its blocks were transferred at once.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
@@ -205,7 +205,7 @@ impl Slot {
         }
     }
 
-    /// Adds blocks that have moved.
+    /// Adds blocks that were transferred.
     #[inline(always)]
     pub fn moved_more(&mut self, blocks: u32) {
         self.moved_blocks += blocks;
@@ -214,12 +214,12 @@ impl Slot {
         }
     }
 
-    /// Sets how many blocks are dealt with.
+    /// Sets how many blocks are done.
     pub fn set_moved(&mut self, blocks: u32) {
         self.moved_blocks = blocks;
     }
 
-    /// Begins the request again: nothing of it has moved.
+    /// Restarts the request: none of its blocks counts as transferred.
     pub fn restart(&mut self) {
         (self.moved_blocks, self.result) = (0, Ok(Output::default()));
     }

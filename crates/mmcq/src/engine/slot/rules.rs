@@ -1,18 +1,18 @@
-//! What a write must do besides being written.
+//! Special rules of a write.
 
-/// The rules that make a write special; or a read, which has no other rule than the first.
+/// The special rules of a write; or of a read, which can only have the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rules(u8);
 
 impl Rules {
-    /// Like any other.
+    /// No special rule.
     pub const NONE: Rules = Rules(0);
-    /// Complete only when it is on the medium. Of a read: it ends where the card's last block is,
+    /// A write: complete only when it is on the medium. A read: it ends at the card's last block,
     /// which must be read alone.
     pub const DURABLE: Rules = Rules(1);
-    /// Zeroes: the buffer goes out again and again.
+    /// Zeroes: the same buffer is sent repeatedly.
     pub const ZERO: Rules = Rules(1 << 1);
-    /// Once settled, it is flushed before it is complete.
+    /// After its status has come, it is flushed before it is complete.
     pub const FLUSH_AFTER: Rules = Rules(1 << 2);
 
     pub const fn of(durable: bool) -> Rules {

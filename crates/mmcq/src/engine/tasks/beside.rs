@@ -1,14 +1,17 @@
-//! Announcing beside data.
+//! Commands of the card's queue during the data of a task.
 //!
 //! A card answers CMD44, CMD45 and CMD13 while the data of a task are on the DAT lines. Where the
-//! host can send a command then ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)),
-//! the next tasks are announced beside the data of a read, and the card is asked what is ready. So
-//! these commands and their interrupts cost the bus no time.
+//! host can send a command then
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the next tasks are sent
+//! during the data of a read, and CMD13 reads which are ready. So these commands and their
+//! interrupts cost no bus time.
 //!
-//! They do not go beside written data. Their answer may show a late error, and then it could be
-//! that of a block which the card has taken a moment ago.
+//! They are not sent during written data. Their response may show a late error, which could then
+//! belong to a block that the card has only just taken.
 //!
-//! If such a command fails, the queue has failed, as between transfers. The data go on and end as
+//! If such a command fails, the queue has failed, as between transfers. The data continue and end
+//! as their own phase does. If the data fail, the lines are reset, and the command is lost with
+//! them.
 //! their own phase does. If the data fail, the lines are reset, and the command is lost with them.
 
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
@@ -23,7 +26,7 @@ use crate::spec::command::Command;
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Something is in progress. True if a command for the queue goes beside it.
+    /// Sends a command for the queue while something is in progress. Returns true if one was sent.
     #[inline(always)]
     pub(in super::super) fn try_beside(&mut self, now_ns: u64) -> bool {
         let executes =
@@ -48,7 +51,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
     }
 
-    /// Describes what is next. What the controller has is collected again after it.
+    /// Describes the next task. The transfer that the controller has is collected again afterwards.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
@@ -64,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gather_task(executed);
     }
 
-    /// CMD13 for what is ready, if nothing else is to be done.
+    /// Returns CMD13 that reads which tasks are ready, if nothing else is to be done.
     fn question(&self, now_ns: u64) -> Option<(Step, Command)> {
         let asks = self.lane.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
         let rca = self.card.target().map_or(0, |target| target.rca);
@@ -91,7 +94,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// A command for the queue is on the line.
+    /// Handles a command for the queue that is on the line.
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}
@@ -156,8 +159,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the answer to a command beside data is lost, and with it what it may have said of
-    /// the writes before.
+    /// Notes that the response to a command during data is lost, and with it a possible error of
+    /// earlier writes.
     #[cold]
     fn beside_unanswered(&mut self, now_ns: u64) {
         self.record.phase_failed();
@@ -177,7 +180,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Writes of which some blocks are written, and whose rest waits, begin once more.
+    /// Restarts writes of which some blocks are written, and whose rest waits.
     #[cold]
     pub(in super::super) fn restart_waiting_pieces(&mut self) {
         for index in bits(self.slots.queued_writes()) {

@@ -1,8 +1,8 @@
-//! What the queue of an SD card has otherwise: it is switched by an extension register of the
-//! performance function (CMD49), beside that which flushes the cache [SD 4.19, 5.8.2].
+//! What differs for the queue of an SD card: an extension register of the performance function
+//! (CMD49) switches it, next to the register that flushes the cache [SD 4.19, 5.8.2].
 //!
-//! A card may take its time for the switch, so the register is read (CMD48) until it says what was
-//! written. Both commands move a block; it is the engine's own page.
+//! A card may take its time for the switch, so the register is read (CMD48) until it has the value
+//! that was written. Both commands transfer one block, in the engine's own page.
 
 use super::super::Breach;
 use super::super::bus::SLACK_NS;
@@ -17,7 +17,7 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Between two looks at the switch, and how many there are: a driver of Linux waits 10 ms.
+/// Time between two reads of the switch, and their number: a driver of Linux waits 10 ms.
 const CONFIRM_NS: u64 = 1_000_000;
 const CONFIRMS_MAX: u8 = 12;
 /// Bits of the switch.
@@ -25,20 +25,22 @@ const ON: u8 = 1;
 const SEQUENTIAL: u8 = 2;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// As [`set_task_queue`](Self::set_task_queue), for an SD card. Its cache is on
-    /// ([`FlushBy::SdCache`]), since the place of that register tells where the queue's is, and the
-    /// engine has a page ([`set_page`](Self::set_page)). False: one of these is missing, the card
-    /// has addresses of 38 bits, or the queue is too small to be of use.
+    /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
+    /// things are needed: its cache is on ([`FlushBy::SdCache`]), since the queue's register is
+    /// found by the place of the cache's; and the engine has a page ([`set_page`](Self::set_page)).
+    /// Returns false if one of these is missing, the card has addresses of 38 bits, or the queue is
+    /// too small to be of use.
     ///
-    /// Cards are known whose queue damages data without a word:
-    /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) asks who the card is.
+    /// The queue of some cards damages data without an error.
+    /// [`card::enable_sd_task_queue`](crate::card::enable_sd_task_queue) checks the card's identity
+    /// for that.
     pub fn set_sd_task_queue(&mut self, queue: SdTaskQueue) -> bool {
         self.close_fast();
         let known = self.queue_register().is_some();
         self.lane.tasks_mut().is_some_and(|tasks| known && tasks.configure_sd(queue))
     }
 
-    /// The queue's switch, if this is an SD card with one.
+    /// Returns the register of the queue's switch, if this is an SD card with one.
     fn queue_register(&self) -> Option<Extension> {
         let target = self.card.target().filter(|target| !target.emmc && !target.extended_address)?;
         let FlushBy::SdCache { at, .. } = target.flush else { return None };
@@ -50,12 +52,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().is_some_and(|tasks| tasks.dialect() != Dialect::Emmc)
     }
 
-    /// Can the queue be switched?
+    /// Returns whether the queue can be switched.
     pub(super) fn knows_switch(&self) -> bool {
         !self.is_sd_queue() || self.queue_register().is_some()
     }
 
-    /// CMD49 that switches the queue on or off. It is empty.
+    /// Sends CMD49 that switches the queue on or off. The queue is empty.
     pub(super) fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         let Some(Dialect::Sd(queue)) = self.lane.tasks().map(|tasks| tasks.dialect()) else {
             return Turn::Pass;
@@ -79,7 +81,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
     }
 
-    /// CMD48 of the switch.
+    /// Sends CMD48, which reads the switch.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
         let Some(at) = self.queue_register() else { return self.recover_lost_card(now_ns) };
         let read = sd::read_extr_single(at, 1);
@@ -89,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A block between the card and the engine's page. [`Turn::Wait`]: not now.
+    /// Transfers a block between the card and the engine's page. [`Turn::Wait`]: not possible now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
         self.batch.forget();
@@ -116,7 +118,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// The register was read.
+    /// Handles the value of the register.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {
@@ -146,8 +148,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.give_up_at(later(now_ns, CONFIRM_NS + SLACK_NS));
     }
 
-    /// The memory of a switch that has failed, or ended, goes back to the CPU. The controller has
-    /// let go of it.
+    /// Unmaps the memory of a switch that has failed, or ended. The controller does not use it any
+    /// more.
     #[inline(always)]
     pub(in super::super) fn unmap_switch(&mut self) {
         if self.lane.tasks().is_some() && !self.lane.has_control() {

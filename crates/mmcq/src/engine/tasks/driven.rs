@@ -1,10 +1,10 @@
-//! An ordinary read or write while the controller's engine has the lines, and nothing else is going
-//! on: from `submit` to its doorbell without the queue, from its end to its result, and from there
-//! to the next in the queue.
+//! Ordinary reads and writes while the controller's command queue engine has the lines, and nothing
+//! special is going on. Three shortcuts: from `submit` to the doorbell without the queue, from the
+//! end of a task to its result, and from there to the next request in the queue.
 //!
-//! The same as the [fast path](super::super::fast) for a transfer: it skips the questions
-//! of [`hosted`](super::hosted), and leaves behind what the answers would have. It opens and
-//! closes as the fast path does.
+//! This corresponds to the [fast path](super::super::fast) for a transfer: the checks of
+//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. It opens and closes
+//! as the fast path does.
 
 use super::super::slot::NONE;
 use super::super::timers::later;
@@ -15,14 +15,15 @@ use crate::sched::Profile;
 use crate::sched::tasks::Why;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Are tasks rung?
+    /// Returns whether the command queue engine has tasks.
     #[inline(always)]
     pub(in super::super) fn rings_tasks(&self) -> bool {
         let on = self.lane.hosted().is_some_and(|hosted| hosted.rings_tasks());
         on && self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
 
-    /// Accepts a request, and rings it if there is room. Nothing is in the way.
+    /// Accepts a request, and sends it to the command queue engine if there is space. Called while
+    /// nothing prevents that.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         let (direction, lba, blocks) = request.kind.span()?;
@@ -53,7 +54,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Are tasks rung, is nothing to be done before, and is it time for nothing?
+    /// Returns whether a task may be sent now: the command queue engine has tasks, and nothing else
+    /// is to be done or is due before.
     #[inline(always)]
     fn may_ring(&self, now_ns: u64) -> bool {
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -61,15 +63,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.rings_tasks() && !dull && !due && !self.incident.is_in_doubt()
     }
 
-    /// Would this meet a task, or a write whose status is not known?
+    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
+    /// known.
     #[inline(always)]
     fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.lane.tasks().is_some_and(|tasks| tasks.meets_rung(direction, start, end))
             || self.slots.is_settling() && self.meets_task(direction, start, end)
     }
 
-    /// Describes and rings a task of one request, which is queued no more. False: the general path
-    /// goes on.
+    /// Describes a task of one request and rings its doorbell; the request is not queued any more.
+    /// Returns false if the general path has to do it.
     #[inline(always)]
     fn ring_driven(
         &mut self,
@@ -113,7 +116,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         taken != 0
     }
 
-    /// Takes the queue engine's interrupt, while nothing is in the way.
+    /// Handles the interrupt of the command queue engine, while nothing special is going on.
     #[inline(always)]
     pub(in super::super) fn acknowledge_driven(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
@@ -124,7 +127,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Takes an end by the general path: there is more to it than tasks that are done.
+    /// Handles an end by the general path: more has happened than tasks that are done.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -135,8 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Ends these tasks, if nothing else has happened. False: there is more to it than that, and
-    /// nothing has been done.
+    /// Ends these tasks, if nothing else has happened. Otherwise returns false and does nothing.
     #[inline(always)]
     fn end_driven(&mut self, done: u32, now_ns: u64) -> bool {
         let known = self.lane.tasks().is_some_and(|tasks| done & !tasks.on_card() == 0);
@@ -175,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Rings what is next, as long as there is room.
+    /// Sends the next requests to the command queue engine, as long as there is space.
     #[inline(always)]
     fn go_on_driven(&mut self, now_ns: u64) {
         loop {

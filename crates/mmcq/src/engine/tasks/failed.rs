@@ -1,12 +1,13 @@
-//! What goes wrong with a card's queue.
+//! Failures of a card's queue.
 //!
-//! Any failure switches the queue off: what waits on the card comes back to the engine's own queue,
-//! with its age, and what was executed is tried again by the single lane and its ladder. The card
-//! discards its tasks and is switched out of the queue before anything else goes to it. After two
-//! failures in ten seconds, five in ten minutes, or one disagreement, the queue is not used again.
+//! Any failure switches the card's queue off. Tasks that wait on the card come back to the engine's
+//! own queue, with their age. The task that was executed is tried again by the single lane and the
+//! recovery ladder. The card discards its tasks, and its queue is switched off, before anything
+//! else is sent. After two failures in ten seconds, five in ten minutes, or one contradiction, the
+//! queue is not used again.
 //!
-//! A late error in a queue names no write. All those whose status is not known are suspects: they
-//! are written again, in their order and one at a time, and each gets an answer of its own.
+//! A late error in a queue names no write. All writes whose status is not known are suspects: they
+//! are written again, in order and one at a time, and each gets a result of its own.
 
 use super::super::SlotId;
 use super::super::slot::{State, bits};
@@ -16,7 +17,7 @@ use crate::sched::tasks::At;
 use crate::sched::{Demotion, Policy, Profile};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Takes back into the engine's queue what waits on the card.
+    /// Takes the tasks that wait on the card back into the engine's queue.
     pub(super) fn call_back(&mut self, now_ns: u64) {
         if !self.is_queued() {
             return;
@@ -83,7 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The queue is not used any more.
+    /// Stops the use of the queue for good.
     #[cold]
     pub(super) fn leave_for_good(&mut self, why: Demotion) {
         if self.lane.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {
@@ -91,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card says what cannot be.
+    /// Handles an impossible answer of the card.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
         self.leave_for_good(why);
@@ -99,7 +100,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Forgets all tasks: there is no card any more, or it begins anew.
+    /// Forgets all tasks, for another card, none, or a new start.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
             // Whether there is an engine for the next card, that card's kind says.
@@ -127,7 +128,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The memory of this request goes: if its task waits on the card, it comes back from there.
+    /// Takes a request back whose memory goes out of scope, if its task waits on the card.
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
         if self.engine_has_memory() {
@@ -141,8 +142,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Tasks may be on the card that the engine has forgotten: it discards them, and its queue is
-    /// switched off. *Bound: three tries; then the card is initialised again.*
+    /// Makes the card discard tasks that the engine has forgotten, and switches its queue off.
+    /// *Bound: three tries; then the card is initialised again.*
     #[cold]
     pub(super) fn clean_queue(&mut self, now_ns: u64) -> Turn {
         let gone = self.blockers.is_dead() || self.card.target().is_none();
@@ -164,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Looks for a late error in a status. True: it may be that of several writes, and these are
+    /// Checks a status for a late error. Returns true if it may belong to several writes; they are
     /// written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {

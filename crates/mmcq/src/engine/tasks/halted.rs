@@ -1,7 +1,7 @@
-//! What stops the controller's queue engine: it halts, forgets its tasks, and lets go of memory.
-//! Then one request is blamed, and the others wait again.
+//! Stopping the controller's command queue engine: it halts, drops its tasks, and stops using
+//! memory. Then one request is blamed, and the others wait again.
 //!
-//! `hosted.rs` says in which order, and how long each step may take.
+//! `hosted.rs` has the order of these steps, and how long each may take.
 
 use super::super::phases::Stage;
 use super::{Engine, Error, Turn};
@@ -11,7 +11,7 @@ use crate::sched::{Demotion, Profile};
 use crate::spec::response::{R1, Response};
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The tasks are taken from the engine: first it halts.
+    /// Begins to take the tasks from the command queue engine: first it halts.
     #[cold]
     pub(super) fn stop_engine(&mut self, why: Why, now_ns: u64) {
         if let Why::Fault(fault) = why {
@@ -24,7 +24,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Makes a queue engine that has halted, and whose ends are known, forget the rest.
+    /// Clears a command queue engine that has halted: the tasks that ended are known, and it drops
+    /// the rest.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.has_tasks();
@@ -43,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// A halt or a clear is under way.
+    /// Waits for a halt or a clear that is under way.
     #[cold]
     pub(super) fn await_engine(&mut self, now_ns: u64) -> Turn {
         let Some(hosted) = self.lane.hosted() else { return Turn::Pass };
@@ -60,8 +61,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Gives the controller's queue engine up, as it does not do what it should. The lines are
-    /// reset, and with them the engine; it is not used again.
+    /// Gives up the controller's command queue engine, because it does not do what it should. The
+    /// lines are reset, and the command queue engine with them; it is not used again.
     #[cold]
     fn give_up_engine(&mut self, why: Demotion, now_ns: u64) {
         if let Some(hosted) = self.lane.hosted_mut() {
@@ -72,7 +73,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_engine(why);
     }
 
-    /// The software drives the queue from now on.
+    /// Lets the software drive the card's queue from now on.
     #[cold]
     pub(super) fn leave_engine(&mut self, why: Demotion) {
         if let Some(tasks) = self.lane.tasks_mut() {
@@ -83,8 +84,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The engine's tasks are no use to any request any more, or their memory is needed. If it is
-    /// being stopped already, this changes nothing.
+    /// Takes the tasks from the command queue engine, because no request needs them any more, or
+    /// their memory is needed. If it is being stopped already, this changes nothing.
     #[cold]
     pub(in super::super) fn take_tasks_away(&mut self, why: Why, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) {
@@ -92,7 +93,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes back all tasks after a reset: the queue engine is off, and has let go of them.
+    /// Takes back all tasks after a reset: the command queue engine is off, and uses no memory any
+    /// more.
     #[inline(always)]
     pub(in super::super) fn release_reset_engine(&mut self, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) {
@@ -100,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Nothing is the engine's any more.
+    /// Notes that the command queue engine has nothing any more.
     #[cold]
     #[inline(never)]
     pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
@@ -110,8 +112,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.call_back(now_ns);
     }
 
-    /// The tasks are taken from the engine, or are about to be: one is blamed, the others wait
-    /// again.
+    /// Blames one of the tasks that are taken, or about to be taken, from the command queue engine;
+    /// the others wait again.
     #[cold]
     pub(super) fn blame(&mut self, now_ns: u64) {
         let Some(hosted) = self.lane.hosted_mut() else { return };
@@ -156,13 +158,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.queue_failed(now_ns);
     }
 
-    /// The oldest task fails with this error; without one, the queue does.
+    /// Fails the oldest task with this error; without a task, the queue fails.
     #[cold]
     fn fail_task(&mut self, error: Error, now_ns: u64) {
         if self.suspect(None) { self.fail(error) } else { self.queue_failed(now_ns) }
     }
 
-    /// The named task, or the oldest, is what failed. False: there is none.
+    /// Selects the failed task: the named one, or the oldest. Returns false if there is none.
     #[cold]
     fn suspect(&mut self, named: Option<u8>) -> bool {
         let Some(tasks) = self.lane.tasks() else { return false };

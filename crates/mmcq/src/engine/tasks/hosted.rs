@@ -1,20 +1,23 @@
-//! The card's queue, driven by the controller's engine (`CommandQueueHost`).
+//! The card's queue, driven by the controller's command queue engine (`CommandQueueHost`). In this
+//! file "queue engine" always means that one.
 //!
-//! Order, batches and what may be announced are those of the lane; here a task is *rung* instead of
-//! announced, and the next thing that is heard of it is its end. While the engine is on, lines,
-//! interrupts and the memory of what was rung are its own. So nothing else starts before the queue
-//! is empty and the engine is switched off, and no memory comes back before it has let go.
+//! Order, batches and the rules for sending a task are those of the lane. But a task is *rung* (its
+//! doorbell bit is written) instead of announced, and the next event is its end. While the queue
+//! engine is on, it owns the lines, the interrupts and the memory of the tasks that were rung. So
+//! nothing else starts before the queue is empty and the queue engine is switched off, and no
+//! memory comes back before the queue engine stops using it.
 //!
 //! A task that ends well was executed after all that had ended before it: the data lines serve one
-//! at a time, and the engine checks each R1. So the end of one settles the writes before.
+//! at a time, and the queue engine checks each R1. So the end of one task completes the writes
+//! before it.
 //!
-//! When something goes wrong the engine is halted, and looked at once more: what is done is kept.
-//! It forgets the rest; one request is blamed and goes the ladder, and the others wait again. Then
-//! the card discards its tasks and is switched out of its queue, as after any failure of the lane.
-//! *Written bounds: nothing ends in the longest time that a task may last, and the engine is
-//! halted; half a second for the halt, a tenth for what follows; then a reset takes the memory from
-//! it. A task that has waited for 20 ms is looked for in the registers, and nothing is rung that
-//! could keep it waiting.*
+//! If something fails, the queue engine is halted, and its registers are read once more: tasks that
+//! are done count. The rest is cleared. One request is blamed and goes to the recovery ladder; the
+//! others wait again. Then the card discards its tasks and its queue is switched off, as after any
+//! failure of the lane. *Written bounds: if nothing ends in the longest time of a task, the queue
+//! engine is halted. The halt may take half a second, and what follows a tenth; then a reset takes
+//! the memory from it. A task that has waited for 20 ms is searched in the registers, and nothing
+//! is rung that could keep it waiting.*
 
 use super::super::blockers::TASKS;
 use super::super::bus::SLACK_NS;
@@ -26,12 +29,12 @@ use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
 use crate::sched::{Demotion, Profile};
 
-/// The engine asks the card so often while nothing is ready: a question takes half a microsecond,
-/// and no interrupt.
+/// Time between polls of the card by the queue engine while no task is ready: one poll takes half a
+/// microsecond, and no interrupt.
 const POLL_NS: u64 = 5_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card has a queue: is there an engine for it?
+    /// Sets up the controller's queue engine, if there is one for the card's queue.
     pub(super) fn equip(&mut self) {
         let (Some(hosted), Some(queue)) = (self.lane.hosted_mut(), self.bus.host_mut().queue()) else {
             return;
@@ -52,26 +55,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives up a queue engine that is of no use: the software drives the queue.
+    /// Gives up a queue engine that is of no use: the software drives the card's queue.
     #[cold]
     fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
         self.leave_engine(Demotion::Engine(why));
     }
 
-    /// Does the controller's engine drive the card's queue?
+    /// Returns whether the controller's queue engine drives the card's queue.
     #[inline(always)]
     pub(super) fn is_driven(&self) -> bool {
         self.lane.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
     }
 
-    /// Has the controller's engine lines and interrupts?
+    /// Returns whether the queue engine has lines and interrupts.
     #[inline(always)]
     pub(in super::super) fn engine_has_lines(&self) -> bool {
         self.lane.hosted().is_some_and(|hosted| hosted.has_lines())
     }
 
-    /// Has it the memory of requests?
+    /// Returns whether the queue engine has memory of requests.
     #[inline(always)]
     pub(in super::super) fn engine_has_memory(&self) -> bool {
         self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
@@ -137,7 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// A flush of the card's cache, and nothing that must go before it.
+    /// Returns whether the head is a flush of the card's cache, and nothing must go before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
@@ -145,7 +148,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         by_cmd6 && flush && !self.is_lane_stopped::<TASKS>(now_ns) && !self.owes_status()
     }
 
-    /// Rings what may be announced now, by one write of the doorbell.
+    /// Rings the tasks that may be sent now, by one write of the doorbell.
     #[inline]
     fn ring_all(&mut self, now_ns: u64) -> Turn {
         let mut rung = 0u32;
@@ -172,8 +175,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         turn
     }
 
-    /// Describes what is next to the engine, with what is merged with it. `None`: nothing may be
-    /// rung now.
+    /// Describes the next task to the queue engine, with the requests merged to it. `None`: nothing
+    /// may be rung now.
     #[inline]
     fn describe_next(&mut self, now_ns: u64) -> Result<Option<u8>, Turn> {
         let Some((blocks, segments)) = self.lane.hosted().map(|hosted| hosted.limits()) else {
@@ -220,7 +223,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(Some(id))
     }
 
-    /// Sets when a task of so many blocks must have ended, since it is rung now; `first`: none was.
+    /// Sets by when a task of this many blocks must have ended, which is rung now. `first`: no
+    /// other task was rung.
     #[inline(always)]
     pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
         let (card, wire, hosted) = (&self.card, self.bus.wire(), self.lane.hosted_mut());
@@ -231,7 +235,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The engine is on. False: it cannot be switched on, and the software goes on.
+    /// Switches the queue engine on. Returns false if that fails; the software continues then.
     #[inline]
     fn switch_engine_on(&mut self) -> bool {
         self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) || self.enable_engine()
@@ -257,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         enabled.is_ok()
     }
 
-    /// The lines are free, if the engine has no task.
+    /// Switches the queue engine off if it has no task, so that the lines are free.
     #[inline(always)]
     pub(in super::super) fn park(&mut self) {
         if self.engine_has_lines() && !self.has_tasks() {
@@ -273,14 +277,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Parks the queue engine where that is possible. True: the lines are free for a phase.
+    /// Switches the queue engine off where that is possible. Returns true if the lines are free for
+    /// a phase.
     #[inline(always)]
     pub(in super::super) fn free_lines(&mut self) -> bool {
         self.park();
         !self.engine_has_lines()
     }
 
-    /// The engine wakes when it should have heard something.
+    /// Sets the engine's deadline by which the queue engine should have reported an end.
     fn wake_for_tasks(&mut self) {
         let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return };
         let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
@@ -293,7 +298,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
     }
 
-    /// A task should have ended. True: something was done.
+    /// Checks a task that should have ended. Returns true if something was done.
     #[cold]
     #[inline(never)]
     fn look_for_tasks(&mut self, now_ns: u64) -> bool {
@@ -327,7 +332,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Takes the queue engine's interrupt, while it has the lines. False: there was nothing.
+    /// Handles the queue engine's interrupt, while it has the lines. Returns false if there was no
+    /// event.
     #[inline(never)]
     pub(in super::super) fn engine_interrupts(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
@@ -338,7 +344,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.engine_tells(&events, now_ns)
     }
 
-    /// Takes the queue engine's events, and lets the lane go on.
+    /// Handles the queue engine's events, and lets the lane continue.
     #[inline(never)]
     pub(super) fn engine_tells(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let moved = self.hear(events, now_ns);
@@ -348,14 +354,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         moved
     }
 
-    /// Takes whatever the engine has to say. False if that is nothing.
+    /// Handles all events of the queue engine. Returns false if there was none.
     pub(super) fn take_events(&mut self, now_ns: u64) -> bool {
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         let events = queue.ack_queue();
         self.hear(&events, now_ns)
     }
 
-    /// Takes the queue engine's events. False: there was nothing.
+    /// Handles these events of the queue engine. Returns false if there was none.
     fn hear(&mut self, events: &crate::host::QueueEvents, now_ns: u64) -> bool {
         let clean = events.fault.is_none() && self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On);
         if events.done != 0 {
@@ -411,7 +417,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Tasks have ended that were not rung, or not since.
+    /// Handles ends of tasks that were not rung, or not since their last end.
     fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.lane.tasks_mut() {
@@ -443,7 +449,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends one task that has ended well.
+    /// Completes one task that has ended well.
     #[inline(never)]
     pub(super) fn end_task(&mut self, id: u8, now_ns: u64) {
         self.gather_task(id);
@@ -454,13 +460,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.release_members(true, now_ns);
     }
 
-    /// Is this request in a task that the engine has?
+    /// Returns whether this request is in a task that the queue engine has.
     #[inline(always)]
     pub(in super::super) fn engine_has(&self, index: u8) -> bool {
         self.engine_has_memory() && self.lane.tasks().is_some_and(|tasks| tasks.has(index))
     }
 
-    /// Is what is collected a write that its task makes durable?
+    /// Returns whether the collected request is a write that its task makes durable.
     pub(super) fn is_reliable(&self) -> bool {
         let rules = self.slots.at(self.batch.first()).rules();
         let cached = self.card.target().is_some_and(|target| target.flush != FlushBy::Status);

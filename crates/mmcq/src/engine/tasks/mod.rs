@@ -1,19 +1,21 @@
 //! The lane of tasks: a card's queue, driven by software on any host [eMMC 6.6.39]
 //! [SD 4.19].
 //!
-//! A transfer that the single lane would start is *announced* instead (CMD44, CMD45), *becomes
-//! ready* while others are moved (CMD13 with bit 15 asks), is *executed* (CMD46, CMD47: a phase with
-//! data like any other), and *ends*. It has the number of a task on the card. What stands before
-//! the bus is the same: slots, order, batches, the policy; and what comes after: status, recovery.
+//! A transfer that the single lane would start is *announced* to the card instead (CMD44, CMD45).
+//! It *becomes ready* while others transfer data (CMD13 with bit 15 reads which are ready). It is
+//! *executed* (CMD46, CMD47: a phase with data like any other), and *ends*. It has the number of a
+//! task on the card. The parts before the bus are the same (slots, order, batches, the policy), and
+//! those after it too (status, recovery).
 //!
-//! The card promises no order. So the rules stand before *announce*: no task goes to the card that
-//! meets another there, or a write whose status is not known, on the same blocks where one of the
-//! two writes. Whatever is no ordinary read or write finds the queue empty and off.
+//! The card promises no order. So the rules of order are applied before a task is announced. It is
+//! not sent while it overlaps a task on the card, or a write whose status is not known, where one
+//! of the two writes. Any request but an ordinary read or write starts when the queue is empty and
+//! off.
 //!
-//! Here is what the lane does next; `steps.rs` has its commands, `beside.rs` those that go while data
-//! move, `dialect.rs` those that an SD card
-//! has otherwise, `failed.rs` what goes wrong.
-//! `hosted.rs` has the same lane where the controller's engine announces, asks and executes.
+//! This file decides what the lane does next. `steps.rs` has its commands, `beside.rs` those that
+//! are sent during data, `dialect.rs` what differs for an SD card, `failed.rs` failures.
+//! `hosted.rs` has the same lane where the controller's command queue engine announces, polls and
+//! executes.
 
 mod beside;
 mod dialect;
@@ -37,37 +39,37 @@ use crate::sched::tasks::{Mode, Step, Task};
 use crate::sched::{Policy, Profile, TaskStats};
 use crate::spec::command::emmc;
 
-/// A queue in which nothing waits is switched off after this time, so that the card may rest.
+/// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The answer of a lane to the loop.
+/// The result of a lane for the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The queue is off: the single lane goes on.
+    /// The queue is off: the single lane continues.
     Pass,
-    /// Something was done: the loop looks again.
+    /// Something was done: the loop continues.
     Again,
     /// Nothing can be done now.
     Wait,
 }
 
-/// The choice of what is announced next.
+/// The choice of the next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
-    /// Nothing, now.
+    /// None can be chosen now.
     Nothing,
-    /// Something else is done first.
+    /// Something else has to be done first.
     Turn(Turn),
     /// A task is collected; its memory is mapped.
     Task,
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card has a command queue of so many tasks: ordinary reads and writes may go through it.
-    /// One that was given up is believed again. To be told again after
-    /// [`set_card_params`](Self::set_card_params) with `None`. False: the profile has no such lane
-    /// ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), or the queue is
-    /// too small to be of use.
+    /// Enables the card's command queue of this many tasks: ordinary reads and writes may use it. A
+    /// queue that was given up is tried again. Must be called again after
+    /// [`set_card_params`](Self::set_card_params) with `None`. Returns false if the profile has no
+    /// such lane ([`Queued`](crate::sched::Queued), [`HostQueued`](crate::sched::HostQueued)), or
+    /// the queue is too small to be of use.
     pub fn set_task_queue(&mut self, depth: u8) -> bool {
         let emmc = self.card.target().is_some_and(|target| target.emmc && !target.extended_address);
         self.close_fast();
@@ -78,33 +80,33 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         has
     }
 
-    /// Whether the card's queue is used for all ordinary reads and writes, and not only where it
-    /// pays: to measure it, or for a load that is known.
+    /// Sets whether the card's queue is used for all ordinary reads and writes, and not only where
+    /// it pays: for measurements, or for a load that is known.
     pub fn always_use_task_queue(&mut self, always: bool) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_always(always);
         }
     }
 
-    /// Returns what the lane of tasks has done, where the profile has it.
+    /// Returns the counters of the lane of tasks, where the profile has it.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
 
-    /// Is the card's queue on, as far as is known?
+    /// Returns whether the card's queue is on, as far as is known.
     #[inline(always)]
     pub(super) fn is_queued(&self) -> bool {
         self.lane.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
     }
 
-    /// Is a command of the queue under way, or the data of a task?
+    /// Returns whether a command of the queue is under way, or the data of a task.
     #[inline(always)]
     pub(super) fn has_fast_task(&self) -> bool {
         let stage = matches!(self.lane.stage(), Stage::Extra | Stage::Main);
         self.is_queued() && stage && !self.lane.has_control()
     }
 
-    /// Does a task wait on the card?
+    /// Returns whether a task waits on the card.
     #[inline(always)]
     pub(super) fn has_tasks(&self) -> bool {
         self.lane.tasks().is_some_and(|tasks| !tasks.is_empty())
@@ -124,7 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// May this go to the card's queue?
+    /// Returns whether this request may use the card's queue.
     fn is_ordinary_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         if slot.rules() == Rules::NONE {
@@ -133,7 +135,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.is_reliable_task(index)
     }
 
-    /// A durable write that one task makes durable: without a cache any does, else a reliable one.
+    /// Returns whether this is a durable write that one task makes durable: without a cache any
+    /// task does, otherwise a reliable one.
     #[cold]
     fn is_reliable_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
@@ -149,7 +152,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Is there nothing but ordinary reads and writes to be done next?
+    /// Returns whether only ordinary reads and writes are to be done next.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
@@ -218,7 +221,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Nothing can be announced although nothing is on the card. Is what waits not for the queue?
+    /// Handles the case that no task can be announced although none is on the card. Returns whether
+    /// the waiting requests cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.pick(head, now_ns).is_some_and(|first| !self.is_ordinary_task(first))
@@ -229,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_queue(false, now_ns)
     }
 
-    /// Announces what is next, with what is merged with it. [`Turn::Pass`]: nothing may be
+    /// Announces the next task, with the requests merged to it. [`Turn::Pass`]: nothing may be
     /// announced now.
     fn announce_next(&mut self, now_ns: u64) -> Turn {
         let head = self.slots.head();
@@ -248,8 +252,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Chooses what is next, with what is merged with it, in a task of at most so many blocks and
-    /// pieces of memory. It is collected and mapped, and still queued.
+    /// Chooses the next task, with the requests merged to it, of at most this many blocks and
+    /// segments of memory. The requests are collected and mapped, and still queued.
     fn choose_task(&mut self, blocks: u32, segments: u16, now_ns: u64) -> Chosen {
         let head = self.slots.head();
         if head == NONE || !self.lane.tasks().is_some_and(|tasks| tasks.has_room(now_ns)) {
@@ -289,7 +293,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Takes what was chosen out of the queue.
+    /// Takes the chosen requests out of the queue.
     fn send_chosen(&mut self, now_ns: u64) {
         for place in 0..self.batch.members().len() {
             if let Some(&index) = self.batch.members().get(place)
@@ -306,8 +310,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.merged(self.batch.members().len().saturating_sub(1) as Count);
     }
 
-    /// Would this meet a task, or a write whose status is not known, on the same blocks, where one
-    /// of the two writes?
+    /// Returns whether these blocks overlap those of a task, or of a write whose status is not
+    /// known, where one of the two writes.
     fn meets_task(&self, direction: Direction, start: u64, end: u64) -> bool {
         let settling = bits(self.slots.settling()).any(|at| {
             let span = self.slots.span(at);
@@ -316,7 +320,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         settling || self.lane.tasks().is_some_and(|tasks| tasks.meets(direction, start, end))
     }
 
-    /// The memory of what is collected, in order.
+    /// Collects the memory of the chosen requests, in order.
     fn gather_memory(&mut self) {
         let mut left = self.batch.blocks().saturating_mul(BLOCK_BYTES);
         self.batch.no_segments();
@@ -329,7 +333,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The requests of a task and their memory are the transfer in progress; its phase.
+    /// Makes the requests of a task and their memory the transfer in progress, and returns its
+    /// phase.
     fn gather_task(&mut self, id: u8) -> Phase {
         let Some(tasks) = self.lane.tasks() else { return NO_PHASE };
         let task = *tasks.task(id);
@@ -351,7 +356,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Phase { data: Some(data), ..Phase::of(command) }
     }
 
-    /// The data of a task that is ready.
+    /// Starts the data of a task that is ready.
     fn execute_task(&mut self, id: u8, now_ns: u64) {
         let phase = self.gather_task(id);
         let Some(tasks) = self.lane.tasks() else { return };
@@ -365,7 +370,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Nothing, Stage::Main, (timeout_ns, look_ns), now_ns);
     }
 
-    /// Asks the card what is ready, or waits until it is time for that.
+    /// Sends CMD13 to read which tasks are ready, or waits until it is time for that.
     fn ask_for_ready(&mut self, now_ns: u64) -> Turn {
         let Some(tasks) = self.lane.tasks() else { return Turn::Pass };
         let longest_ns = self.card.target().map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));

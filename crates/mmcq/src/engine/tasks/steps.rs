@@ -1,6 +1,6 @@
-//! The commands of the queue that move no data: CMD44 and CMD45, the question for what is ready,
-//! CMD48, and CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit
-//! for bit: what an eMMC's tasks have besides is never set for it.
+//! The commands of the queue without data: CMD44 and CMD45, CMD13 for the ready tasks, CMD48, and
+//! CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit for bit;
+//! the additional bits of an eMMC's tasks are never set for it.
 
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::extras::Event;
@@ -19,29 +19,30 @@ use crate::spec::response::{R1, State as CardState};
 
 /// Longest busy of CMD48, and of CMD6 for the queue: no card declares a longer one for a switch.
 const SWITCH_NS: u64 = 2_550_000_000;
-/// Between two questions to a card that is busy with one of these.
+/// Time between two polls of a card that is busy with one of these.
 const LOOK_NS: u64 = 20_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Is a command for the queue under way?
+    /// Returns whether a command for the queue is under way.
     #[inline(always)]
     pub(in super::super) fn has_task_step(&self) -> bool {
         self.lane.tasks().is_some_and(|tasks| tasks.step().is_some())
     }
 
-    /// Does the card say which tasks are ready, instead of its status?
+    /// Returns whether the response shows which tasks are ready, instead of the card's status.
     pub(in super::super) fn asks_what_is_ready(&self) -> bool {
         self.lane.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
     }
 
-    /// A status came beside the queue. A card that still programs has not said how that went.
+    /// Handles a status that came outside of the queue. If the card still programs, it does not
+    /// complete any write.
     fn settle_idle(&mut self, status: u32) {
         if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
             self.settle(status);
         }
     }
 
-    /// A command for the queue goes out; no request has data in it.
+    /// Sends a command for the queue. No request has data in it.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -62,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
-    /// The requests that are collected are a task; CMD44 and CMD45 are still to be sent.
+    /// Makes the collected requests a task; CMD44 and CMD45 are still to be sent.
     pub(super) fn describe_task(&mut self, now_ns: u64) {
         let (direction, start) = (self.batch.direction(), self.batch.lba());
         let reliable = self.is_reliable();
@@ -73,7 +74,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns what is to be sent next of the task that is described: CMD44, or CMD45.
+    /// Returns which command of the described task is to be sent next: CMD44, or CMD45.
     pub(super) fn left_of_described(&self) -> Option<(Step, Command)> {
         let tasks = self.lane.tasks()?;
         let id = tasks.described()?;
@@ -91,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((Step::Params, emmc::queued_task_params(task)))
     }
 
-    /// Sends it. False: no task is described.
+    /// Sends that command. Returns false if no task is described.
     pub(super) fn send_described(&mut self, now_ns: u64) -> bool {
         let Some((step, command)) = self.left_of_described() else { return false };
         if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
@@ -101,7 +102,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// CMD6 that switches the queue on or off. It is empty.
+    /// Sends CMD6 that switches the queue on or off. The queue is empty.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         if self.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
@@ -112,7 +113,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Whatever fails from now on leaves the card in a mode that is not known.
+    /// Notes that the mode of the card is not known if anything fails from now on.
     pub(super) fn switching(&mut self) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.mark_lost();
@@ -120,7 +121,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
     }
 
-    /// CMD48, or CMD43: the card forgets all tasks.
+    /// Sends CMD48, or CMD43: the card discards all tasks.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
         let discard = match self.is_sd_queue() {
             true => sd::q_management(SdQueueOp::AbortAll),
@@ -129,12 +130,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// CMD13 after a command with busy.
+    /// Sends CMD13 after a command with busy.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }
 
-    /// A command of these was answered, or a pause between two questions is over.
+    /// Handles the response of one of these commands, or the end of a pause between two polls.
     #[inline(never)]
     pub(in super::super) fn task_event(&mut self, event: Event, now_ns: u64) {
         let Some((step, stale)) = self.lane.tasks_mut().and_then(|tasks| tasks.take_step()) else { return };
@@ -191,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The status after one of these.
+    /// Handles the status after one of these commands.
     fn looked(&mut self, after: After, status: R1, now_ns: u64) {
         self.settle(status.0);
         // While it is busy already the card may say that it does not switch: it says so once.
@@ -232,7 +233,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// The card has not switched its queue on.
+    /// Handles a card that has not switched its queue on.
     pub(super) fn refused_queue(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.demote(Demotion::Refused);
@@ -240,7 +241,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// The card has switched its queue.
+    /// Handles a card that has switched its queue.
     pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if on {

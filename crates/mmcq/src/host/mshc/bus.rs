@@ -10,10 +10,10 @@ use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 /// Longest time that a reset or a change of the clock takes.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Stages of the longest operation, with one to see the end.
+/// Most stages of an operation, with one to see the end.
 const STAGES_MAX: u32 = 8;
 
-/// What an operation is waiting for.
+/// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The supply.
@@ -23,34 +23,34 @@ enum Stage {
     /// The DMA's request to fall, and the FIFO to be empty again (DesignWare).
     Requests,
     Fifo,
-    /// The clock to stop, to be divided, to run.
+    /// Three waits: until the clock has stopped, has its new divider, runs again.
     ClockOff,
     ClockDivider,
     ClockOn,
 }
 
-/// What the bus settings are, and how far an operation has got.
+/// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     width: Width,
-    /// What the card's clock was to be, in hertz.
+    /// Requested clock of the card, in hertz.
     asked_hz: u32,
     divider: u32,
     running: bool,
     /// Data on both edges.
     ddr: bool,
     signal18: bool,
-    /// The timing needs a sampling point that was searched for.
+    /// Whether the timing needs a sampling point that was searched.
     fast: bool,
     pub(super) search: Option<Search>,
-    /// The tap of now; `None`: the point that needs no search.
+    /// The present tap; `None`: the sampling point that needs no search.
     pub(super) tap: Option<u8>,
-    /// CMD11 was answered, and the clock has not run since the lines went low.
+    /// Whether CMD11 was answered, and the clock has not run since the lines went low.
     switches: bool,
     powered: bool,
     stage: Option<Stage>,
     until_ns: u64,
-    /// The change of the clock waits for the end of data.
+    /// Whether the change of the clock waits for the end of data.
     waits: bool,
 }
 
@@ -74,12 +74,13 @@ impl Bus {
         }
     }
 
-    /// The lines are low behind CMD11: the clock is to stop, and to run again.
+    /// Begins the voltage switch after CMD11, when the lines are low: the clock has to stop, and to
+    /// run again.
     pub(super) fn begin_switch(&mut self) {
         self.switches = true;
     }
 
-    /// Above 52 MHz, by a sampling point that was searched for.
+    /// Returns whether the clock is above 52 MHz, with a sampling point that was searched.
     pub(super) const fn is_fast(&self) -> bool {
         self.fast
     }
@@ -133,7 +134,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Step::Done
     }
 
-    /// The first writes of an operation.
+    /// Makes the first writes of an operation.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {
@@ -206,13 +207,13 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         divide(self.config.source_hz, hz.min(self.caps.clock_hz.1), self.bus.ddr)
     }
 
-    /// The card's clock while it runs, in hertz.
+    /// Returns the card's clock in hertz; 0 while it is stopped.
     pub(super) fn card_hz(&self) -> u32 {
         let half = self.bus.divider.saturating_mul(2).max(1);
         self.config.source_hz / half
     }
 
-    /// The control register without what a phase adds to it.
+    /// Returns the control register without the bits that a phase adds.
     pub(super) fn control(&self) -> u32 {
         CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }
@@ -235,7 +236,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// The whole controller: lines, FIFO, DMA.
+    /// Resets the whole controller: lines, FIFO, DMA.
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
         (self.bus.waits, self.bus.switches) = (false, false);
@@ -245,7 +246,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.enter(Stage::Reset, now_ns);
     }
 
-    /// Writes what a reset has cleared, all but the clock.
+    /// Writes the registers that a reset has cleared, all but the clock.
     fn restore(&mut self) {
         self.mask = None;
         self.dirty = false;
@@ -271,7 +272,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.write_uhs();
     }
 
-    /// Voltage and edges; SMHC's edges are in its control register, and the voltage is the board's.
+    /// Writes voltage and edges. An SMHC has the edges in its control register, and its voltage is
+    /// switched by the board.
     fn write_uhs(&self) {
         if L::DESIGN_WARE {
             let low = if self.bus.signal18 { UHS_18 } else { 0 };
@@ -297,12 +299,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.width, value);
     }
 
-    /// SMHC's clock.
+    /// Returns SMHC's clock register.
     const fn clock_register(&self, on: bool) -> u32 {
         self.bus.divider | if on { CLOCK_ON } else { 0 }
     }
 
-    /// One change of the clock registers, and the command by which it takes effect.
+    /// Changes the clock registers, and sends the command that makes the change effective.
     fn change_clock(&mut self, stage: Stage, now_ns: u64) {
         let on = stage == Stage::ClockOn;
         if L::DESIGN_WARE {
@@ -326,8 +328,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// The divider for the fastest clock not above `hz`; `None` if it cannot be that slow. For data on
-/// both edges it is 1 at least.
+/// Returns the divider for the fastest clock not above `hz`; `None` if it cannot be that slow. With
+/// data on both edges the divider is at least 1.
 fn divide(source_hz: u32, hz: u32, ddr: bool) -> Option<u32> {
     let least = u32::from(ddr);
     if hz != 0 && source_hz <= hz {

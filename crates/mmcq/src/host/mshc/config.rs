@@ -1,68 +1,69 @@
-//! What a board says about its controller, and what follows from it.
+//! Settings of the controller by the board, and the capabilities that follow.
 
 use super::regs::*;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 /// Data on both edges need a faster source.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
-/// Bytes in a block that a phase may ask for.
+/// Most bytes in a block of a phase.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// Card clocks of the data timer.
 const TIMER_CLOCKS: u64 = 0xff_ffff;
 
-/// What a board says about its controller. Start from [`MshcConfig::new`].
+/// Settings of the controller by the board. Start from [`MshcConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct MshcConfig {
-    /// The clock from which the card's is divided, in hertz: by 2, 4, 6 to 510, or not at all.
+    /// The source of the card's clock, in hertz. It is divided by 2, 4, 6 to 510, or not at all.
     pub source_hz: u32,
-    /// Fastest card clock that the board's wires carry, in hertz.
+    /// Fastest card clock that the board's wires support, in hertz.
     pub max_clock_hz: u32,
-    /// Data lines that are wired.
+    /// Number of data lines that are wired.
     pub width: Width,
-    /// High speed timing: controller and board bear up to 50 MHz.
+    /// Whether controller and board support high speed timing, up to 50 MHz.
     pub high_speed: bool,
-    /// Data on both edges: DDR52, and DDR50 with 1.8 V. The clock is divided at least by 2 then, so
-    /// it needs a source above 52 MHz.
+    /// Whether data on both edges are used: DDR52, and DDR50 with 1.8 V. The clock is then divided
+    /// at least by 2, so the source must be above 52 MHz.
     pub ddr: bool,
-    /// There is a level shifter, or a supply of the pads that switches: SDR12 and SDR25; with
-    /// sampling points to choose from ([`sample_delay`](Self::sample_delay),
-    /// [`MshcBoard::taps`](super::MshcBoard::taps)) SDR50, SDR104 and HS200.
-    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+    /// Whether there is a level shifter, or a switchable supply of the pads. It allows SDR12 and
+    /// SDR25. With selectable sampling points ([`sample_delay`](Self::sample_delay),
+    /// [`MshcBoard::taps`](super::MshcBoard::taps)) also SDR50, SDR104 and HS200.
+    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
+    /// it.
     pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
+    /// Whether the lines are fixed at 1.8 V: a soldered eMMC.
     pub signal18_fixed: bool,
-    /// SMHC: the delay line at 144h is there (A64 and later), and tuning moves it. The board's taps
-    /// are not asked for then.
+    /// SMHC: whether there is a delay line at 144h (A64 and later), which tuning sets. The board's
+    /// taps are not used then.
     pub sample_delay: bool,
-    /// SMHC: the new timing mode is switched on (A83T and later, where the clock tree says so).
+    /// SMHC: whether the new timing mode is on (A83T and later, where the clock tree requires it).
     pub new_timing: bool,
-    /// The card is soldered, or nothing tells whether there is one. SMHC: always.
+    /// Whether the card is soldered, or card detection is missing. SMHC: always.
     pub fixed: bool,
-    /// How long the supply takes, in nanoseconds.
+    /// Ramp time of the supply, in nanoseconds.
     pub power_up_ns: u64,
-    /// Bytes that a descriptor may have, a multiple of 512: 4096 suits all; SMHC takes 32768, but
-    /// for those of A10, A100, D1 and the eMMC port of A64.
+    /// Most bytes of a descriptor, a multiple of 512. 4096 works on all; an SMHC allows 32768,
+    /// except those of A10, A100, D1 and the eMMC port of A64.
     pub descriptor_bytes: u32,
-    /// Bits by which the DMA's addresses are shifted right: 2 in D1, H616 and all ports of A100, 0
+    /// Right shift of the DMA's addresses in bits: 2 in D1, H616 and all ports of A100, 0
     /// elsewhere.
     pub address_shift: u8,
-    /// Words in the FIFO, instead of what DesignWare's reset value says (which a boot loader may
-    /// have changed), or of 16 in an SMHC.
+    /// Words in the FIFO. `None`: DesignWare's reset value (which a boot loader may have changed),
+    /// or 16 in an SMHC.
     pub fifo_words: Option<u16>,
-    /// Where the FIFO is, if not at 200h (DesignWare before version 240A: 100h).
+    /// Offset of the FIFO, if not 200h (DesignWare before version 240A: 100h).
     pub fifo_offset: Option<u16>,
-    /// SMHC: DAT0 is not looked at while the clock changes (A64 and later).
+    /// SMHC: whether DAT0 is ignored while the clock changes (A64 and later).
     pub mask_dat0: bool,
-    /// SMHC: a change of the clock that changes nothing is held back while the card is busy, and its
-    /// end interrupts. So the end of busy does. Linux's driver has both halves: A64 and later need
-    /// [`mask_dat0`](Self::mask_dat0) since a change waits for DAT0, and a change leaves status bits.
-    /// None is known to use them so.
+    /// SMHC: whether the end of busy is detected by a change of the clock that changes nothing: it
+    /// waits while the card is busy, and its end interrupts. Linux's driver shows both halves of
+    /// this: A64 and later need [`mask_dat0`](Self::mask_dat0) because a change waits for DAT0, and
+    /// a change leaves status bits. No driver is known to use them in this way.
     pub busy_by_update: bool,
-    /// DesignWare: CMD and DAT pass the hold register.
+    /// DesignWare: whether CMD and DAT pass through the hold register.
     pub hold: bool,
 }
 
@@ -88,7 +89,7 @@ setters!(MshcConfig {
 });
 
 impl MshcConfig {
-    /// Four lines, default speed, as identified.
+    /// Makes settings with four lines, default speed, and the FIFO as identified.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,
@@ -112,8 +113,8 @@ impl MshcConfig {
         }
     }
 
-    /// Capabilities of a controller with so many descriptors on this board, and sampling points to
-    /// choose from or not.
+    /// Returns the capabilities of a controller with this many descriptors on this board, with
+    /// selectable sampling points (`tuned`) or not.
     pub(super) fn caps(&self, descriptors: usize, fixed: bool, tuned: bool) -> Result<Caps, MshcInitError> {
         let slowest = self.source_hz.div_ceil(2 * DIVIDER_MAX);
         let fastest = self.source_hz.min(self.max_clock_hz);
@@ -175,15 +176,15 @@ impl MshcConfig {
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MshcInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The fastest card clock asked for is slower than the slowest (the source divided by 510), or
-    /// one of them is 0.
+    /// The fastest requested card clock is slower than the slowest possible (the source divided by
+    /// 510), or one of them is 0.
     Clock {
         /// [`MshcConfig::source_hz`].
         source_hz: u32,
@@ -197,7 +198,7 @@ pub enum MshcInitError {
     Descriptor(u32),
     /// [`MshcConfig::address_shift`] is neither 0 nor 2.
     Shift(u8),
-    /// [`MshcConfig::fifo_words`], or what the threshold register says: not 4 to 4096.
+    /// [`MshcConfig::fifo_words`], or the value of the threshold register, is not 4 to 4096.
     Fifo(u32),
     /// The controller cannot reach its descriptors.
     Table(DmaError),

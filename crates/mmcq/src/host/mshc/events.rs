@@ -1,4 +1,4 @@
-//! How a phase goes on and ends.
+//! The progress and the end of a phase.
 
 use super::Mshc;
 use super::layout::*;
@@ -10,12 +10,12 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
 use crate::spec::timing::{TUNING_64, TUNING_128};
 
-/// Words that one call moves at most. What is left interrupts again.
+/// Most words that one call transfers. The rest interrupts again.
 const WORDS_MAX: u32 = 256;
-/// The R1 of a card that has taken a command for data, and tells of no error.
+/// The R1 of a card that has accepted a data command, without errors.
 const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;
 
-/// An R1 to a command that moves data, and none to the CMD12 that ends it.
+/// Returns whether an R1 is the response to a data command, and not to the CMD12 that ends it.
 fn in_tran(r1: u32) -> bool {
     R1(r1).current_state() == State::Tran
 }
@@ -49,7 +49,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Nothing is in progress, so nothing may interrupt.
+    /// Masks the interrupts: nothing is in progress.
     fn silence(&mut self) {
         let raw = self.regs.read32(L::AT.raw);
         if raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0) {
@@ -98,8 +98,9 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Some(Ok(Done { response, stop, tuned: false }))
     }
 
-    /// The card is busy behind it. A change of the clock that changes nothing is taken when DAT0 is
-    /// high, and interrupts. Once: what still shows busy then does not wait for it.
+    /// Starts the wait for the end of the card's busy. A change of the clock that changes nothing
+    /// is done when DAT0 is high, and interrupts. It is used once: if the status shows busy after
+    /// it, the controller does not wait for DAT0.
     fn await_busy(&mut self, active: &mut Active) -> bool {
         let waits = self.caps.busy == BusyDetect::Interrupt && !active.waited;
         if !waits || !active.may_be_busy() || !self.dat0_low() {
@@ -111,7 +112,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// A tuning block comes in, or what there is of it.
+    /// Reads a tuning block, or the part of it that has come.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
@@ -144,7 +145,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         })
     }
 
-    /// Takes the words that are there, and looks whether they are those of the tuning block.
+    /// Reads the words that have come, and compares them with the tuning block.
     fn compare_words(&self, active: &mut Active, bytes: u32) {
         let pattern: &[u8] = if bytes == 64 { &TUNING_64 } else { &TUNING_128 };
         for _ in 0..WORDS_MAX {
@@ -158,7 +159,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Takes and clears what has come. What is gone shows as all that can be seen.
+    /// Reads and clears the events. A controller that is gone shows all bits.
     fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {
@@ -226,13 +227,13 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Some(self.failed(active, cause, Stage::Data))
     }
 
-    /// A fault after the response, if that had come.
+    /// Makes a fault with the response, if it came.
     fn failed(&self, active: &Active, cause: Cause, stage: Stage) -> Fault {
         let response = (active.seen & INT_COMMAND != 0).then(|| self.answers(active).0).flatten();
         Fault { cause, stage, response }
     }
 
-    /// Moves words for as long as the FIFO has them or room for them; true if there were some.
+    /// Transfers words while the FIFO has words or space; returns true if it transferred some.
     fn move_words(&mut self, active: &mut Active, direction: Direction, segments: &[Segment]) -> bool {
         let before = active.left_bytes;
         if direction == Direction::Write && active.seen & INT_COMMAND == 0 {
@@ -258,13 +259,13 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         before != active.left_bytes
     }
 
-    /// Has the FIFO no words, or no room?
+    /// Returns whether the FIFO has no words, or no space.
     fn is_stuck(&self, direction: Direction) -> bool {
         let stuck = if direction == Direction::Read { STATUS_EMPTY } else { STATUS_FULL };
         self.regs.read32(L::AT.status) & stuck != 0
     }
 
-    /// The command's response, if it is still there, and the R1 of an automatic CMD12.
+    /// Returns the command's response, if it is still there, and the R1 of an automatic CMD12.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {

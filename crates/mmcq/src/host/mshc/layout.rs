@@ -1,5 +1,5 @@
-//! Where the registers are: Allwinner's SMHC and DesignWare's MSHC are one controller with two
-//! maps.
+//! The offsets of the registers: Allwinner's SMHC and DesignWare's MSHC are one controller with two
+//! register maps.
 
 /// Offsets of the registers that both have.
 #[derive(Clone, Copy, Debug)]
@@ -20,23 +20,23 @@ pub struct Offsets {
     pub command: u16,
     /// Four words, bits 31:0 first; a short response is in the first one.
     pub response: u16,
-    /// Interrupts that are let out.
+    /// Interrupt mask.
     pub mask: u16,
-    /// All that has come; cleared by writing ones.
+    /// Raw interrupt status; cleared by writing ones.
     pub raw: u16,
     /// Levels.
     pub status: u16,
-    /// Marks in the FIFO, and the length of bursts.
+    /// FIFO thresholds, and the burst length.
     pub threshold: u16,
     /// The DMA's mode.
     pub dma_mode: u16,
     /// The address of its first descriptor.
     pub list: u16,
-    /// What it has to say; cleared by writing ones.
+    /// The DMA's interrupt status; cleared by writing ones.
     pub dma_status: u16,
-    /// What of that interrupts.
+    /// The DMA's interrupt enable.
     pub dma_enable: u16,
-    /// The room that a read waits for.
+    /// Free space in the FIFO that a read waits for.
     pub read_room: u16,
 }
 
@@ -44,13 +44,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A map of the registers.
+/// A register map of the controller.
 pub trait MshcLayout: sealed::Sealed {
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
     /// Where the registers are.
     const AT: Offsets;
-    /// DesignWare's own registers are there, and SMHC's are not.
+    /// Whether DesignWare's own registers are there; otherwise SMHC's are.
     const DESIGN_WARE: bool;
 }
 
@@ -101,7 +101,7 @@ pub const SMHC_SAMPLE_DELAY: u16 = 0x144;
 pub const SMHC_THRESHOLD: u32 = 0x2007_0008;
 /// SMHC's FIFO; the A10's is at 100h.
 pub const SMHC_FIFO: u16 = 0x200;
-/// Words in it, at least.
+/// Words in that FIFO, at least.
 pub const SMHC_FIFO_WORDS: u32 = 16;
 
 /// Synopsys DesignWare's MSHC (`dw_mshc`).
@@ -147,7 +147,7 @@ pub const DW_NO_CARD: u16 = 0x50;
 pub const DW_PROTECTED: u16 = 0x54;
 /// Its version in 15:0.
 pub const DW_VERSION: u16 = 0x6c;
-/// From this one on the FIFO is at 200h, and there is a register of reads' room.
+/// From this version on the FIFO is at 200h, and there is a register for the space of reads.
 pub const DW_VERSION_240A: u32 = 0x240a;
 /// How it was built.
 pub const DW_HARDWARE: u16 = 0x70;

@@ -6,43 +6,41 @@
 // `events.rs` (how it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling point)
 // and `table.rs` (descriptors).
 //!
-//! # Data
-//! The internal DMA moves them by a list of descriptors. What it cannot (a length that is not whole
-//! words, or not whole cache lines), the CPU moves through the FIFO. A read ends when the DMA says
-//! that it is in memory, too. CMD12 after the last block is the controller's.
+//! The internal DMA transfers data by a list of descriptors. The CPU transfers through the FIFO
+//! what the DMA cannot: lengths that are not whole words, or not whole cache lines. A read ends
+//! when the DMA also reports that the data are in memory. The controller sends CMD12 after the last
+//! block.
 //!
-//! # Clock
-//! A change of the clock takes effect by a command that sends nothing. It is three such steps: off,
-//! divider, on. Each has 100 ms; one that never ends is [`Step::Failed`].
+//! A change of the clock becomes effective by a command that sends nothing. It takes three such
+//! steps: off, divider, on. Each may take 100 ms; if one never ends, the result is
+//! [`Step::Failed`].
 //!
-//! # 1.8 V
-//! CMD11 ends when the card holds its lines low. From there on the changes of the clock are marked as
-//! parts of the voltage switch, until it runs again. DesignWare's drives a pin for the level shifter
-//! (UHS register); an SMHC has none, and
-//! [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+//! CMD11 ends when the card holds its lines low. From then until the clock runs again, the changes
+//! of the clock are marked as parts of the voltage switch. DesignWare's controller drives a pin for
+//! the level shifter (UHS register). An SMHC has no such pin;
+//! [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches the
+//! voltage.
 //!
-//! # Tuning
-//! Above 52 MHz the sampling point is searched for. Its taps are phases of the board's clock unit
-//! ([`MshcBoard`]), or the delay line of an SMHC ([`MshcConfig::sample_delay`]). Each is tried by a
-//! block that the CPU compares with what it should be; the middle of the longest good row is tried
-//! once more, and kept.
+//! Above 52 MHz the sampling point is searched. Its taps are phases of the board's clock unit
+//! ([`MshcBoard`]), or steps of an SMHC's delay line ([`MshcConfig::sample_delay`]). For each tap
+//! the CPU compares a tuning block with the expected one. The middle of the longest good row is
+//! tried once more, and used.
 //!
-//! # What it cannot do
-//! The end of busy does not interrupt by itself: [`BusyDetect::Level`]. An SMHC holds data back that are
-//! started while the card is busy: bit 13 of their command waits for DAT0, as Linux's driver has it.
-//! There all commands with that bit do, even those that only change the clock: A64 and later have a
-//! bit to mask DAT0 meanwhile. A board may build on that ([`MshcConfig::busy_by_update`]): then a
-//! change of the clock that changes nothing tells of the end of busy. There is no HS400, no automatic CMD23,
-//! and no card interrupt: the model that judges it (QEMU's) raises that with each transfer. Clock
-//! tree, reset lines and pins of the SoC are the platform's. The data timer has 24 bits: at 200 MHz
-//! it ends after 84 ms.
+//! The end of busy does not interrupt by itself: [`BusyDetect::Level`]. An SMHC delays data that
+//! are started while the card is busy: bit 13 of their command waits for DAT0, as in Linux's
+//! driver. There all commands with that bit wait, even those that only change the clock; A64 and
+//! later have a bit to mask DAT0 meanwhile. A board may use that ([`MshcConfig::busy_by_update`]):
+//! then a change of the clock that changes nothing signals the end of busy. There is no HS400, no
+//! automatic CMD23, and no card interrupt: QEMU's model, which tests this driver, raises it with
+//! each transfer. Clock tree, reset lines and pins of the SoC are handled by the platform. The data
+//! timer has 24 bits: at 200 MHz it ends after 84 ms.
 //!
-//! # The two R1 of a transfer that CMD12 ends
-//! DesignWare's keeps both. In an SMHC that of CMD12 may replace the command's (QEMU's does so), and
-//! with it an error of an earlier write. A card takes CMD18 and CMD25 in `tran`, and CMD12 elsewhere
-//! [SD 4.8], so the state in an R1 tells whose it is. Where CMD12's was found in the place of the
-//! other, or nothing is known yet, the end of the command interrupts too, and its R1 is read then.
-//! Where that interrupt is served after CMD12 the R1 is lost: the driver tells one without errors.
+//! DesignWare's controller keeps both responses. In an SMHC the R1 of CMD12 may replace the
+//! command's (QEMU's does so), and with it an error of an earlier write. A card accepts CMD18 and
+//! CMD25 in `tran`, and CMD12 in other states [SD 4.8], so the state in an R1 shows which command
+//! it belongs to. If CMD12's R1 was found in place of the other, or nothing is known yet, the end
+//! of the command interrupts too, and its R1 is read then. If that interrupt is served after CMD12,
+//! the R1 is lost, and the driver reports one without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 
@@ -73,7 +71,8 @@ pub use table::Descriptors;
 use table::Form;
 pub use tune::MshcBoard;
 
-/// In [`Segment::bus`]: the CPU moves it. Bus addresses have 32 bits, so it is none of theirs.
+/// Mark in [`Segment::bus`]: the CPU transfers this segment. Bus addresses have 32 bits, so no
+/// address has this bit.
 const BY_CPU: u64 = 1 << 63;
 
 /// The controller's FIFO.
@@ -81,18 +80,19 @@ const BY_CPU: u64 = 1 << 63;
 struct Fifo {
     offset: u16,
     bytes: u32,
-    /// What the threshold register is to be.
+    /// Value of the threshold register.
     threshold: u32,
-    /// True: the controller has the register (100h) that lets a read wait until the FIFO has room.
+    /// Whether the controller has the register (100h) that lets a read wait until the FIFO has
+    /// enough space.
     read_room: bool,
 }
 
-/// Allwinner's controller.
+/// The driver for Allwinner's controller.
 pub type Smhc<R, D, S, const DESCRIPTORS: usize> = Mshc<SmhcLayout, R, D, S, DESCRIPTORS>;
-/// DesignWare's controller, its first slot.
+/// The driver for DesignWare's controller, its first slot.
 pub type DesignWare<R, D, S, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, D, S, DESCRIPTORS>;
 
-/// A controller: layout `L`, registers `R`, memory seen through `D`, on a board `S`.
+/// A controller: layout `L`, registers `R`, memory accessed through `D`, on a board `S`.
 ///
 /// Nothing is written by [`new`](Mshc::new); [`BusOp::PowerOn`] brings the controller up.
 pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
@@ -105,24 +105,24 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     config: MshcConfig,
     caps: Caps,
     fifo: Fifo,
-    /// The register of reads' room as it was written last.
+    /// Value last written to the register for the space of reads.
     read_room: u32,
     active: Option<Active>,
     bus: Bus,
-    /// Data have failed, and no reset has followed: the DMA may still be at them.
+    /// Whether data have failed without a reset since: the DMA may still be transferring them.
     dirty: bool,
-    /// The CPU has moved data since the DMA was reset.
+    /// Whether the CPU has transferred data since the DMA was reset.
     by_cpu: bool,
-    /// The command's R1 outlives an automatic CMD12.
+    /// Whether the command's R1 is kept after an automatic CMD12.
     keeps_r1: bool,
-    /// The mask as it was written last.
+    /// Interrupt mask as last written.
     mask: Option<u32>,
     layout: PhantomData<L>,
 }
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
-    /// A driver for the controller at `regs`, which is read only; maps the descriptors, once and
-    /// for good.
+    /// Makes a driver for the controller at `regs`; only reads registers. Maps the descriptors,
+    /// once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -181,11 +181,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -198,7 +198,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Off the bus: nothing but ones.
+    /// Returns whether the controller is off the bus, and reads as all ones.
     fn is_gone(&self) -> bool {
         self.regs.read32(L::AT.status) == u32::MAX && self.regs.read32(L::AT.raw) == u32::MAX
     }
@@ -208,13 +208,13 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         status != u32::MAX && status & STATUS_BUSY != 0
     }
 
-    /// Does the CPU move a buffer of this length?
+    /// Returns whether the CPU transfers a buffer of this length.
     fn by_cpu(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 }
 
-/// DesignWare's FIFO.
+/// Returns the parameters of DesignWare's FIFO.
 fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitError> {
     let hardware = regs.read32(DW_HARDWARE);
     if hardware & (HARDWARE_DMA | HARDWARE_WIDE) != 0 || hardware >> HARDWARE_FIFO_SHIFT & 7 != 1 {
@@ -233,7 +233,8 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitErro
     })
 }
 
-/// SMHC's FIFO. In an A10 it is where others have the register of reads' room.
+/// Returns the parameters of SMHC's FIFO. In an A10 it is at the offset where others have the
+/// register for the space of reads.
 fn allwinners(config: &MshcConfig) -> Result<Fifo, MshcInitError> {
     let words = fifo_words(config, SMHC_FIFO_WORDS)?;
     let offset = config.fifo_offset.unwrap_or(SMHC_FIFO);
@@ -304,7 +305,7 @@ unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usi
         self.dat0_low()
     }
 
-    /// SMHC: always, nothing tells.
+    /// SMHC: always true, since there is no card detection.
     fn present(&self) -> bool {
         self.caps.fixed || self.regs.read32(DW_NO_CARD) & 1 == 0
     }

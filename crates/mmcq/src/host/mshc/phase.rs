@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
@@ -12,9 +12,9 @@ use core::ptr::NonNull;
 
 /// Errors of a command.
 pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
-/// Tuning blocks that could come one behind the other in a second: 5 ms for each.
+/// Tuning blocks that fit in a second: 5 ms for each.
 const TUNING_BLOCKS_A_SECOND: u32 = 200;
-/// Errors of data from the card; of data to it, a missing start bit is none.
+/// Errors of data from the card. (For data to the card, a missing start bit is not an error.)
 const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
 /// The phase that the controller works on.
@@ -22,41 +22,41 @@ const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// CMD12 follows by itself.
+    /// Whether the controller itself sends CMD12 after it.
     pub(super) stops: bool,
-    /// The command's R1 is to be read before CMD12's comes, and what it was.
+    /// Whether the command's R1 has to be read before CMD12's comes; and its value.
     pub(super) hears: bool,
     pub(super) heard: Option<u32>,
-    /// Raw bits that have come.
+    /// Raw status bits that have come.
     pub(super) seen: u32,
-    /// The DMA's bits that have come.
+    /// DMA status bits that have come.
     pub(super) dma_seen: u32,
-    /// Bytes that the CPU has to move, and where it is.
+    /// Bytes that the CPU still has to transfer, and its position.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
-    /// The end of busy was waited for.
+    /// Whether the driver has waited for the end of busy.
     pub(super) waited: bool,
-    /// Of a tuning block: all words were as they should be.
+    /// Whether all words of a tuning block were right so far.
     pub(super) right: bool,
 }
 
-/// What a phase does beside its command.
+/// What a phase does besides its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No data.
     Command,
-    /// The DMA moves the data.
+    /// The DMA transfers the data.
     Dma(Direction),
-    /// The CPU does.
+    /// The CPU transfers the data.
     Cpu(Direction),
-    /// The CPU compares a tuning block of so many bytes.
+    /// The CPU compares a tuning block of this many bytes.
     Tune(u32),
-    /// It is CMD11: the lines go low.
+    /// The command is CMD11: the lines go low.
     Voltage,
 }
 
 impl Active {
-    /// Raw bits that must have come before it is over.
+    /// Returns the raw status bits that must come before the phase is over.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
             // No end of the command is told.
@@ -67,13 +67,13 @@ impl Active {
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
-    /// May the card be busy behind it?
+    /// Returns whether the card may be busy after it.
     pub(super) fn may_be_busy(&self) -> bool {
         let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
         write || self.resp == Resp::R1b
     }
 
-    /// Errors of its data.
+    /// Returns the error bits of its data.
     pub(super) fn data_errors(&self) -> u32 {
         match self.work {
             Work::Command | Work::Voltage => 0,
@@ -85,7 +85,8 @@ impl Active {
         }
     }
 
-    /// What interrupts: errors, and what is awaited. With the last of several bits the others come.
+    /// Returns the interrupts to enable: errors, and the last expected event. When the last one has
+    /// come, the others have too.
     pub(super) fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.seen;
         let next = match self.work {
@@ -171,7 +172,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Writes what a data transfer needs, all but mask, argument and command.
+    /// Writes the registers for a data transfer, all but mask, argument and command.
     fn program_data(
         &mut self,
         data: &Data,
@@ -221,15 +222,15 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
 }
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
-    /// What a read waits for: at a fast clock a block cannot stop in its middle, so the FIFO has room
-    /// for all of it.
+    /// Returns the space in the FIFO that a read waits for. At a fast clock a block cannot stop in
+    /// its middle, so there must be space for all of it.
     fn read_room(&self, data: &Data) -> u32 {
         let block = u32::from(data.block_size);
         let waits = data.direction == Direction::Read && self.bus.is_fast() && block <= self.fifo.bytes;
         if waits && self.fifo.read_room { block << READ_ROOM_SHIFT | READ_ROOM_ON } else { 0 }
     }
 
-    /// The bytes of a tuning block.
+    /// Returns the bytes of a tuning block, or an error if it is not one.
     fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
         let bytes = u32::from(data.block_size);
         let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);
@@ -238,7 +239,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// The bytes of these data; nothing is written.
+/// Returns the bytes of these data, or an error; writes no register.
 fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
@@ -271,7 +272,7 @@ fn command_bits(command: &Command) -> u32 {
     resp | kind | u32::from(command.index & 0x3f)
 }
 
-/// A write to I/O Abort, which is at address 6 of function 0 [SDIO 6.9].
+/// Returns whether this is a write to I/O Abort, address 6 of function 0 [SDIO 6.9].
 fn aborts(arg: u32) -> bool {
     arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
 }

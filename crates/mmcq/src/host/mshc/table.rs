@@ -5,24 +5,24 @@
 use super::regs::*;
 use crate::host::Segment;
 
-/// Memory for so many descriptors; the controller reads and writes it, so it lives as long as the
-/// program.
+/// Memory for this many descriptors. The controller reads and writes it, so it must live as long as
+/// the program.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Descriptors<const DESCRIPTORS: usize> {
     words: [[u32; 4]; DESCRIPTORS],
 }
 
-/// How descriptors look.
+/// The format of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     /// The table's address.
     pub(super) bus: u32,
-    /// Bytes that one may have.
+    /// Most bytes of a descriptor.
     pub(super) chunk: u32,
-    /// Addresses are shifted by this.
+    /// Right shift of addresses.
     pub(super) shift: u8,
-    /// More bits of the last one.
+    /// Additional bits of the last descriptor.
     pub(super) last: u32,
 }
 
@@ -30,13 +30,13 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
     /// Its size in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new() -> Self {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Describes the first `bytes` of the segments, and gives the bytes of table in use; `None`:
-    /// there is too little memory in the segments, or too little room in the table.
+    /// Describes the first `bytes` of the segments, and returns the bytes of the table that are
+    /// used; `None`: the segments are too short, or the table is too small.
     pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut slots = self.words.iter_mut();
         let (mut used, mut left) = (0u32, bytes);

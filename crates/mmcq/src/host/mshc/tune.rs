@@ -1,4 +1,5 @@
-//! Where the card's data are sampled: by the board's clock unit, or by SMHC's delay line.
+//! The sampling point of data from the card: set by the board's clock unit, or by SMHC's delay
+//! line.
 
 use super::layout::*;
 use super::regs::*;
@@ -6,23 +7,23 @@ use super::{Mshc, MshcLayout};
 use crate::host::search::{Found, Search};
 use crate::host::{Dma, Regs};
 
-/// What a board's clock unit does for the controller, beside
-/// [`Surroundings`](crate::host::surroundings). Every default does nothing, so a board writes only
-/// what it has; `()` has nothing.
+/// Functions of a board's clock unit for the controller, besides
+/// [`Surroundings`](crate::host::surroundings). Every default does nothing, so a board implements
+/// only what it has; `()` has nothing.
 pub trait MshcBoard {
-    /// Phases of the clock by which the card's data are sampled, at most 32. They have the same
-    /// distance, and cover one period of the card's clock. 0: there are none, so no timing that has
-    /// to be tuned.
+    /// Returns the number of clock phases for sampling the card's data, at most 32. They are
+    /// equally spaced over one period of the card's clock. 0: there are none, so no timing that
+    /// needs tuning.
     fn taps(&self) -> u8 {
         0
     }
 
-    /// Samples by this phase from now on.
+    /// Selects this phase for sampling.
     fn select(&mut self, tap: u8) {
         let _ = tap;
     }
 
-    /// Samples by the phase that needs no tuning, for clocks of up to 52 MHz.
+    /// Selects the phase that needs no tuning, for clocks of up to 52 MHz.
     fn unselect(&mut self) {}
 }
 
@@ -34,7 +35,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         !L::DESIGN_WARE && self.config.sample_delay
     }
 
-    /// Begins to search a sampling point; false if there is no phase or delay to choose from.
+    /// Begins to search a sampling point; returns false if there is no phase or delay to choose
+    /// from.
     pub(super) fn start_search(&mut self) -> bool {
         let taps = if self.has_delay() { DELAY_TAPS } else { self.board.taps() };
         if taps == 0 {
@@ -46,7 +48,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Samples there from now on; `None`: where no tuning is needed.
+    /// Selects this tap; `None`: the sampling point without tuning.
     pub(super) fn select(&mut self, tap: Option<u8>) {
         self.bus.tap = tap;
         match tap {
@@ -56,7 +58,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// SMHC's delay line as it is to be, if there is one.
+    /// Writes SMHC's delay line, if there is one.
     pub(super) fn write_delay(&self) {
         if self.has_delay() {
             let steps = DELAY_TAP_STEPS * u32::from(self.bus.tap.unwrap_or(0));
@@ -64,7 +66,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// One tap more was tried. True: it is the chosen one, and good; `None`: no tap is.
+    /// Notes the result of one tap. `Some(true)`: the chosen tap is good; `None`: no tap is.
     pub(super) fn tried(&mut self, good: bool) -> Option<bool> {
         let found = self.bus.search.as_mut().map_or(Found::None, |search| search.tried(good));
         match found {

@@ -4,16 +4,16 @@ use super::Pl181;
 use super::regs::*;
 use crate::host::{BusOp, Regs, Step, Width};
 
-/// What the bus settings are.
+/// The bus settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bus {
     /// MCIPower.
     power: u32,
     /// MCIClock.
     clock: u32,
-    /// The card's clock, 0 while it stands.
+    /// The card's clock in hertz, 0 while it is stopped.
     pub(super) clock_hz: u32,
-    /// When the supply is up, while it is not.
+    /// When the supply's ramp ends; `None`: it is not ramping.
     ramp_end_ns: Option<u64>,
 }
 
@@ -95,8 +95,8 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// The bits of MCIClock for the fastest clock not above `hz`, and that clock; `None` if it cannot
-/// be that slow.
+/// Returns the bits of MCIClock for the fastest clock not above `hz`, and that clock; `None` if it
+/// cannot be that slow.
 fn divide(mclk_hz: u32, hz: u32) -> Option<(u32, u32)> {
     if mclk_hz <= hz {
         return Some((CLOCK_BYPASS, mclk_hz));

@@ -1,42 +1,42 @@
-//! What a board says about its controller, and what follows from it.
+//! Settings of the controller by the board, and the capabilities that follow.
 
 use super::regs::*;
 use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 use core::fmt;
 
-/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 /// The peripheral's part numbers and its designer in MCIPeriphID: 11:0 and 19:12.
 const PARTS: [u32; 2] = [0x180, 0x181];
 const DESIGNER_ARM: u32 = 0x41;
-/// Words in the FIFO; the second is that of ARM's FPGA images, which say so in the upper byte of
-/// MCIPeriphID.
+/// Words in the FIFO; the second value is for ARM's FPGA images, which the upper byte of
+/// MCIPeriphID identifies.
 const FIFO_WORDS: u16 = 16;
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
-/// What a board says about its controller. Start from [`Pl181Config::new`].
+/// Settings of the controller by the board. Start from [`Pl181Config::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Pl181Config {
-    /// MCLK, from which the card's clock is divided, in hertz.
+    /// MCLK, the source of the card's clock, in hertz.
     pub mclk_hz: u32,
-    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two
-    /// writes follows from both.
+    /// PCLK, the clock of the register bus, in hertz. Both clocks decide how long a register needs
+    /// between two writes.
     pub pclk_hz: u32,
-    /// Fastest card clock that the board's wires carry, in hertz.
+    /// Fastest card clock that the board's wires support, in hertz.
     pub max_clock_hz: u32,
-    /// Data lines that are wired: one, or four where the cell has the wide bus (PL181).
+    /// Number of data lines that are wired: one, or four where the cell has the wide bus (PL181).
     pub width: Width,
-    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no
-    /// setting for it; the board must fit.
+    /// Whether high speed timing is used: the card samples and drives as above 25 MHz. The
+    /// controller has no setting for it; the board must support it.
     pub high_speed: bool,
-    /// More bits for MCIPower while power is on: voltage (5:2), open drain (6), resistor (7), where
-    /// something is wired to them.
+    /// Additional bits of MCIPower while power is on: voltage (5:2), open drain (6), resistor (7),
+    /// where something is connected to them.
     pub power: u32,
-    /// How long the supply takes from power-up to power-on, in nanoseconds.
+    /// Ramp time of the supply from power-up to power-on, in nanoseconds.
     pub power_up_ns: u64,
-    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without
-    /// one, or with another).
+    /// Words in the FIFO. `None`: by the peripheral's identification. Set it for cells without one,
+    /// or with another.
     pub fifo_words: Option<u16>,
 }
 
@@ -52,7 +52,7 @@ setters!(Pl181Config {
 });
 
 impl Pl181Config {
-    /// One line, default speed, as identified.
+    /// Makes settings with one line, default speed, and the FIFO as identified.
     pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
         Pl181Config {
             mclk_hz,
@@ -66,7 +66,7 @@ impl Pl181Config {
         }
     }
 
-    /// Capabilities of a controller on this board.
+    /// Returns the capabilities of a controller on this board.
     pub(super) fn caps(&self) -> Caps {
         let slowest = self.mclk_hz.div_ceil(2 * (CLOCK_DIVIDER_MAX + 1));
         let fastest = self.mclk_hz.min(self.max_clock_hz).max(slowest);
@@ -98,7 +98,7 @@ impl Pl181Config {
         }
     }
 
-    /// Words in the FIFO.
+    /// Returns the number of words in the FIFO.
     pub(super) fn fifo(&self, id: u32) -> Result<u16, Pl181InitError> {
         match self.fifo_words {
             Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
@@ -111,8 +111,8 @@ impl Pl181Config {
         }
     }
 
-    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two
-    /// writes: three MCLK and two PCLK.
+    /// Returns the number of register accesses (two PCLK each, at least) that fill the time a
+    /// register needs between two writes: three MCLK and two PCLK.
     pub(super) fn gap_reads(&self) -> u32 {
         let mclk = u64::from(self.mclk_hz.max(1));
         let pclk_cycles = 2 + (3 * u64::from(self.pclk_hz)).div_ceil(mclk);
@@ -121,15 +121,15 @@ impl Pl181Config {
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pl181InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// This identification is neither PL180 nor PL181; [`Pl181Config::fifo_words`] says that it is
-    /// one all the same.
+    /// This identification is neither PL180 nor PL181. Set [`Pl181Config::fifo_words`] if the cell
+    /// is one of them nevertheless.
     Unknown(u32),
     /// [`Pl181Config::fifo_words`] is not a power of two from 2 on.
     Fifo(u16),

@@ -1,4 +1,4 @@
-//! How a phase goes on and ends.
+//! The progress and the end of a phase.
 
 use super::Pl181;
 use super::phase::{Active, Work};
@@ -7,7 +7,7 @@ use crate::host::{Cause, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// Words that one call moves at most, unless the FIFO is longer: a block of 512 bytes. What is left
+/// Most words that one call transfers, unless the FIFO is longer: a block of 512 bytes. The rest
 /// interrupts again.
 const WORDS_MAX: u32 = 128;
 const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | START_BIT;
@@ -33,7 +33,7 @@ impl<R: Regs> Pl181<R> {
         events
     }
 
-    /// Nothing is in progress, so nothing may interrupt.
+    /// Masks the interrupts: nothing is in progress.
     fn silence(&mut self) {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);
@@ -43,8 +43,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Looks at the status and moves data for as long as the FIFO has them or room for them, and
-    /// some more words are due; the result, if the phase is over.
+    /// Reads the status and transfers data while the FIFO has data or space, and some more words
+    /// that are due. Returns the result if the phase is over.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
@@ -88,7 +88,7 @@ impl<R: Regs> Pl181<R> {
         None
     }
 
-    /// The response to a write is there: now the data.
+    /// Starts the data of a write, whose response has come.
     fn start_sending(&mut self, active: &mut Active) {
         active.work = Work::Write;
         // Whatever the flags say about data, it is about others.
@@ -96,7 +96,8 @@ impl<R: Regs> Pl181<R> {
         self.regs.write32(DATA_CONTROL, self.transfer.control);
     }
 
-    /// Words that the FIFO is known to hold, or to have room for, and that the phase wants.
+    /// Returns how many words the FIFO is known to have, or to have space for, of those that the
+    /// phase needs.
     fn due(&self, work: Work, status: u32) -> u32 {
         let fifo = u32::from(self.fifo_words);
         let left = self.transfer.left_bytes.div_ceil(4);
@@ -123,7 +124,7 @@ impl<R: Regs> Pl181<R> {
         self.transfer.left_bytes -= bytes;
     }
 
-    /// What ends the phase badly.
+    /// Returns the fault that ends the phase, if there is one.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -152,7 +153,7 @@ impl<R: Regs> Pl181<R> {
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// The end, if everything has come.
+    /// Returns the end, if everything has come.
     fn over(&self, active: &Active) -> Option<Result<Done, Fault>> {
         if active.seen & active.command_good() == 0 {
             return None;
@@ -166,8 +167,8 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// The response carries another index. QEMU's model, which keeps none, reads as 0, and CMD0 is
-    /// not answered.
+    /// Returns whether the response has another command's index. QEMU's model does not store the
+    /// index, and reads as 0; CMD0 has no response.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;
@@ -188,7 +189,7 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// A phase that went well: both paths are idle, and are told so.
+    /// Ends a phase that went well: disables both paths, which are idle.
     fn finish(&mut self, work: Work) {
         self.regs.write32(COMMAND, 0);
         if work.moves() {
@@ -200,7 +201,7 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Stops both paths, empties the FIFO and forgets every flag.
+    /// Stops both paths, empties the FIFO and clears every flag.
     pub(super) fn quiet(&mut self) {
         self.active = None;
         self.transfer = super::Transfer::default();

@@ -3,14 +3,13 @@
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
 // it goes on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
 //!
-//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136
-//! in. The data path moves `DATA_LENGTH` bytes in blocks of a power of two, through a FIFO of words
-//! that the CPU serves. There is no flow control: a FIFO that is served too late runs over, and
-//! that is an error. For a read the data path starts before the command, for a write after the
-//! response. A phase may move up to 65535 bytes; nothing tells about busy.
+//! Command path and data path are two state machines. The command path sends 48 bits and receives
+//! 48 or 136. The data path transfers `DATA_LENGTH` bytes in blocks of a power of two, through a
+//! FIFO of words that the CPU serves. There is no flow control: a FIFO that is served too late
+//! overruns, and that is an error. For a read the data path starts before the command, for a write
+//! after the response. A phase has at most 65535 bytes; busy is not detected.
 //!
-//! Two interrupt lines can be had; everything goes to the first (MCIINTR0), the second stays
-//! masked.
+//! The cell has two interrupt lines. The driver uses the first (MCIINTR0); the second stays masked.
 
 mod bus;
 mod config;
@@ -40,12 +39,12 @@ pub struct Pl181<R: Regs> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// What MCIMask0 holds; `None` where it was never written.
+    /// Value of MCIMask0; `None`: never written.
     mask: Option<u32>,
 }
 
 impl<R: Regs> Pl181<R> {
-    /// A driver for the controller at `regs`.
+    /// Makes a driver for the controller at `regs`.
     pub fn new(regs: R, config: Pl181Config) -> Result<Self, Pl181InitError> {
         if config.mclk_hz == 0 {
             return Err(Pl181InitError::NoClock);
@@ -72,22 +71,22 @@ impl<R: Regs> Pl181<R> {
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
-    /// Words in the FIFO.
+    /// Returns the number of words in the FIFO.
     pub fn fifo_words(&self) -> u16 {
         self.fifo_words
     }
 
-    /// Writes the interrupt mask if it differs from what is there.
+    /// Writes the interrupt mask if its value changes.
     fn set_mask(&mut self, mask: u32) {
         if self.mask != Some(mask) {
             self.regs.write32(MASK_0, mask);
@@ -95,7 +94,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Lets a register rest between two writes. `passed` accesses have been made since the first.
+    /// Waits the time that a register needs between two writes. `passed` accesses have been made
+    /// since the first.
     fn rest(&self, passed: u32) {
         for _ in passed..self.gap_reads {
             self.regs.read32(MASK_0);
@@ -130,12 +130,13 @@ unsafe impl<R: Regs> Host for Pl181<R> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// The level cannot be read.
+    /// Returns false: the level cannot be read.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// The slot's switch is not the controller's; a missing card does not answer.
+    /// Returns true: the controller does not see the slot's switch, and a missing card does not
+    /// answer.
     fn present(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::Pl181;
 use super::regs::*;
@@ -16,25 +16,25 @@ pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Static flags that have come.
+    /// Static flags that have come so far.
     pub(super) seen: u32,
 }
 
-/// What a phase does beside its command.
+/// What a phase does besides its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No data.
     Command,
     /// The data path receives.
     Read,
-    /// The data path will send, once the response is there.
+    /// The data path will send, once the response has come.
     WriteLater,
     /// The data path sends.
     Write,
 }
 
 impl Work {
-    /// Does the data path work?
+    /// Returns whether the data path works.
     pub(super) const fn moves(self) -> bool {
         matches!(self, Work::Read | Work::Write)
     }
@@ -43,15 +43,15 @@ impl Work {
 /// The data of the phase in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
-    /// Bytes that the CPU has still to move.
+    /// Bytes that the CPU still has to transfer.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
-    /// What starts the data path.
+    /// Value that starts the data path.
     pub(super) control: u32,
 }
 
 impl Active {
-    /// Flags that end the command, well or not.
+    /// Returns the flags that end the command, well or not.
     pub(super) const fn command_ends(&self) -> u32 {
         match self.resp {
             Resp::None => COMMAND_SENT,
@@ -59,8 +59,8 @@ impl Active {
         }
     }
 
-    /// Flags that say that the command went well. The controller checks the CRC of R3 and R4 too,
-    /// which have none.
+    /// Returns the flags of a command that went well. The controller also checks the CRC of R3 and
+    /// R4, which have none.
     pub(super) const fn command_good(&self) -> u32 {
         match self.resp {
             Resp::None => COMMAND_SENT,
@@ -123,7 +123,7 @@ impl<R: Regs> Pl181<R> {
         Ok(())
     }
 
-    /// The flags that have to interrupt for the phase to go on.
+    /// Returns the flags that have to interrupt so that the phase continues.
     pub(super) fn wanted_mask(&self, active: &Active) -> u32 {
         let answered = active.seen & active.command_good() != 0;
         let command = if answered { 0 } else { active.command_ends() };
@@ -159,7 +159,7 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// How the data move: bytes, and the transfer.
+/// Returns the bytes of the data, and the transfer.
 fn plan(data: &Data, segments: &[Segment]) -> Result<(u32, Transfer), StartError> {
     let size = data.block_size;
     let bytes = data.blocks.checked_mul(size.into()).ok_or(StartError::Unsupported)?;

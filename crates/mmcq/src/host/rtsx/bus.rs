@@ -13,20 +13,20 @@ pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
 /// What the PLL can give, in MHz.
 const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;
 const HZ_IN_MHZ: u64 = 1_000_000;
-/// A new setting of the PLL is stable.
+/// Time until a new setting of the PLL is stable.
 const PLL_NS: u32 = 130_000;
 /// Soft start of the supply: the inrush of the card's capacitors.
 const SOFT_START_NS: u32 = 150_000;
-/// The pads' supply has gone over to another voltage [SD 4.2.4.2].
+/// Time until the pads' supply has reached another voltage [SD 4.2.4.2].
 const VOLTAGE_NS: u32 = 5_000_000;
-/// Longest time for one access, and how often it is looked at.
+/// Longest time of one access, and the interval of polls.
 const ACCESS_NS: u64 = 10_000_000;
 const ACCESS_POLL_NS: u64 = 10_000;
-/// Looks at one access before the caller is asked to come back.
+/// Polls of one access before the caller has to come back.
 const LOOKS: u32 = 8;
-/// Acts in one call.
+/// Most acts in one call.
 const ACTS_PER_CALL: usize = 16;
-/// Acts in a script: the longest is the reset of everything.
+/// Most acts in a script: the longest is the reset of everything.
 const ACTS: usize = 32;
 
 /// One step of a script.
@@ -38,7 +38,7 @@ enum Act {
     Pause(u32),
 }
 
-/// What a bus operation does, in order.
+/// The acts of a bus operation, in order.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     acts: [Act; ACTS],
@@ -74,7 +74,7 @@ impl Script {
     }
 }
 
-/// What the bus settings are, and how far the operation in progress has got.
+/// The bus settings, and the progress of the operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     script: Script,
@@ -83,9 +83,9 @@ pub(super) struct Bus {
     mode: u8,
     width: u8,
     pads: u8,
-    /// The operation in progress lets the clock run between transfers.
+    /// Whether the operation in progress lets the clock run between transfers.
     starts_clock: bool,
-    /// SD clock as it was asked for, 0 while it stands.
+    /// Requested SD clock in hertz, 0 while it is stopped.
     clock_hz: u32,
     send_phase: u8,
     sample_phase: u8,
@@ -96,7 +96,7 @@ pub(super) struct Bus {
 enum Wait {
     /// Nothing is in progress.
     Nothing,
-    /// The end of an access from before.
+    /// The end of an earlier access.
     Free { deadline_ns: u64 },
     /// The end of this write.
     Write { word: u32, deadline_ns: u64 },
@@ -119,17 +119,18 @@ impl Bus {
         }
     }
 
-    /// Is an operation in progress?
+    /// Returns whether an operation is in progress.
     pub(super) fn in_progress(&self) -> bool {
         self.wait != Wait::Nothing
     }
 
-    /// UHS-I modes have 1.8 V on the lines, and others do not [SD 4.2.4].
+    /// Returns whether the mode is a UHS-I mode: these have 1.8 V on the lines, and others do not
+    /// [SD 4.2.4].
     pub(super) fn is_uhs(&self) -> bool {
         self.pads == PAD_1V8
     }
 
-    /// The phase that tuning has found, and set.
+    /// Sets the phase that tuning has found.
     pub(super) fn set_sample_phase(&mut self, phase: u8) {
         self.sample_phase = phase & PHASE_MASK;
     }
@@ -143,7 +144,7 @@ impl Bus {
         self.script.write(SD_PAD_CTL, PAD_1V8, self.pads);
     }
 
-    /// Sets the clock as asked for and lets it run; false if it cannot be that slow.
+    /// Sets the requested clock and lets it run; returns false if it cannot be that slow.
     fn run_clock(&mut self) -> bool {
         let Some(setting) = Setting::of(self.clock_hz, self.mode) else { return false };
         self.starts_clock = true;
@@ -167,8 +168,8 @@ impl Bus {
         true
     }
 
-    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock is held. Without a
-    /// clock they wait for one.
+    /// Sets both phases, which matter only in SDR50 and SDR104, while the clock is held. Without a
+    /// clock they are set with the next one.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
@@ -185,7 +186,7 @@ impl Bus {
         }
     }
 
-    /// Makes the SD circuits, DMA and the ring buffer forget what was under way.
+    /// Clears the work in progress of the SD circuits, the DMA and the ring buffer.
     fn stop(&mut self) {
         self.script.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);
         self.script.write(DMA_CTL, DMA_RESET, DMA_RESET);
@@ -193,7 +194,7 @@ impl Bus {
     }
 }
 
-/// How a clock is made.
+/// The settings of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     pll_n: u8,
@@ -202,8 +203,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// The fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 at SDR50 and SDR104) / (1,
-    /// 128, 256).
+    /// Returns the settings of the fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 in
+    /// SDR50 and SDR104) / (1, 128, 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;
@@ -282,7 +283,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         };
     }
 
-    /// Writes an operation's script, and what can be done at once.
+    /// Writes an operation's script, and does what is possible at once.
     fn begin(&mut self, op: BusOp) -> bool {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {
@@ -351,7 +352,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         true
     }
 
-    /// What follows when a script is over.
+    /// Does what follows when a script is over.
     fn end(&mut self, op: BusOp) {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
@@ -365,7 +366,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Ends list and DMA; no phase is in progress any more.
+    /// Stops list and DMA; no phase is in progress any more.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };

@@ -1,12 +1,12 @@
-//! What a board knows about its reader and cannot read from it.
+//! Settings of the reader that the board knows and the driver cannot read.
 
 use crate::host::{DmaError, Width};
 use core::fmt;
 
-/// Realtek, as PCI numbers vendors.
+/// Realtek's PCI vendor number.
 const VENDOR: u16 = 0x10ec;
 
-/// A chip whose registers are those of this driver. Registers do not tell; the PCI function does.
+/// A chip that this driver supports. It is identified by the PCI function, not by its registers.
 ///
 /// The RTL8411 family switches its power in another way, and the chips from RTS5260 on have another
 /// PLL or another power: the driver must not touch those.
@@ -30,7 +30,7 @@ pub enum Chip {
 }
 
 impl Chip {
-    /// The chip behind the PCI function with these IDs.
+    /// Returns the chip with these PCI IDs.
     ///
     /// # Errors
     /// [`RtsxInitError::Chip`] for any other.
@@ -48,35 +48,35 @@ impl Chip {
     }
 }
 
-/// A reader and how it is wired.
+/// A reader and its board.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct RtsxConfig {
-    /// Which chip it is.
+    /// The chip.
     pub chip: Chip,
-    /// Data of an open transfer can be moved without a command:
+    /// Whether data of an open transfer can be transferred without a command:
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
-    /// The chip's waiting for the end of busy also works after written data (it does after a
-    /// response). The end of a write is then an interrupt, and the engine does not poll. The
-    /// drivers that are known never ask for it there, so it is off unless tried on the very chip.
+    /// Whether the chip can also wait for the end of busy after written data (it can after a
+    /// response). The end of a write is then an interrupt, and the engine does not poll. Known
+    /// drivers never use it there, so it is off unless tried on the very chip.
     pub busy_after_data: bool,
-    /// The chip may write into the list's memory, and the CPU sees it there without more ado. The
-    /// driver asks [`Dma`](crate::host::Dma) for a mapping for `Write` only, so this holds on x86,
-    /// unless an IOMMU forbids it. Responses then come with the end of the list. Otherwise they are
-    /// read byte by byte through `HAIMR`.
+    /// Whether the CPU sees what the chip writes into the list's memory without further measures.
+    /// The driver asks [`Dma`](crate::host::Dma) only for a mapping for `Write`, so this is true on
+    /// x86, unless an IOMMU forbids it. Responses then come with the end of the list. Otherwise
+    /// they are read byte by byte through `HAIMR`.
     pub coherent: bool,
-    /// Fastest SD clock that the board's wires carry, in hertz.
+    /// Fastest SD clock that the board's wires support, in hertz.
     pub max_clock_hz: u32,
-    /// Data lines that are wired, at most four.
+    /// Number of data lines that are wired, at most four.
     pub width: Width,
-    /// The socket's supply for 1.8 V signalling is there.
+    /// Whether the socket has a supply for 1.8 V signalling.
     pub signal18: bool,
-    /// The card is soldered: presence is never asked.
+    /// Whether the card is soldered: its presence is never checked.
     pub fixed: bool,
-    /// Phase of what the host sends in SDR50 and SDR104, 0 to 31: the board's.
+    /// Phase of the host's output in SDR50 and SDR104, 0 to 31; depends on the board.
     pub send_phase: u8,
-    /// Phase of the sampling there before (or without) tuning, 0 to 31.
+    /// Phase of the sampling in these modes before (or without) tuning, 0 to 31.
     pub sample_phase: u8,
 }
 
@@ -94,7 +94,7 @@ setters!(RtsxConfig {
 });
 
 impl RtsxConfig {
-    /// A reader with everything, in a slot.
+    /// Makes settings with all functions, for a card in a slot.
     pub const fn new(chip: Chip) -> Self {
         RtsxConfig {
             chip,
@@ -111,26 +111,26 @@ impl RtsxConfig {
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RtsxInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The PCI function is none of those that the driver knows.
+    /// The PCI function is not one that the driver supports.
     Chip {
         /// Its vendor.
         vendor: u16,
         /// Its device.
         device: u16,
     },
-    /// The platform invalidates cache lines of so many bytes. The chip moves registers of 8 bytes
-    /// by DMA, which would take the rest of a line along.
+    /// The platform invalidates cache lines of this many bytes. The chip writes bytes by DMA, and
+    /// the invalidation would destroy the rest of a line.
     CacheLines(u32),
-    /// The list's memory cannot be mapped, or lies where the chip cannot reach (32 bits).
+    /// The list's memory cannot be mapped, or is out of the chip's reach (32 bits).
     List(DmaError),
-    /// The same of the table's.
+    /// The table's memory cannot be mapped, or is out of the chip's reach.
     Table(DmaError),
 }
 

@@ -1,4 +1,4 @@
-//! How a phase ends, and what else the reader has to say.
+//! The end of a phase, and other events of the reader.
 
 use super::Rtsx;
 use super::phase::{Active, Work};
@@ -8,7 +8,7 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, R5, Response};
 use core::sync::atomic::{Ordering, fence};
 
-/// What belongs to a phase.
+/// Interrupts that belong to a phase.
 pub(super) const OF_PHASE: u32 = INT_COMMAND | INT_DATA | INT_OK | INT_FAIL;
 /// First byte of an R2 (and R3): an index of ones.
 const RESERVED_INDEX: u8 = 0x3f;
@@ -53,7 +53,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         events
     }
 
-    /// One step of the phase in progress; its result if it is over.
+    /// Does one step of the phase in progress; returns its result if it is over.
     fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
         active.seen |= latched & OF_PHASE;
         let seen = active.seen;
@@ -80,7 +80,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.go_on(active).transpose()
     }
 
-    /// The list has ended well: the phase's result, or its next list.
+    /// Handles a list that has ended well: returns the phase's result, or starts its next list.
     fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
         let data = match active.work {
             Work::Tuning => return self.tuned(true).map(Some),
@@ -105,7 +105,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(None)
     }
 
-    /// The end of a tuning block.
+    /// Handles the end of a tuning block.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
         // A sampling phase that does not work is what the procedure looks for; what it leaves is
         // cleared by the next list.
@@ -117,7 +117,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Done { tuned: tuned.is_some(), ..Done::default() })
     }
 
-    /// The response of a command that ended well, from the list's beginning or from the registers.
+    /// Returns the response of a command that ended well, from the list's beginning or from the
+    /// registers.
     fn response(&self, active: &Active, from_list: bool) -> Result<Response, Cause> {
         let resp = active.command.resp;
         let mut bytes = [0u8; 17];
@@ -156,7 +157,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Response { words })
     }
 
-    /// Why the list failed, and where.
+    /// Returns why the list failed, and where.
     fn fault(&self, active: &Active) -> Fault {
         let mut response = active.response;
         let (cause, stage) = match self.diagnose(active) {
@@ -178,7 +179,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Where a list without an error of the command has stopped.
+/// Returns where a list without an error of the command has stopped.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,
@@ -187,8 +188,8 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// What the status says; `late` is where a list without any error has stopped. The command comes
-/// first: without it nothing after it counts.
+/// Returns the fault in the status; `late` is where a list without any error has stopped. Errors of
+/// the command come first: after them the others mean nothing.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),
@@ -203,7 +204,7 @@ fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     }
 }
 
-/// Did the card refuse the command?
+/// Returns whether the card refused the command.
 fn refused(resp: Resp, response: &Response) -> bool {
     match resp {
         Resp::R1 | Resp::R1b => response.r1().0 & R1::OWN != 0,

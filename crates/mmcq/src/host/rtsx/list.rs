@@ -1,10 +1,10 @@
-//! What the chip fetches from memory: the list of register operations, and the scatter/gather
-//! table.
+//! The structures that the chip reads from memory: the list of register operations, and the
+//! scatter/gather table.
 //!
 //! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8,
 //! data in 7:0. WRITE changes the bits under the mask, CHECK waits until they have this value, READ
-//! fetches the byte. READ and CHECK give back one byte each, which the chip packs over the
-//! beginning of the same list, if asked to.
+//! reads the byte. READ and CHECK return one byte each, which the chip can pack over the beginning
+//! of the same list.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,7 +16,7 @@ use crate::spec::command::Command;
 pub(super) const OPERATIONS: usize = 256;
 /// Entries of the table.
 pub(super) const SEGMENTS: usize = 256;
-/// Most bytes that one entry of the table moves.
+/// Most bytes of one table entry.
 pub(super) const SEGMENT_BYTES: u32 = 512 * 1024;
 
 const KIND_READ: u32 = 0 << 30;
@@ -28,8 +28,8 @@ const ENTRY_VALID: u64 = 1 << 0;
 const ENTRY_END: u64 = 1 << 1;
 const ENTRY_TRANSFER: u64 = 1 << 5;
 
-/// Memory for one list (1024 bytes) and one table (2048 bytes); the chip uses it, so it lives as
-/// long as the program.
+/// Memory for one list (1024 bytes) and one table (2048 bytes). The chip accesses it, so it must
+/// live as long as the program.
 #[repr(C, align(1024))]
 #[derive(Debug)]
 pub struct Buffers {
@@ -43,17 +43,17 @@ impl Buffers {
     /// Bytes of the table.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
 
-    /// Empty buffers.
+    /// Makes empty buffers.
     pub const fn new() -> Self {
         Buffers { operations: [0; OPERATIONS], table: [0; SEGMENTS] }
     }
 
-    /// An empty list in this memory.
+    /// Begins an empty list in this memory.
     pub(super) fn list(&mut self) -> List<'_> {
         List { operations: &mut self.operations, used: 0, returned: 0, full: false }
     }
 
-    /// The byte that the list's READ or CHECK number `at` gave back.
+    /// Returns the byte that the list's READ or CHECK number `at` returned.
     pub(super) fn returned(&self, at: usize) -> u8 {
         let Some(word) = self.operations.get(at / 4) else { return 0 };
         // SAFETY: a valid reference. Volatile, since the writer is the chip and not this program.
@@ -61,8 +61,8 @@ impl Buffers {
         word.to_le_bytes().get(at % 4).copied().unwrap_or(0)
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table in use, or `None` if
-    /// there is too little memory in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments. Returns the bytes of the table that are used,
+    /// or `None` if the segments are too short or the table is too small.
     pub(super) fn build_table(&mut self, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut entries = self.table.iter_mut();
         let mut used = 0;
@@ -108,7 +108,7 @@ pub(super) struct List<'a> {
 pub(super) struct Extent {
     /// Its bytes.
     pub(super) bytes: usize,
-    /// Bytes that it gives back.
+    /// Bytes that it returns.
     pub(super) returned: usize,
 }
 
@@ -141,7 +141,7 @@ impl List<'_> {
         self.returned += 1;
     }
 
-    /// Fetches `count` registers from this one on.
+    /// Reads `count` registers from this one on.
     pub(super) fn read(&mut self, register: u16, count: u16) {
         for at in 0..count {
             self.put(KIND_READ, register.wrapping_add(at), 0, 0);
@@ -149,7 +149,7 @@ impl List<'_> {
         self.returned += usize::from(count);
     }
 
-    /// The command's five bytes; the chip adds CRC and end bit.
+    /// Writes the command's five bytes; the chip adds CRC and end bit.
     pub(super) fn command(&mut self, command: &Command) {
         self.set(SD_CMD0, 0x40 | command.index & 0x3f);
         for (at, byte) in (SD_CMD0 + 1..).zip(command.arg.to_be_bytes()) {
@@ -157,7 +157,7 @@ impl List<'_> {
         }
     }
 
-    /// Size and number of blocks.
+    /// Writes size and number of blocks.
     pub(super) fn blocks(&mut self, block_bytes: u16, blocks: u16) {
         for (first, value) in [(SD_BYTE_COUNT, block_bytes), (SD_BLOCK_COUNT, blocks)] {
             for (at, byte) in (first..).zip(value.to_le_bytes()) {
@@ -166,7 +166,7 @@ impl List<'_> {
         }
     }
 
-    /// DMA between the ring buffer and memory.
+    /// Sets up DMA between the ring buffer and memory.
     pub(super) fn dma(&mut self, bytes: u32, from_card: bool) {
         self.write(IRQ_STAT0, IRQ_DMA_DONE, IRQ_DMA_DONE);
         for (at, byte) in (DMA_COUNT..).zip(bytes.to_le_bytes()) {
@@ -183,7 +183,7 @@ impl List<'_> {
         self.check(SD_TRANSFER, end);
     }
 
-    /// The list as it is, if it had room.
+    /// Returns the finished list, if it was large enough.
     pub(super) fn finish(self) -> Option<Extent> {
         (!self.full).then_some(Extent { bytes: 4 * self.used, returned: self.returned })
     }

@@ -4,15 +4,15 @@
 // `phase.rs` (how a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing,
 // reset) and `tuning.rs`.
 //!
-//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a
-//! write with its command is two: the data's list goes out from the interrupt that ended the
-//! command's. All data, also registers of a few bytes, go by DMA. The chip sends no CMD12 and no
-//! CMD23 by itself. It can move the data of a transfer that is open on the card without a command,
-//! any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
+//! A phase is one list of register operations, plus a scatter/gather table for data. Only a write
+//! with its command takes two lists: the interrupt that ends the command's list starts the data's
+//! list. All data, also registers of a few bytes, are transferred by DMA. The chip itself sends no
+//! CMD12 and no CMD23. It can transfer the data of a transfer that is open on the card without a
+//! command, any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
-//! Writes and reads by the CPU; a `response` is 0 with [`RtsxConfig::coherent`], else 5 writes and
-//! at least 5 reads (R2: 16):
+//! Writes and reads by the CPU. A `response` takes 0 with [`RtsxConfig::coherent`], else 5 writes
+//! and at least 5 reads (R2: 16):
 //!
 //! | phase | to start | from the interrupt |
 //! |---|---|---|
@@ -21,13 +21,14 @@
 //! | write | 2 writes | 2 reads, 6 writes, response |
 //! | data alone | 4 writes | 1 read, 1 write |
 //!
-//! One interrupt ends a list: the end of DMA is only signalled where it does not come before that.
+//! One interrupt ends a list: the end of DMA is signalled only where it comes after the end of the
+//! list.
 //!
 //! # Busy
-//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A
-//! write's data end with the card's CRC status; whether the same bit works there is not known of
-//! the real chip. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
-//! [`RtsxConfig::busy_after_data`] says more: the level of DAT0 is no substitute, since the chip
+//! The chip can delay the end of a command until the card releases DAT0, and does so for each R1b.
+//! The data of a write end with the card's CRC status; whether the same bit works there is not
+//! known of the real chip. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
+//! [`RtsxConfig::busy_after_data`] is set. The level of DAT0 is no substitute, since the chip
 //! samples it only while the SD clock runs. After CMD12 the first CMD13 finds the card ready.
 
 mod bus;
@@ -55,10 +56,10 @@ use port::Port;
 use regs::*;
 use tuning::Sweep;
 
-/// Longest wait of a CHECK.
+/// Longest time of a CHECK.
 const CHECK_NS: u64 = 1_000_000_000;
 
-/// A reader: registers `R`, memory seen through `D`.
+/// A reader: registers `R`, memory accessed through `D`.
 ///
 /// Nothing is written by [`new`](Rtsx::new); [`BusOp::PowerOff`] and [`BusOp::PowerOn`] bring the
 /// reader up.
@@ -74,30 +75,30 @@ pub struct Rtsx<R: Regs, D: Dma> {
     bus: Bus,
     sweep: Sweep,
     state: Condition,
-    /// What [`BIER`] holds.
+    /// Value of [`BIER`].
     enable: u32,
-    /// What may not go away, and interrupts no more: too much current until the supply or
-    /// everything is set anew, a phase's events until the next phase.
+    /// Interrupts that may persist and are masked: too much current, until the supply or everything
+    /// is set anew; a phase's events, until the next phase.
     masked: u32,
 }
 
-/// What is known of the chip between two phases.
+/// State of the chip between two phases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// The last phase failed, and the lines have not been reset since.
+    /// Whether the last phase failed, and the lines have not been reset since.
     upset: bool,
-    /// Something came that belonged to no phase; more of it may be pending.
+    /// Whether an event came that belonged to no phase; more may be pending.
     unsettled: bool,
-    /// The last tuning block was a bad one: the error it left must be cleared first.
+    /// Whether the last tuning block was bad: its error must be cleared first.
     uncleared: bool,
-    /// The SD clock runs between transfers too; the next list stops that.
+    /// Whether the SD clock also runs between transfers; the next list stops that.
     toggling: bool,
-    /// CMD12 has ended a transfer, and no data have moved since.
+    /// Whether CMD12 has ended a transfer, and no data were transferred since.
     stopped: bool,
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
-    /// A driver for the reader at `regs`; maps list and table, once and for good.
+    /// Makes a driver for the reader at `regs`; maps list and table, once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -137,29 +138,29 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
-    /// Pending interrupts and levels; `None` if the reader is gone.
+    /// Returns pending interrupts and levels; `None` if the reader is gone.
     fn pending(&self) -> Option<u32> {
         let status = self.port.regs.read32(BIPR);
         (status != u32::MAX || !self.is_gone()).then_some(status)
     }
 
-    /// Off the bus: nothing but ones, and not by one read alone, which the bus may have lost. What
-    /// is gone reaches no memory.
+    /// Returns whether the reader is off the bus: two reads return all ones, since the bus may have
+    /// lost a single one. A reader that is gone accesses no memory.
     fn is_gone(&self) -> bool {
         self.port.regs.read32(BIPR) == u32::MAX && self.port.regs.read32(HAIMR) == u32::MAX
     }
 
-    /// Writes the enables if they differ from what is there.
+    /// Writes the interrupt enables if their value changes.
     fn set_enable(&mut self, enable: u32) {
         if self.enable != enable {
             self.port.regs.write32(BIER, enable);
@@ -167,13 +168,14 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
     }
 
-    /// What is signalled all the time. The end of DMA is not: it comes before the end of the list.
+    /// Returns the interrupts that are always enabled. The end of DMA is not among them: it comes
+    /// before the end of the list.
     fn base_enable(&self) -> u32 {
         let card = if self.config.fixed { 0 } else { INT_CARD };
         (INT_COMMAND | INT_FAIL | OVERCURRENT | card) & !self.masked
     }
 
-    /// These interrupt again, if they were masked.
+    /// Enables these interrupts again, if they were masked.
     fn unmask(&mut self, bits: u32) {
         if self.masked & bits != 0 {
             self.masked &= !bits;

@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::list::{Extent, List};
 use super::regs::*;
@@ -20,9 +20,9 @@ const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 pub(super) struct Active {
     pub(super) command: Command,
     pub(super) work: Work,
-    /// Interrupts of the list in progress that have come.
+    /// Interrupts of the list in progress that have come so far.
     pub(super) seen: u32,
-    /// The response, where it came with an earlier list.
+    /// The response, if it came with an earlier list.
     pub(super) response: Option<Response>,
 }
 
@@ -31,18 +31,18 @@ pub(super) struct Active {
 pub(super) enum Work {
     /// A command and its response.
     Command,
-    /// The same, and then a list that moves these data to the card.
+    /// A command and its response; then another list sends these data to the card.
     CommandOfWrite(Data),
     /// A command, its response, and data from the card.
     Read,
-    /// Data alone.
+    /// Data without a command.
     Data,
     /// A tuning block.
     Tuning,
 }
 
 impl Work {
-    /// Interrupts that must have come before the list's work is over.
+    /// Returns the interrupts that must come before the list's work is over.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Read | Work::Data => INT_COMMAND | INT_DATA,
@@ -50,13 +50,13 @@ impl Work {
         }
     }
 
-    /// Does a response come with this list?
+    /// Returns whether a response comes with this list.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }
 }
 
-/// The size in bytes of data that the chip can move.
+/// Returns the size in bytes of data that the chip can transfer; otherwise `None`.
 fn size(data: &Data) -> Option<(u32, u16)> {
     let blocks = u16::try_from(data.blocks).ok().filter(|&blocks| blocks != 0)?;
     if data.block_size == 0 || data.block_size > BLOCK_BYTES_MAX {
@@ -66,7 +66,7 @@ fn size(data: &Data) -> Option<(u32, u16)> {
     (bytes <= super::list::SEGMENT_BYTES).then_some((bytes, blocks))
 }
 
-/// Response length and checks. Busy is waited for only where no data follow.
+/// Returns response length and checks. The end of busy is awaited only where no data follow.
 pub(super) fn response_type(resp: Resp, data: bool) -> u8 {
     match resp {
         Resp::None => CFG2_LENGTH_0 | CFG2_NO_CHECK_CRC7,
@@ -106,7 +106,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(())
     }
 
-    /// The list and table of a phase with data, up to the first list's start.
+    /// Writes list and table of a phase with data, up to the first list's start.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {
@@ -139,7 +139,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Some((Work::Read, list.finish()?))
     }
 
-    /// A command and its response.
+    /// Writes the list of a command and its response.
     fn list_command(&mut self, command: &Command, data: bool) -> Option<Extent> {
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
@@ -165,7 +165,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Data of a transfer that is open on the card.
+    /// Writes the list for data of a transfer that is open on the card.
     pub(super) fn list_data(&mut self, data: &Data, stays_open: bool) -> Option<Extent> {
         let (bytes, blocks) = size(data)?;
         let read = data.direction == Direction::Read;
@@ -181,12 +181,12 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Of [`SD_CFG2`]: is a CRC status that is late an error? Not of a card without UHS.
+    /// Returns the bit of [`SD_CFG2`] for late CRC status: it is no error for a card without UHS.
     fn crc_timeout(&self) -> u8 {
         if self.bus.is_uhs() { 0 } else { CFG2_NO_CRC_TIMEOUT }
     }
 
-    /// CMD19 and the comparison of its block, at the sampling phase whose turn it is.
+    /// Writes the list for CMD19 and the comparison of its block, at the present sampling phase.
     fn list_tuning(&mut self, phase: &Phase) -> Option<Extent> {
         let data = phase.data.filter(|data| data.block_size == 64 && data.blocks == 1)?;
         let sample = self.sweep.phase();
@@ -204,7 +204,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Runs the list, and the table if data move.
+    /// Runs the list, and the table if there are data.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);
@@ -220,7 +220,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// What the last phase or bus operation left to be undone first.
+/// Adds the operations that clear the state left by the last phase or bus operation.
 fn prepare(list: &mut List<'_>, state: &Condition) {
     if state.uncleared {
         list.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);
@@ -230,14 +230,14 @@ fn prepare(list: &mut List<'_>, state: &Condition) {
     }
 }
 
-/// What the card may have sent since CMD12 is no part of the next data.
+/// Drops what the card may have sent since CMD12, which is no part of the next data.
 fn flush(list: &mut List<'_>, state: &Condition) {
     if state.stopped {
         list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
     }
 }
 
-/// Fetches a response in the order of its bytes on the wire, without the last one.
+/// Reads a response in the order of its bytes on the wire, without the last one.
 fn read_response(list: &mut List<'_>, resp: Resp) {
     match resp {
         Resp::None => {}

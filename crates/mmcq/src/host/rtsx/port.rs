@@ -3,15 +3,16 @@
 use super::regs::*;
 use crate::host::{Cause, Regs};
 
-/// An access takes the chip a fraction of a microsecond, about as long as one read by the CPU.
+/// Most polls of an access: the chip takes a fraction of a microsecond, about as long as one read
+/// by the CPU.
 const POLLS: u32 = 64;
 
-/// The registers that the CPU sees.
+/// The registers that the CPU accesses directly.
 pub(super) struct Port<R> {
     pub(super) regs: R,
 }
 
-/// The word that starts a write.
+/// Returns the word that starts a write.
 pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }
@@ -22,8 +23,8 @@ impl<R: Regs> Port<R> {
         self.regs.write32(HAIMR, word);
     }
 
-    /// The end of an access, if it comes within so many looks: the register's (or the written)
-    /// byte.
+    /// Polls for the end of an access at most `polls` times. Returns the byte that was read (or
+    /// written); `None`: not over yet.
     pub(super) fn look(&self, polls: u32) -> Option<Result<u8, Cause>> {
         for _ in 0..polls {
             let word = self.regs.read32(HAIMR);

@@ -1,8 +1,8 @@
 //! Registers and their bits.
 //!
-//! The chip shows the CPU seven registers of 32 bits. All others have 8 bits and 14 bits of
-//! address, and are reached by the lists of operations that the chip fetches from memory, or one at
-//! a time by [`HAIMR`].
+//! The CPU can access seven registers of 32 bits. All others have 8 bits and a 14-bit address. They
+//! are accessed by the lists of operations that the chip reads from memory, or one at a time by
+//! [`HAIMR`].
 
 // --- Seen by the CPU ---
 
@@ -12,7 +12,7 @@ pub const HCBAR: u16 = 0x00;
 pub const HCBCTLR: u16 = 0x04;
 /// Runs the list.
 pub const HCB_START: u32 = 1 << 31;
-/// Writes the bytes that READ and CHECK give back over the beginning of the list.
+/// Writes the bytes that READ and CHECK return over the beginning of the list.
 pub const HCB_RETURN: u32 = 1 << 30;
 /// Stops the list.
 pub const HCB_STOP: u32 = 1 << 28;
@@ -55,9 +55,9 @@ pub const INT_CARD: u32 = 1 << 25;
 pub const INT_OVERCURRENT: u32 = 1 << 23;
 /// Too much current, of the SD card.
 pub const INT_CARD_OVERCURRENT: u32 = 1 << 22;
-/// Either.
+/// Both overcurrent bits.
 pub const OVERCURRENT: u32 = INT_OVERCURRENT | INT_CARD_OVERCURRENT;
-/// Everything that latches.
+/// All latching bits.
 pub const INT_LATCHED: u32 = 0xffc0_0000;
 /// Level: the SD card's write-protect switch is on.
 pub const LEVEL_WRITE_PROTECT: u32 = 1 << 19;
@@ -68,7 +68,7 @@ pub const LEVEL_SD: u32 = 1 << 16;
 
 /// Holds the SD clock while its source changes.
 pub const CLOCK_CTL: u16 = 0xfc02;
-/// Hold.
+/// Holds the clock.
 pub const CLOCK_CHANGE: u8 = 1 << 0;
 /// Divider of the PLL's output, 6:4: 1, 2, 3, 4 for 1, 2, 4, 8.
 pub const CLOCK_DIV: u16 = 0xfc03;
@@ -78,13 +78,13 @@ pub const CLOCK_DIV_MASK: u8 = 7 << 4;
 pub const PLL_N: u16 = 0xfc0f;
 /// PLL control.
 pub const PLL_CTL: u16 = 0xfc11;
-/// The PLL runs; a rise takes [`PLL_N`] over.
+/// The PLL runs; a rising edge loads [`PLL_N`].
 pub const PLL_RUN: u8 = 1 << 7;
 /// Phase of what is sent (4:0).
 pub const PHASE_SEND: u16 = 0xfc2a;
 /// Phase of the sampling (4:0).
 pub const PHASE_SAMPLE: u16 = 0xfc2b;
-/// The phase counts; a rise takes it over.
+/// The phase is used; a rising edge loads it.
 pub const PHASE_NOT_RESET: u8 = 1 << 6;
 /// The phase's bits.
 pub const PHASE_MASK: u8 = 0x1f;
@@ -137,7 +137,7 @@ pub const CLOCK_SD: u8 = 1 << 2;
 pub const SD_CFG1: u16 = 0xfda0;
 /// Divider and its values.
 pub const CFG1_DIVIDER: u8 = 3 << 6;
-/// Clock as it is.
+/// Clock undivided.
 pub const CFG1_DIVIDE_1: u8 = 0;
 /// Clock divided by 128: identification.
 pub const CFG1_DIVIDE_128: u8 = 2 << 6;
@@ -164,7 +164,7 @@ pub const CFG2_LENGTH_6: u8 = 1;
 pub const CFG2_LENGTH_17: u8 = 2;
 /// The response's CRC7 is not checked.
 pub const CFG2_NO_CHECK_CRC7: u8 = 1 << 2;
-/// A CRC status that is late is no error. For cards without UHS, which may take their time.
+/// A late CRC status is not an error. For cards without UHS, which may take longer.
 pub const CFG2_NO_CRC_TIMEOUT: u8 = 1 << 5;
 /// The command ends when the card's busy does.
 pub const CFG2_WAIT_BUSY_END: u8 = 1 << 3;
@@ -176,7 +176,7 @@ pub const SD_CFG3: u16 = 0xfda2;
 /// A response must begin within 80 clocks.
 pub const CFG3_RESPONSE_TIMEOUT: u8 = 1 << 0;
 
-/// What went wrong.
+/// Errors of the last transfer.
 pub const SD_STAT1: u16 = 0xfda3;
 /// CRC7 of the response.
 pub const STAT1_CRC7: u8 = 1 << 7;
@@ -188,7 +188,7 @@ pub const STAT1_WRITE_CRC: u8 = 1 << 5;
 pub const STAT1_CRC_TIMEOUT: u8 = 1 << 1;
 /// Tuning error: the block from the card differs from the expected tuning pattern.
 pub const STAT1_TUNING: u8 = 1 << 0;
-/// More of it.
+/// More errors of the last transfer.
 pub const SD_STAT2: u16 = 0xfda4;
 /// No response within 80 clocks.
 pub const STAT2_RESPONSE_TIMEOUT: u8 = 1 << 0;
@@ -197,34 +197,34 @@ pub const STAT2_RESPONSE_TIMEOUT: u8 = 1 << 0;
 pub const SD_BUS_STAT: u16 = 0xfda5;
 /// The clock also runs between transfers.
 pub const BUS_CLOCK_TOGGLE: u8 = 1 << 7;
-/// The clock stands.
+/// The clock is stopped.
 pub const BUS_CLOCK_STOP: u8 = 1 << 6;
 /// DAT3 to DAT0.
 pub const BUS_DAT: u8 = 0xf << 1;
 
 /// Pads.
 pub const SD_PAD_CTL: u16 = 0xfda6;
-/// They run at 1.8 V.
+/// The pads run at 1.8 V.
 pub const PAD_1V8: u8 = 1 << 7;
 
 /// First byte of a command, and after it of the response; CMD1 to CMD4 follow.
 pub const SD_CMD0: u16 = 0xfda9;
 /// Bytes in a block, two registers, the lower first.
 pub const SD_BYTE_COUNT: u16 = 0xfdaf;
-/// Blocks, two registers, the lower first.
+/// Number of blocks, two registers, the lower first.
 pub const SD_BLOCK_COUNT: u16 = 0xfdb1;
 
-/// Starts a transfer and tells how it is.
+/// Starts a transfer and shows its state.
 pub const SD_TRANSFER: u16 = 0xfdb3;
 /// Start.
 pub const TRANSFER_START: u8 = 1 << 7;
-/// It is over.
+/// The transfer is over.
 pub const TRANSFER_END: u8 = 1 << 6;
-/// Nothing is going on.
+/// No transfer is in progress.
 pub const TRANSFER_IDLE: u8 = 1 << 5;
-/// It failed.
+/// The transfer failed.
 pub const TRANSFER_ERROR: u8 = 1 << 4;
-/// Data to the card, in a transfer that is open on it.
+/// Writes data without a command: the card has a multi-block transfer open already.
 pub const MODE_WRITE_DATA: u8 = 0x1;
 /// Reads data without a command: the card has a multi-block transfer open already.
 pub const MODE_READ_DATA: u8 = 0x5;
@@ -245,7 +245,7 @@ pub const IRQ_DMA_DONE: u8 = 1 << 7;
 pub const DMA_COUNT: u16 = 0xfe28;
 /// DMA control.
 pub const DMA_CTL: u16 = 0xfe2c;
-/// Forgets what was under way.
+/// Clears the work in progress.
 pub const DMA_RESET: u8 = 1 << 7;
 /// Burst size and its value of 512 bytes.
 pub const DMA_BURST: u8 = 3 << 4;
@@ -257,7 +257,7 @@ pub const DMA_FROM_CARD: u8 = 1 << 1;
 pub const DMA_ENABLE: u8 = 1 << 0;
 /// Ring buffer control.
 pub const RING_CTL: u16 = 0xfe34;
-/// Empties it.
+/// Empties the ring buffer.
 pub const RING_FLUSH: u8 = 1 << 7;
 /// Ping-pong buffer 2, 512 bytes; also the place of a 136-bit response.
 pub const PING_PONG: u16 = 0xfa00;

@@ -1,21 +1,21 @@
 //! The search for a sampling phase [SD 4.2.4.5].
 //!
-//! One tuning block at each of the 32 phases, in the order of their numbers. Then one more at the
-//! middle of the longest run of good ones: it must be good again. That is 33 blocks; the standard
-//! allows 40.
+//! One tuning block is read at each of the 32 phases, in the order of their numbers. Then one more
+//! is read at the middle of the longest run of good ones, and must be good again. That is 33
+//! blocks; the standard allows 40.
 
 use super::regs::PHASE_MASK;
 
 const PHASES: u8 = 32;
 
-/// How far the search has got.
+/// Progress of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
-    /// The phase of the next block while the good ones are being searched.
+    /// The phase of the next block in the first pass.
     next: u8,
-    /// A bit for each good one.
+    /// A bit for each good phase.
     good: u32,
-    /// The choice, to be confirmed.
+    /// The chosen phase, to be confirmed.
     chosen: Option<u8>,
 }
 
@@ -24,13 +24,13 @@ impl Sweep {
         Sweep { next: 0, good: 0, chosen: None }
     }
 
-    /// The phase of the next block.
+    /// Returns the phase of the next block.
     pub(super) fn phase(&self) -> u8 {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Takes the result of that block; gives the phase to stay at once it is found. A search
-    /// without success begins again, until the caller has no more blocks.
+    /// Notes the result of that block; returns the phase to use once it is found. A search without
+    /// success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();
@@ -45,7 +45,8 @@ impl Sweep {
     }
 }
 
-/// The middle of the longest run of ones; phases are a circle, so a run may pass from 31 to 0.
+/// Returns the middle of the longest run of ones; phases are a circle, so a run may continue from
+/// 31 to 0.
 fn middle(good: u32) -> Option<u8> {
     if good == u32::MAX {
         return Some(PHASES / 2);

@@ -9,7 +9,7 @@ use crate::host::{BusOp, Dma, Regs, Step, Width};
 const RESET_NS: u64 = 1_000_000;
 const RESET_POLL_NS: u64 = 10_000;
 
-/// What the bus settings are, and how far a reset has got.
+/// The bus settings, and the progress of a reset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     pub(super) width: Width,
@@ -57,7 +57,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Step::Done
     }
 
-    /// The first writes of an operation.
+    /// Makes the first writes of an operation.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::ResetLines | BusOp::ResetAll => self.reset(now_ns),
@@ -85,7 +85,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         true
     }
 
-    /// The whole controller: nothing smaller brings the data circuits back with certainty.
+    /// Resets the whole controller: no smaller reset surely clears the data circuits.
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
         self.idle = false;
@@ -94,20 +94,20 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
     }
 
-    /// Tells the platform's DMA to stop. What it is at goes on for a while.
+    /// Requests the platform's DMA to stop. It continues for a while.
     pub(super) fn stop_dma(&self) {
         if self.config.dma != DmaUse::Never {
             self.regs.write32(DMA_START, 0);
         }
     }
 
-    /// Is the platform's DMA at work? It is none of the controller's, and no reset of that stops
-    /// it.
+    /// Returns whether the platform's DMA is running. It is not a part of the controller, whose
+    /// resets do not stop it.
     pub(super) fn dma_runs(&self) -> bool {
         self.config.dma != DmaUse::Never && self.regs.read32(DMA_START) & 1 != 0
     }
 
-    /// Writes what a reset has cleared; the clock comes last.
+    /// Writes the registers that a reset has cleared; the clock comes last.
     fn restore(&mut self) {
         self.imsk = None;
         self.block_bytes = None;

@@ -1,4 +1,5 @@
-//! The card interrupt: an edge that gets lost, made a level again.
+//! The card interrupt: the controller sees an edge that may get lost, and the driver makes a level
+//! of it.
 
 use super::S3cSdi;
 use super::regs::*;
@@ -19,7 +20,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.ring();
     }
 
-    /// Calls for an `ack` if the card asks for attention and no phase will end: an empty FIFO is
+    /// Causes an interrupt if the card requests attention and no phase will end: an empty FIFO is
     /// half empty.
     pub(super) fn ring(&mut self) {
         if self.card_irq && self.active.is_none() && self.dat1_low() {
@@ -27,12 +28,13 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// After a phase, when DAT1 is the interrupt's again: does the card ask? If so, it is masked.
+    /// Checks after a phase, when DAT1 carries the interrupt again, whether the card requests
+    /// attention. If so, masks it.
     pub(super) fn level_asks(&mut self) -> bool {
         self.card_irq && self.dat1_low() && self.take_card_interrupt()
     }
 
-    /// Was an edge seen? If so, the card interrupt is masked.
+    /// Returns whether an edge was seen. If so, masks the card interrupt.
     pub(super) fn edge_asks(&mut self) -> bool {
         if !self.card_irq {
             return false;

@@ -1,51 +1,53 @@
-//! What a board knows about its controller and cannot read from it.
+//! Settings of the controller that the board knows and the driver cannot read.
 
 use crate::host::Width;
 use core::fmt;
 
-/// What moves the data.
+/// Which buffers the platform's DMA transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DmaUse {
-    /// The CPU, always.
+    /// None: the CPU transfers all data.
     Never,
-    /// The platform's DMA moves buffers of at least so many bytes that are made of whole words; the
-    /// CPU moves the others. Starting it costs three accesses and the cache's maintenance, which
-    /// small buffers do not pay back.
+    /// Buffers of at least this many bytes that consist of whole words; the CPU transfers the
+    /// others. A start of the DMA costs three accesses and the cache maintenance, which does not
+    /// pay for small buffers.
     From(u32),
 }
 
-/// A controller and how it is wired.
+/// A controller and its board.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct S3cSdiConfig {
-    /// What moves the data.
+    /// Which buffers the platform's DMA transfers.
     pub dma: DmaUse,
     /// The controller's clock input, in hertz.
     pub pclk_hz: u32,
-    /// Fastest SD clock that the controller and the board's wires carry, in hertz. Above 25 MHz the
-    /// board vouches for high-speed timing.
+    /// Fastest SD clock that the controller and the board's wires support, in hertz. A value above
+    /// 25 MHz means that the board supports high-speed timing.
     pub max_clock_hz: u32,
-    /// Data lines that are wired: one or four.
+    /// Number of data lines that are wired: one or four.
     pub width: Width,
 }
 
 setters!(S3cSdiConfig { dma: DmaUse, pclk_hz: u32, max_clock_hz: u32, width: Width });
 
 impl S3cSdiConfig {
-    /// Four lines at up to 25 MHz from this PCLK, data by the CPU.
+    /// Makes settings with four lines at up to 25 MHz from this PCLK, and data transfers by the
+    /// CPU.
     pub const fn new(pclk_hz: u32) -> Self {
         S3cSdiConfig { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum S3cSdiInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The fastest SD clock asked for is slower than the slowest (PCLK / 256), or one of them is 0.
+    /// The fastest requested SD clock is slower than the slowest possible (PCLK / 256), or one of
+    /// them is 0.
     Clock {
         /// [`S3cSdiConfig::pclk_hz`].
         pclk_hz: u32,

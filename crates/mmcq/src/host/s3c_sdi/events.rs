@@ -1,4 +1,4 @@
-//! How a phase ends, and what else the controller has to say.
+//! The end of a phase, and other events of the controller.
 
 use super::S3cSdi;
 use super::phase::{Active, Work};
@@ -7,13 +7,13 @@ use crate::host::{Cause, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// Where a call has brought the phase in progress.
+/// What a call has done for the phase in progress.
 enum Progress {
-    /// Nowhere: the interrupt was not its own.
+    /// Nothing: the interrupt was not for it.
     None,
-    /// On.
+    /// A step.
     Some,
-    /// To its end.
+    /// The last step.
     Ended(Result<Done, Fault>),
 }
 
@@ -53,8 +53,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         events
     }
 
-    /// Nothing is in progress: the card interrupt, and late events. Does the card ask for
-    /// attention?
+    /// Handles the card interrupt and late events while nothing is in progress. Returns whether the
+    /// card requests attention.
     fn take_idle(&mut self) -> bool {
         let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
         if command == u32::MAX || data == u32::MAX {
@@ -159,8 +159,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// The data from the card are over on the bus. What is left of them is in the FIFO, or the
-    /// transfer was cut short.
+    /// Handles the end of the data from the card on the bus. The rest of them is in the FIFO, or
+    /// the transfer was cut short.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
@@ -174,11 +174,11 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         true
     }
 
-    /// The data are over on the bus. Has the platform's DMA moved the last of them? Until then
-    /// memory is its.
+    /// Waits, after the end of the data on the bus, until the platform's DMA has transferred the
+    /// last of them. Until then the DMA uses the memory.
     ///
-    /// Only a FIFO that is at most half full interrupts again; a fuller one is left to the DMA's
-    /// own interrupt, or to the engine's deadline.
+    /// Only a FIFO that is at most half full interrupts again. For a fuller one the DMA's own
+    /// interrupt, or the engine's deadline, leads to the next call.
     fn wait_for_dma(&mut self, active: &mut Active) -> Option<Progress> {
         let fifo = self.regs.read32(FSTA);
         let running = self.regs.read32(DMA_START) & 1 != 0;
@@ -199,7 +199,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// The registers read as all ones. The platform's DMA may be there still, with the memory.
+    /// Handles registers that read as all ones. The platform's DMA may still be there and use the
+    /// memory.
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();
@@ -207,7 +208,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Ended(Err(Fault { cause, stage, response: None }))
     }
 
-    /// Clears what was read, all but the card interrupt.
+    /// Clears the status bits that were read, all but the card interrupt.
     fn forget(&self, command: u32, data: u32) {
         if command & CMDSTAT_LATCHED != 0 {
             self.regs.write32(CMDSTAT, command & CMDSTAT_LATCHED);
@@ -239,7 +240,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 }
 
-/// What is wrong with the command; it comes first, since without it nothing after it counts.
+/// Returns the error of the command. It comes before data errors, which mean nothing after it.
 fn command_error(active: &Active) -> Option<Cause> {
     match () {
         () if active.resp == Resp::None => None,

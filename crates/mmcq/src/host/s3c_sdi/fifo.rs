@@ -1,4 +1,4 @@
-//! The CPU's side of the FIFO: never more in one call than it holds.
+//! The CPU's side of the FIFO: at most one FIFO of data in one call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,19 +8,18 @@ use crate::host::pio::Cursor;
 use crate::host::{Dma, Regs, Segment};
 use core::ptr::NonNull;
 
-/// What is left of a transfer by the CPU.
+/// The rest of a transfer by the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) cursor: Cursor,
-    /// Bytes that are still to move through the FIFO.
+    /// Bytes that are still to be transferred through the FIFO.
     pub(super) left: u32,
-    /// It does not end with a whole word.
+    /// Whether it does not end with a whole word.
     pub(super) odd: bool,
 }
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
-    /// Takes what is there of a FIFO that holds `count` bytes: whole words, and the last bytes with
-    /// the end.
+    /// Reads from a FIFO that has `count` bytes: whole words, and at the end the last bytes.
     pub(super) fn drain(&mut self, segments: &[Segment], count: u32) {
         let count = count.min(FIFO_BYTES);
         let bytes = if count >= self.transfer.left { self.transfer.left } else { count & !3 };
@@ -36,8 +35,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Fills a FIFO that holds `count` bytes, all but its last word: known drivers never go to the
-    /// brim.
+    /// Fills a FIFO that has `count` bytes, all but its last word: known drivers never fill it
+    /// completely.
     pub(super) fn fill(&mut self, segments: &[Segment], count: u32) {
         let room = (FIFO_BYTES - 1).saturating_sub(count) & !3;
         let bytes = room.min(self.transfer.left);
@@ -53,7 +52,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Into memory that lies in one piece.
+    /// Reads into memory that is in one segment.
     fn drain_to(&self, place: NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -71,7 +70,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Out of memory that lies in one piece.
+    /// Writes from memory that is in one segment.
     fn fill_from(&self, place: NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();

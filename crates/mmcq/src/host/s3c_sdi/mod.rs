@@ -5,19 +5,19 @@
 // interrupt).
 //!
 //! # Data
-//! The FIFO has 64 bytes. [`ack`](Host::ack) moves what it holds, or has room for, and returns: at
-//! most 16 words. It does so in whatever context calls it, the interrupt or a tasklet; meanwhile
-//! the controller stops the SD clock rather than lose data. Where [`DmaUse::From`] says so, the
-//! platform's DMA moves a buffer instead; it takes one piece of memory, so that
+//! The FIFO has 64 bytes. [`ack`](Host::ack) transfers what it has, or has space for, at most 16
+//! words, and returns. It does so in the context that calls it, the interrupt or a tasklet;
+//! meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`] the
+//! platform's DMA transfers a buffer instead. The DMA uses one segment of memory, so
 //! [`Caps::max_segments`] is 1 then.
 //!
-//! The controller's end of data speaks of the lines. The driver reports the end when the FIFO is
+//! The controller's end of data refers to the lines. The driver reports the end when the FIFO is
 //! empty and the DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty*
-//! and looks again, a bounded number of times. Where that does not interrupt, the platform calls
+//! and polls again, a bounded number of times. Where that does not interrupt, the platform calls
 //! [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
 //!
 //! # Accesses
-//! Words of the FIFO apart, reads and writes of registers are, from start to end:
+//! Register accesses of a phase from start to end, without the words of the FIFO:
 //!
 //! | phase | to start | to end | sum |
 //! |---|---|---|---|
@@ -27,26 +27,28 @@
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
-//! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for
+//! In addition: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for
 //! the first command after data (the data circuits are disarmed), 1 for a new block size, 1 after
 //! data that are not whole words (the FIFO is emptied), 1 while the card interrupt is unmasked
-//! (DAT1 is looked at). [`Done`](crate::host::Done) comes with one interrupt for a command and for
-//! up to 31 bytes from, 60 bytes to the card.
+//! (DAT1 is read). [`Done`](crate::host::Done) comes with one interrupt for a command, and for up
+//! to 31 bytes from the card, or 60 bytes to the card.
 //!
 //! # Card interrupt
-//! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the
-//! level itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and
-//! whenever an idle controller is acknowledged. Unmasked in the middle of a phase, it is looked at
-//! when that ends. A level that is low with nothing in progress is to be reported although no edge
-//! will come: the driver then enables the interrupt *transmit FIFO half empty*, which an empty FIFO
-//! asserts at once, so that the next `ack` comes by itself and reports it. On a chip where that
-//! does not interrupt, the platform calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once
-//! after each [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
+//! The controller sees the falling edge of DAT1 only while it is idle. So the driver reads the
+//! level itself (a GPIO, [`regs::DAT1`]) after each phase, when the interrupt is unmasked, after a
+//! reset, and whenever an idle controller is acknowledged. If it is unmasked in the middle of a
+//! phase, the level is read when that ends. A low level with nothing in progress must be reported
+//! although no edge will come. The driver then enables the interrupt *transmit FIFO half empty*,
+//! which an empty FIFO asserts at once, so that the next `ack` comes by itself and reports it. On a
+//! chip where that does not interrupt, the platform calls
+//! [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
+//! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # What it cannot do
-//! The end of data to the card includes the card's busy, but that of an R1b without data is not
+//! The end of data to the card includes the card's busy, but the busy of an R1b without data is not
 //! seen, and DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no
-//! automatic command. The controller's own timer always has its longest time; shorter limits are
+//! automatic command. The controller's own timer is always set to its longest time; the engine
+//! checks shorter limits.
 //! the engine's.
 
 mod bus;
@@ -70,13 +72,13 @@ use fifo::Transfer;
 use phase::Active;
 use regs::*;
 
-/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of
-/// theirs.
+/// Mark in [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so no
+/// address has this bit.
 const MAPPED: u64 = 1 << 63;
-/// Bytes in a block that a phase may ask for.
+/// Most bytes in a block of a phase.
 const BLOCK_BYTES_MAX: u16 = 2048;
 
-/// A controller: registers `R`, memory seen through `D`.
+/// A controller: registers `R`, memory accessed through `D`.
 ///
 /// `R` shows the registers at their own offsets, the level of DAT1 at [`regs::DAT1`], and the
 /// platform's DMA (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`]. Nothing is written by
@@ -89,21 +91,21 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// Nothing stale is in the status, and the FIFO is empty: the last phase ended well.
+    /// Whether the status has no stale bits and the FIFO is empty: the last phase ended well.
     idle: bool,
-    /// The card interrupt is unmasked.
+    /// Whether the card interrupt is unmasked.
     card_irq: bool,
-    /// Interrupts enabled, all but the card's; and IMSK as it was written last.
+    /// Interrupts enabled, all but the card's; and IMSK as last written.
     events: u32,
     imsk: Option<u32>,
-    /// BSIZE as it was written last.
+    /// BSIZE as last written.
     block_bytes: Option<u32>,
-    /// DCON holds a transfer.
+    /// Whether DCON has a transfer.
     armed: bool,
 }
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
-    /// A driver for the controller at `regs`, which is read once.
+    /// Makes a driver for the controller at `regs`, which is read once.
     pub fn new(regs: R, dma: D, config: S3cSdiConfig) -> Result<Self, S3cSdiInitError> {
         if config.width > Width::W4 {
             return Err(S3cSdiInitError::Width(config.width));
@@ -134,17 +136,17 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
-    /// Does DMA move a buffer like this?
+    /// Returns whether the DMA transfers such a buffer.
     fn by_dma(&self, segment: &Segment, direction: Direction) -> bool {
         let line = self.dma.line_bytes();
         match self.config.dma {
@@ -160,7 +162,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Sets the interrupts that are enabled beside the card's.
+    /// Sets the interrupts that are enabled besides the card's.
     fn enable(&mut self, events: u32) {
         self.events = events;
         let imsk = events | if self.card_irq { INT_SDIO } else { 0 };
@@ -254,12 +256,12 @@ unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// Never: DAT0 cannot be read.
+    /// Returns false: DAT0 cannot be read.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// Always: nothing tells.
+    /// Returns true: there is no card detection.
     fn present(&self) -> bool {
         true
     }

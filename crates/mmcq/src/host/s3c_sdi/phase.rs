@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::fifo::Transfer;
 use super::regs::*;
@@ -11,8 +11,8 @@ const COMMAND_ERRORS: u32 = INT_RESPONSE_CRC | INT_COMMAND_TIMEOUT;
 /// Interrupts that end data, well or early.
 const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FINISH;
 
-/// Looks at the platform's DMA after the data are over on the lines. It has 16 words to fetch at
-/// most, and a look takes as long as several words do.
+/// Most polls of the platform's DMA after the data are over on the lines. It has 16 words to read
+/// at most, and a poll takes as long as several words do.
 const DMA_LOOKS: u16 = 64;
 
 /// The phase that the controller works on.
@@ -20,38 +20,38 @@ const DMA_LOOKS: u16 = 64;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Bits of CMDSTAT and DSTA that have come.
+    /// Bits of CMDSTAT and DSTA that have come so far.
     pub(super) command: u32,
     pub(super) data: u32,
-    /// Looks at the platform's DMA that are left after the end of the data on the lines.
+    /// Polls of the platform's DMA that are left after the end of the data on the lines.
     pub(super) looks: u16,
 }
 
-/// What a phase does beside its command.
+/// What a phase does besides its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No data.
     Command,
-    /// The CPU takes data out of the FIFO.
+    /// The CPU reads data from the FIFO.
     Read,
-    /// The CPU puts data into the FIFO.
+    /// The CPU writes data into the FIFO.
     Write,
-    /// DMA moves the data.
+    /// The DMA transfers the data.
     Dma,
 }
 
 impl Active {
-    /// The interrupt that tells that the command is over.
+    /// Returns the interrupt that signals the end of the command.
     pub(super) fn command_end(&self) -> u32 {
         if self.resp == Resp::None { INT_SENT } else { INT_RESPONSE }
     }
 
-    /// Has the response no CRC [SD 4.9.4], [SDIO 3.3]?
+    /// Returns whether the response has no CRC [SD 4.9.4], [SDIO 3.3].
     pub(super) fn without_crc(&self) -> bool {
         matches!(self.resp, Resp::R3 | Resp::R4)
     }
 
-    /// Is the command over, with its response?
+    /// Returns whether the command is over, with its response.
     pub(super) fn answered(&self) -> bool {
         let wanted = match self.resp {
             Resp::None => CMDSTAT_SENT,
@@ -95,7 +95,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Ok(())
     }
 
-    /// What moves these data; nothing is written.
+    /// Returns what transfers these data; writes no register.
     fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
         let block = u32::from(data.block_size);
         if !(1..=BLOCK_BYTES_MAX).contains(&data.block_size) || !(1..=COUNT_MAX).contains(&data.blocks) {
@@ -119,7 +119,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Writes what a data transfer needs, all but argument and command.
+    /// Writes the registers for a data transfer, all but argument and command.
     fn program_data(&mut self, data: &Data, work: Work, segments: &[Segment]) {
         let block = u32::from(data.block_size);
         let bytes = block * data.blocks;
@@ -164,7 +164,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.enable(events);
     }
 
-    /// Takes the last transfer out of the data circuits: a command without data must not start them
+    /// Clears the last transfer in the data circuits: a command without data must not start them
     /// again.
     fn disarm(&mut self) {
         if self.armed {
@@ -173,8 +173,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// After a phase that did not end well, and without a reset: are the lines free? If they are,
-    /// late events and data are forgotten.
+    /// Checks whether the lines are free, after a phase that did not end well and without a reset.
+    /// If they are, clears late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {
@@ -187,7 +187,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Ok(())
     }
 
-    /// Clears all that latches but the card interrupt, and empties the FIFO.
+    /// Clears all latching bits but the card interrupt, and empties the FIFO.
     pub(super) fn forget_status(&self) {
         self.regs.write32(FSTA, FSTA_RESET | FSTA_FAIL);
         self.regs.write32(CMDSTAT, CMDSTAT_LATCHED);

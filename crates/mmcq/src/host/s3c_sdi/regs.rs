@@ -1,4 +1,4 @@
-//! Registers and their bits: the layout of the S3C2440, and what a board puts beside it.
+//! Registers and their bits: the layout of the S3C2440, and additional registers of a board.
 //!
 //! All accesses have 32 bits.
 
@@ -6,7 +6,7 @@
 pub const CON: u16 = 0x00;
 /// Resets the whole controller; reads as 1 until it is over.
 pub const CON_RESET: u32 = 1 << 8;
-/// Looks for SDIO interrupts.
+/// Detects SDIO interrupts.
 pub const CON_SDIO: u32 = 1 << 3;
 /// The SD clock runs.
 pub const CON_CLOCK: u32 = 1 << 0;
@@ -42,7 +42,7 @@ pub const CMDSTAT_TIMEOUT: u32 = 1 << 10;
 pub const CMDSTAT_RESPONSE: u32 = 1 << 9;
 /// Level: the CMD line is in use.
 pub const CMDSTAT_ON: u32 = 1 << 8;
-/// Everything that latches.
+/// All latching bits.
 pub const CMDSTAT_LATCHED: u32 = 0xf << 9;
 
 /// The response without index and CRC: 48 bits here, 136 bits in this and the next three, highest
@@ -63,7 +63,7 @@ pub const DCON: u16 = 0x2c;
 pub const DCON_WORDS: u32 = 2 << 22;
 /// Data to the card start after the response.
 pub const DCON_AFTER_RESPONSE: u32 = 1 << 20;
-/// Data from the card are looked for after the command.
+/// Data from the card are expected after the command.
 pub const DCON_AFTER_COMMAND: u32 = 1 << 19;
 /// Data are blocks.
 pub const DCON_BLOCKS: u32 = 1 << 17;
@@ -94,7 +94,7 @@ pub const DSTA_CRC_STATUS: u32 = 1 << 6;
 pub const DSTA_TIMEOUT: u32 = 1 << 5;
 /// All blocks are over, with the card's busy.
 pub const DSTA_FINISH: u32 = 1 << 4;
-/// Everything that latches and belongs to a phase.
+/// All latching bits that belong to a phase.
 pub const DSTA_LATCHED: u32 = 0x3f << 3;
 /// Levels: data are under way, to or from the card.
 pub const DSTA_ON: u32 = 3;
@@ -109,7 +109,7 @@ pub const FSTA_FAIL: u32 = 3 << 14;
 pub const FSTA_COUNT: u32 = 0x7f;
 /// Its size in bytes.
 pub const FIFO_BYTES: u32 = 64;
-/// The half at which its interrupts come.
+/// The fill level at which its interrupts come: half.
 pub const FIFO_HALF: u32 = 32;
 
 /// Interrupts that are enabled.
@@ -149,7 +149,7 @@ pub const DAT1_HIGH: u32 = 1 << 0;
 
 /// The platform's DMA: bus address.
 pub const DMA_ADDRESS: u16 = 0x110;
-/// Its length in bytes, and its direction.
+/// Length of its transfer in bytes, and its direction.
 pub const DMA_LENGTH: u16 = 0x114;
 /// From memory to the card.
 pub const DMA_TO_CARD: u32 = 1 << 31;

@@ -14,13 +14,12 @@ const RESET_POLL_NS: u64 = 10_000;
 /// Longest wait for Internal Clock Stable [SDHC 2.2.14].
 const CLOCK_NS: u64 = 150_000_000;
 const CLOCK_POLL_NS: u64 = 10_000;
-/// 1.8V Signaling Enable is to be read again after this time [SDHC 3.6.1].
+/// Time after which 1.8V Signaling Enable is read again [SDHC 3.6.1].
 const VOLTAGE_NS: u64 = 5_000_000;
-/// Steps that one call may take when nothing has to be waited for. With all quirks an operation has
-/// one more.
+/// Most steps of one call without a wait. With all quirks an operation has one more.
 const STEPS: usize = 8;
 
-/// What the bus settings are, and how far the operation in progress has got.
+/// The bus settings, and the progress of the operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     wait: Wait,
@@ -32,7 +31,7 @@ pub(super) struct Bus {
     power: u8,
     /// Clock Control without its enables.
     divider: u16,
-    /// SD clock, 0 while it stands.
+    /// SD clock in hertz, 0 while it is stopped.
     pub(super) clock_hz: u32,
     pub(super) card_irq: bool,
     pub(super) timeout_masked: bool,
@@ -42,7 +41,7 @@ pub(super) struct Bus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
-    /// A reset bit to clear, then the next resets.
+    /// A reset bit has to clear; then the next resets follow.
     Reset {
         bits: u8,
         then: u8,
@@ -50,7 +49,7 @@ enum Wait {
     Stable {
         pll: bool,
     },
-    /// The internal clock, for a reset that needs it.
+    /// The internal clock has to be stable, for a reset that needs it.
     Clocked {
         bits: u8,
         then: u8,
@@ -59,7 +58,7 @@ enum Wait {
 }
 
 impl Bus {
-    /// Host Control 1 as it is wanted.
+    /// Returns the value for Host Control 1.
     pub(super) fn control(&self) -> u8 {
         self.control
     }
@@ -125,7 +124,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Step::Wait(now_ns)
     }
 
-    /// The first writes of an operation.
+    /// Makes the first writes of an operation.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::ResetAll => {
@@ -180,7 +179,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// What follows when a wait is over.
+    /// Continues when a wait is over.
     fn go_on(&mut self, now_ns: u64) -> bool {
         match self.bus.wait {
             Wait::Nothing => {}
@@ -228,7 +227,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
     }
 
-    /// No phase is in progress any more, and nothing is known of the lines.
+    /// Clears the state: no phase is in progress any more, and nothing is known of the lines.
     fn forget(&mut self) {
         (self.active, self.fast_end) = (None, NEVER);
         self.forget_concurrent();
@@ -244,7 +243,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.write_reset(bits, then, now_ns);
     }
 
-    /// Some controllers hang after a change of how the bus is driven, until their lines are reset.
+    /// Resets CMD and DAT after a change of the bus: some controllers hang without it.
     fn reset_after_change(&mut self, now_ns: u64) {
         if self.config.quirks.has(SdhciQuirks::RESET_ON_IOS) && self.bus.clock_hz != 0 {
             self.reset_lines(now_ns);
@@ -265,7 +264,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes what a reset of the whole controller has cleared; the clock comes after it.
+    /// Writes the registers that a reset of the whole controller has cleared; the clock comes after
+    /// it.
     fn restore(&mut self) {
         self.shadow.timeout_ns = UNKNOWN_NS;
         self.write_power();
@@ -309,7 +309,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.supply(0);
     }
 
-    /// The supply changes; the bus is as at the start.
+    /// Changes the supply, and puts the bus into its initial state.
     #[inline(never)]
     fn supply(&mut self, power: u8) {
         self.forget();
@@ -341,7 +341,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.wait(Wait::Stable { pll: false }, CLOCK_NS, now_ns);
     }
 
-    /// High Speed Enable and UHS Mode Select; the SD clock stands while they change.
+    /// Sets High Speed Enable and UHS Mode Select; the SD clock is stopped while they change.
     fn set_timing(&mut self, timing: Timing) -> bool {
         if !self.caps.can(timing) {
             return false;
@@ -382,7 +382,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// DMA Select is for ADMA3 too. It stays so until the supply changes.
+    /// Selects ADMA3 as DMA mode, until the supply changes.
     pub(super) fn select_adma3(&mut self) {
         if self.bus.control & CONTROL_ADMA3 != CONTROL_ADMA3 {
             self.bus.control |= CONTROL_ADMA3;
@@ -390,7 +390,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Host Control 2 as wanted, with the tuning bits as they are and `more`.
+    /// Writes Host Control 2, with the tuning bits unchanged and with `more`.
     fn write_control_2(&self, more: u16) {
         let tuning = self.port.read16(CONTROL_2) & (CONTROL_2_TUNE | CONTROL_2_TUNED);
         self.port.write16(CONTROL_2, self.bus.control_2 | tuning | more);

@@ -1,4 +1,4 @@
-//! From version, capabilities and configuration to what the driver will do.
+//! What the driver uses, decided by version, capabilities and configuration.
 
 use super::clock::Clocks;
 use super::config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
@@ -14,15 +14,15 @@ pub(super) const VERSION_4_00: u8 = 3;
 pub(super) const VERSION_4_10: u8 = 4;
 
 const MAX_BLOCKS: u32 = 65_535;
-/// What one SDMA or PIO transfer may hold: one SDMA boundary.
+/// Most bytes of one SDMA or PIO transfer: one SDMA boundary.
 const MAX_BYTES_UNSCATTERED: u32 = 512 * 1024;
 const DESCRIPTOR_BYTES: u32 = 65_536;
 
-/// The chosen ways of one controller; constant once the driver exists.
+/// The chosen modes of one controller; constant once the driver exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub(super) version: u8,
-    /// SDMA is there, whichever mode is used.
+    /// Whether there is SDMA, whichever mode is used.
     pub(super) sdma: bool,
     /// Host Version 4 Enable.
     pub(super) v4: bool,
@@ -42,17 +42,17 @@ pub(super) struct Model {
     pub(super) by_cpu: ByCpu,
 }
 
-/// Which segments go through the buffer port.
+/// Segments that are transferred through the buffer port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByCpu {
     Never,
-    /// Those that do not end at a word, or a cache line.
+    /// Those that do not end at a word, or at a cache line.
     OddLengths,
     Always,
 }
 
 impl Model {
-    /// `caps` is 044h:040h.
+    /// Decides the modes. `caps` is 044h:040h.
     pub(super) fn new(
         version: u8,
         caps: u64,
@@ -131,8 +131,8 @@ impl Model {
         })
     }
 
-    /// The time after which the tuning is to be renewed, in any of the three modes. The count 0 is
-    /// none, 15 is told elsewhere, 12 to 14 are reserved.
+    /// Returns the time after which tuning has to be renewed, in any of the three modes. The count
+    /// 0 means none, 15 means another source, 12 to 14 are reserved.
     pub(super) fn retune_ns(&self) -> u64 {
         match self.retune_count {
             count @ 1..=11 if self.version >= VERSION_3_00 => 1_000_000_000 << (count - 1),
@@ -140,7 +140,7 @@ impl Model {
         }
     }
 
-    /// The engine's view; `slots` is the table's size in descriptors.
+    /// Returns the capabilities for the engine; `slots` is the table's size in descriptors.
     pub(super) fn caps(&self, caps: u64, config: &SdhciConfig, slots: usize, line_bytes: u32) -> Caps {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
@@ -201,9 +201,9 @@ impl Model {
         }
     }
 
-    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the
-    /// table: segments that add up to `t` chunks need at most `t - 1` descriptors more than there
-    /// are segments.
+    /// Returns the most segments, bytes in a segment and bytes in a transfer with which any list
+    /// fits the table: segments that add up to `t` chunks need at most `t - 1` descriptors more
+    /// than there are segments.
     pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.

@@ -14,9 +14,9 @@ pub(super) struct Clocks {
     base: u32,
     /// Base clock times multiplier, or 0 without a programmable clock.
     programmable: u32,
-    /// 0: not known.
+    /// Timeout clock; 0: not known.
     timeout: u32,
-    /// 10-bit dividers.
+    /// Whether dividers have 10 bits.
     wide: bool,
 }
 
@@ -47,14 +47,14 @@ impl Clocks {
         })
     }
 
-    /// Slowest and fastest SD clock.
+    /// Returns the slowest and the fastest SD clock.
     pub(super) fn range(&self, limit_hz: u32) -> (u32, u32) {
         let slowest = self.base.div_ceil(if self.wide { 2 * DIVIDER_MAX } else { 256 });
         (slowest, self.base.max(self.programmable).min(limit_hz))
     }
 
-    /// The bits of Clock Control for the fastest clock not above `hz`, and that clock; `None` if it
-    /// cannot be that slow.
+    /// Returns the bits of Clock Control for the fastest clock not above `hz`, and that clock;
+    /// `None` if it cannot be that slow.
     pub(super) fn divide(&self, hz: u32) -> Option<(u16, u32)> {
         if hz == 0 {
             return None;
@@ -77,13 +77,13 @@ impl Clocks {
         (half <= DIVIDER_MAX).then(|| (encode(half), self.base / (2 * half)))
     }
 
-    /// The longest time that the counter can wait for; 0 if its clock is not known.
+    /// Returns the longest time of the timeout counter; 0 if its clock is not known.
     pub(super) fn max_timeout_ns(&self) -> u64 {
         (NS_IN_S << (13 + TIMEOUT_MAX)).checked_div(self.timeout.into()).unwrap_or(0)
     }
 
-    /// The counter value that waits at least `timeout_ns`, and whether even the largest is too
-    /// short. `sd_clock_hz` replaces the timeout clock if it is given.
+    /// Returns the counter value that waits at least `timeout_ns`, and whether even the largest is
+    /// too short. `sd_clock_hz` replaces the timeout clock if it is given.
     pub(super) fn timeout(&self, timeout_ns: u64, sd_clock_hz: Option<u32>) -> (u8, bool) {
         let hz = sd_clock_hz.unwrap_or(self.timeout);
         if hz == 0 {
@@ -97,7 +97,7 @@ impl Clocks {
     }
 }
 
-/// SDCLK Frequency Select: 7:0 of the divider in 15:8, 9:8 in 7:6.
+/// Returns SDCLK Frequency Select: 7:0 of the divider in 15:8, 9:8 in 7:6.
 fn encode(divider: u32) -> u16 {
     ((divider & 0xff) << 8 | (divider & 0x300) >> 2) as u16
 }
@@ -111,7 +111,7 @@ mod tests {
         Clocks::new(version, base_mhz << 8 | timeout_1_mhz, multiplier << 16, &SdhciConfig::new()).unwrap()
     }
 
-    /// What the controller makes of Clock Control [SDHC 2.2.14].
+    /// Returns the clock that results from Clock Control [SDHC 2.2.14].
     fn output_hz(version: u8, base_hz: u64, multiplier: u64, bits: u16) -> u64 {
         let value = u64::from(bits >> 8 | (bits & 0xc0) << 2);
         match (bits & CLOCK_PROGRAMMABLE != 0, version >= VERSION_3_00) {

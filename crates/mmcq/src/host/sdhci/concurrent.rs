@@ -1,13 +1,13 @@
-//! A command beside data.
+//! Commands during data.
 //!
-//! While Command Inhibit (DAT) is set, commands that leave DAT alone may be issued as soon as
-//! Command Inhibit (CMD) is clear [SDHC 2.2.9]. There is one set of response registers, so the
-//! response of the phase itself is read before such a command goes out; Command Complete and the
-//! errors of the CMD line belong to that command from then on. If it fails, the CMD circuit alone
-//! is reset [SDHC 2.2.16], except while the controller may yet send a CMD12 of its own through it:
-//! then after the data.
+//! While Command Inhibit (DAT) is set, commands that do not use DAT may be issued as soon as
+//! Command Inhibit (CMD) is clear [SDHC 2.2.9]. There is one set of response registers. So the
+//! response of the phase itself is read before such a command is sent; from then on Command
+//! Complete and the errors of the CMD line belong to that command. If it fails, only the CMD
+//! circuit is reset [SDHC 2.2.16]. If the controller may still send its own CMD12 through that
+//! circuit, the reset is made after the data.
 //!
-//! A phase beside which nothing went pays one instruction for all this.
+//! A phase without such a command takes one more instruction for all this.
 
 use super::Sdhci;
 use super::events::{ALL_BITS, NEVER, decode};
@@ -16,13 +16,13 @@ use super::regs::*;
 use crate::host::{Cause, Dma, Regs, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// What belongs to a command on the CMD line.
+/// Status bits that belong to a command on the CMD line.
 const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 
-/// What is known of the commands that went beside a phase's data.
+/// State of the commands during a phase's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// The phase's own response, a short one.
+    /// The phase's own response, if it is a short one.
     response: u32,
     line: Line,
 }
@@ -33,7 +33,7 @@ enum Line {
     Free,
     /// A command is on it.
     Sent,
-    /// Its circuit is to be reset once the data are over.
+    /// Its circuit has to be reset once the data are over.
     Broken,
     /// Its circuit is being reset.
     Resetting,
@@ -76,7 +76,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// The first of these commands: what the phase has had of the CMD line is put aside.
+    /// Saves the response and status bits of the phase before the first such command.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);
@@ -88,8 +88,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.fast_end = NEVER;
     }
 
-    /// The response of a phase whose own was put aside; all others have one in the registers, or
-    /// none. A controller that is gone gives ones, as its registers do: it may have given them for
+    /// Returns the saved response of a phase; other phases have theirs in the registers, or none. A
+    /// controller that is gone returns all ones, as its registers do, perhaps also in place of
     /// data.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
@@ -110,7 +110,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
-    /// Is the line free for a command beside the phase in progress?
+    /// Checks whether the line is free for a command during the phase in progress.
     fn free_line(&mut self) -> Result<(), StartError> {
         match self.concurrent.map(|beside| beside.line) {
             None | Some(Line::Free) => Ok(()),
@@ -123,7 +123,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Before the next phase: is all over that went beside the last?
+    /// Checks before the next phase whether all commands during the last one are over.
     pub(super) fn end_concurrent(&mut self) -> Result<(), StartError> {
         let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {
@@ -134,7 +134,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// What has become of the command on the line.
+    /// Returns the end of the command on the line; `None`: not over yet.
     pub(super) fn take_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         self.concurrent.filter(|beside| beside.line == Line::Sent)?;
         let status = self.port.read32(INT_STATUS);
@@ -154,7 +154,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Brings the CMD circuit back; what it has said of its command belongs to no phase any more.
+    /// Resets the CMD circuit; its status bits belong to no phase any more.
     pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

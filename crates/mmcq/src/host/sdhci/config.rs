@@ -1,25 +1,25 @@
-//! What a board knows about its controller and cannot read from it.
+//! Settings of the controller that the board knows and the driver cannot read.
 
 use crate::host::{Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Where a controller departs from the standard; join several with [`with`](SdhciQuirks::with).
+/// Deviations of a controller from the standard; combine several with [`with`](SdhciQuirks::with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SdhciQuirks(u32);
 
 impl SdhciQuirks {
-    /// Follows the standard.
+    /// No deviation.
     pub const NONE: SdhciQuirks = SdhciQuirks(0);
     /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
     pub const NO_BUSY_IRQ: SdhciQuirks = SdhciQuirks(1 << 0);
-    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ)
-    /// only the card's status tells.
+    /// DAT levels in Present State are wrong; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the
+    /// card's status shows the end of busy.
     pub const NO_DAT0_LEVEL: SdhciQuirks = SdhciQuirks(1 << 1);
-    /// ADMA2 is announced and does not work.
+    /// ADMA2 is declared and does not work.
     pub const BROKEN_ADMA: SdhciQuirks = SdhciQuirks(1 << 2);
     /// ADMA2 works with 32-bit descriptors only.
     pub const BROKEN_ADMA_64: SdhciQuirks = SdhciQuirks(1 << 3);
-    /// SDMA is announced and does not work.
+    /// SDMA is declared and does not work.
     pub const BROKEN_SDMA: SdhciQuirks = SdhciQuirks(1 << 4);
     /// Automatic CMD12 does not work.
     pub const NO_AUTO_CMD12: SdhciQuirks = SdhciQuirks(1 << 5);
@@ -29,10 +29,10 @@ impl SdhciQuirks {
     pub const NO_CMD23: SdhciQuirks = SdhciQuirks(1 << 7);
     /// A descriptor length of 0 is not 64 KiB.
     pub const ADMA_ZERO_LENGTH_BROKEN: SdhciQuirks = SdhciQuirks(1 << 8);
-    /// The list must end with a descriptor of its own that moves nothing; otherwise the last
-    /// transfer carries End.
+    /// The list must end with a descriptor of its own without data; otherwise the last transfer has
+    /// the End bit.
     pub const ADMA_NOP_END: SdhciQuirks = SdhciQuirks(1 << 9);
-    /// DMA moves multiples of 4 bytes only; other lengths go through the buffer port.
+    /// DMA transfers only multiples of 4 bytes; other lengths go through the buffer port.
     pub const DMA_SIZE_32BIT: SdhciQuirks = SdhciQuirks(1 << 10);
     /// The timeout counter value is wrong; the largest is always used.
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
@@ -43,17 +43,18 @@ impl SdhciQuirks {
     pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
     /// High Speed Enable must stay 0 (it moves the sampling edge the wrong way).
     pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
-    /// 1.8 V signalling is announced and not wired.
+    /// 1.8 V signalling is declared and not wired.
     pub const NO_SIGNAL_18: SdhciQuirks = SdhciQuirks(1 << 15);
-    /// CMD and DAT must be reset by one write. Without it each is reset alone, which every
-    /// controller understands.
+    /// CMD and DAT must be reset by one write. Otherwise each is reset alone, which works on every
+    /// standard controller.
     pub const RESET_CMD_DATA_TOGETHER: SdhciQuirks = SdhciQuirks(1 << 16);
-    /// A 136-bit response is kept with its CRC.
+    /// A 136-bit response is stored with its CRC.
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
-    /// [`Caps::defer_completion`].
+    /// Sets [`Caps::defer_completion`].
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
-    /// [`Caps::defer_completion`] for what was read by DMA: `Dma::unmap` of a read must not run in the
-    /// hard interrupt (it copies out of a bounce buffer, say), and that of a write does nothing.
+    /// Sets [`Caps::defer_completion`] for data read by DMA: `Dma::unmap` of a read must not run in
+    /// the hard interrupt (it copies out of a bounce buffer, for example), and that of a write does
+    /// nothing.
     pub const DEFER_READS: SdhciQuirks = SdhciQuirks(1 << 31);
     /// Only 32-bit accesses work.
     pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);
@@ -62,31 +63,32 @@ impl SdhciQuirks {
     pub const ACCESS_16BIT: SdhciQuirks = SdhciQuirks(1 << 20);
     /// Host Version 4 Enable must stay 0 on a version 4 controller.
     pub const NO_V4_MODE: SdhciQuirks = SdhciQuirks(1 << 21);
-    /// The clock multiplier is announced and does not work.
+    /// The clock multiplier is declared and does not work.
     pub const NO_CLOCK_MULTIPLIER: SdhciQuirks = SdhciQuirks(1 << 22);
-    /// Power is switched elsewhere; the power register is written, never believed.
+    /// Power is switched outside of the controller; the power register is written, but its value is
+    /// not used.
     pub const EXTERNAL_POWER: SdhciQuirks = SdhciQuirks(1 << 23);
     /// The write-protect pin reads inverted.
     pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
     /// After every change of clock, width or timing CMD and DAT must be reset.
     pub const RESET_ON_IOS: SdhciQuirks = SdhciQuirks(1 << 25);
-    /// The buffer's ready bits come some microseconds after their interrupt, and are waited for
-    /// there.
+    /// The buffer's ready bits come some microseconds after their interrupt; the driver waits for
+    /// them.
     pub const PIO_DELAY: SdhciQuirks = SdhciQuirks(1 << 26);
-    /// Every CMD12 ends with a Transfer Complete, also one that was sent without busy.
+    /// Every CMD12 ends with a Transfer Complete, even one that was sent without busy.
     pub const STOP_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 27);
     /// Clock Control must be written once more before a reset, with the internal clock on.
     pub const CLOCK_BEFORE_RESET: SdhciQuirks = SdhciQuirks(1 << 28);
-    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
+    /// The lines are fixed at 1.8 V (VCCQ of a soldered eMMC on a rail of its own):
     /// [`Caps::signal18_fixed`].
     pub const FIXED_18: SdhciQuirks = SdhciQuirks(1 << 29);
 
-    /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer
-    /// Complete too, each time. Saves two register writes for each. To be set only for a controller
-    /// on which it was seen: see [`QEMU`](Self::QEMU).
+    /// A command without busy (R1) that is sent as one with busy (R1b) always ends with a Transfer
+    /// Complete too. This saves two register writes for each. Set it only for a controller on which
+    /// it was observed: see [`QEMU`](Self::QEMU).
     pub const R1_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 30);
 
-    /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
+    /// QEMU's `sdhci-pci` (PCI 1b36:0007), observed in QEMU 7.2 with its SD card.
     pub const QEMU: SdhciQuirks = Self::R1_WITH_TC;
 
     const NAMED: [(&'static str, SdhciQuirks); 32] = [
@@ -124,71 +126,71 @@ impl SdhciQuirks {
         ("r1-with-tc", Self::R1_WITH_TC),
     ];
 
-    /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).
+    /// Returns the quirk of this name: the constant's name in small letters with hyphens
+    /// (`no-busy-irq`).
     pub fn named(name: &str) -> Option<SdhciQuirks> {
         Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
     }
 
-    /// Names of all quirks.
+    /// Returns the names of all quirks.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMED.iter().map(|known| known.0)
     }
 
-    /// Without those.
+    /// Returns the set without `other`.
     pub const fn without(self, other: SdhciQuirks) -> SdhciQuirks {
         SdhciQuirks(self.0 & !other.0)
     }
 
-    /// These and those.
+    /// Returns both sets together.
     pub const fn with(self, other: SdhciQuirks) -> SdhciQuirks {
         SdhciQuirks(self.0 | other.0)
     }
 
-    /// Are all of `other` set?
+    /// Returns whether all of `other` are set.
     pub const fn has(self, other: SdhciQuirks) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// How data move between the controller and memory.
+/// How data are transferred between the controller and memory.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransferMode {
-    /// The best that is announced: ADMA2, else SDMA, else PIO.
+    /// The best declared mode: ADMA2, else SDMA, else PIO.
     #[default]
     Auto,
     /// Scatter-gather by descriptors [SDHC 1.13].
     Adma2,
-    /// One segment, stopped at every 512 KiB boundary [SDHC 1.4].
+    /// One segment, with a stop at every 512 KiB boundary [SDHC 1.4].
     Sdma,
-    /// The CPU moves every word.
+    /// The CPU transfers every word.
     Pio,
 }
 
-/// What a board says about its controller. Start from [`SdhciConfig::new`].
+/// Settings of the controller by the board. Start from [`SdhciConfig::new`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SdhciConfig {
     /// Departures from the standard.
     pub quirks: SdhciQuirks,
-    /// How data move.
+    /// How data are transferred.
     pub transfer: TransferMode,
-    /// Base clock in hertz, instead of what the capabilities say (needed where they say 0).
+    /// Base clock in hertz, instead of the one in the capabilities (needed where they have 0).
     pub base_clock_hz: Option<u32>,
-    /// Timeout clock in hertz, instead of what the capabilities say. Where both are 0 the driver
-    /// takes the controller's longest timeout.
+    /// Timeout clock in hertz, instead of the one in the capabilities. If both are 0, the driver
+    /// uses the controller's longest timeout.
     pub timeout_clock_hz: Option<u32>,
-    /// Fastest SD clock that the board's wires carry, in hertz.
+    /// Fastest SD clock that the board's wires support, in hertz.
     pub max_clock_hz: u32,
-    /// Data lines that are wired; eight also need the controller's capability.
+    /// Number of data lines that are wired; eight also need the controller's capability.
     pub width: Width,
-    /// The card is soldered: presence is never asked.
+    /// Whether the card is soldered: its presence is never checked.
     pub fixed: bool,
-    /// Current that the card's supply gives, in mA; 0: what Maximum Current Capabilities says
-    /// [SDHC 2.2.26].
+    /// Current of the card's supply, in mA; 0: as in Maximum Current Capabilities [SDHC 2.2.26].
     pub supply_ma: u16,
-    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe
-    /// of eMMC have no bit in the capabilities.
+    /// Timings besides the declared ones, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced
+    /// strobe of eMMC have no bit in the capabilities.
     pub extra_timings: u16,
     /// UHS Mode Select of HS400; the standard has none.
     pub hs400_mode: u8,
@@ -213,7 +215,7 @@ setters!(SdhciConfig {
     capabilities: Option<u64>,
 });
 
-/// What the driver asks its configuration after it was made.
+/// The parts of the configuration that the driver needs after it was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lasting {
     pub quirks: SdhciQuirks,
@@ -228,7 +230,7 @@ impl SdhciConfig {
         Lasting { quirks, supply_ma, hs400_mode, hs400es_mode }
     }
 
-    /// A controller that follows the standard, all lines wired, in a slot.
+    /// Makes settings of a controller that follows the standard, with all lines wired, in a slot.
     pub const fn new() -> Self {
         SdhciConfig {
             quirks: SdhciQuirks::NONE,
@@ -246,7 +248,8 @@ impl SdhciConfig {
         }
     }
 
-    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400, also with enhanced strobe.
+    /// Makes settings for an eMMC on a 1.8 V host: soldered, HS200 and HS400, also with enhanced
+    /// strobe.
     pub const fn emmc_18() -> Self {
         let mut config = Self::new();
         config.fixed = true;
@@ -263,18 +266,18 @@ impl Default for SdhciConfig {
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SdhciInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The capabilities hold no base clock and the configuration neither.
+    /// Neither the capabilities nor the configuration have a base clock.
     NoBaseClock,
-    /// The demanded mode is not announced, or the descriptor table is too small for it.
+    /// The requested mode is not declared, or the descriptor table is too small for it.
     TransferMode(TransferMode),
-    /// The descriptor table cannot be mapped, or lies where the controller cannot reach.
+    /// The descriptor table cannot be mapped, or is out of the controller's reach.
     Table(DmaError),
 }
 

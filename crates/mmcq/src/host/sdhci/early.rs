@@ -1,7 +1,7 @@
-//! The response of a phase before its end.
+//! The response of a phase, read before the phase's end.
 //!
-//! Command Complete comes with the response, and is signalled for a data transfer only if the
-//! engine asks for the response and it has not come yet [SDHC 2.2.17, 2.2.19].
+//! Command Complete comes with the response. It is signalled for a data transfer only if the engine
+//! has asked for the response before it came [SDHC 2.2.17, 2.2.19].
 
 use super::Sdhci;
 use super::phase::{Automatic, Work};
@@ -11,8 +11,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::R1;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// The R1 of the transfer in progress. `None`: it has none, it is over, or its response
-    /// interrupts when it comes.
+    /// Returns the R1 of the transfer in progress. `None`: it has none, it is over, or its response
+    /// will interrupt.
     pub(super) fn response_so_far(&mut self) -> Option<u32> {
         let mut active = self.active?;
         let of_data = active.work.has_data() && active.work != Work::Tuning;

@@ -1,4 +1,4 @@
-//! How a phase ends, and what else the controller has to say.
+//! The end of a phase, and other events of the controller.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,24 +10,23 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// What belongs to a phase: everything that is not about the card's presence, and no level.
+/// Bits that belong to a phase: all except those about the card's presence, and levels.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
-/// What is acknowledged by writing a one.
+/// Bits that are acknowledged by writing a one.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
-/// Any status but the summary of its errors, which says nothing more.
+/// All status bits but the summary of errors, which adds no information.
 pub(super) const ALL_BITS: u32 = !INT_ERROR;
-/// A status that is none of [`ALL_BITS`].
+/// A status that cannot come as one of [`ALL_BITS`].
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
-/// What belongs to no phase.
+/// Bits that belong to no phase.
 pub(super) const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
-/// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of
-/// register reads.
+/// Most reads for a late ready bit of the buffer: ten to a hundred microseconds of register reads.
 const READY_LOOKS: u32 = 256;
-/// Times that DAT is looked at before an end is held for another transfer's: some ten microseconds.
+/// Most reads of DAT before an end counts as that of another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// In what a phase has seen: its end, or what passes for it, came before its response. No status
-/// bit of a phase.
+/// Mark in the seen bits of a phase: its end, or another transfer's, came before its response. It
+/// is no status bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -36,8 +35,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// The end of a command with an R1, or of its transfer by ADMA, that went well; if that is all
-    /// there is.
+    /// Handles the good end of a command with an R1, or of its transfer by ADMA, if that is the
+    /// only event.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
@@ -59,7 +58,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Any other end.
+    /// Handles any other event.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -99,8 +98,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that
-    /// a level cannot storm.
+    /// Handles card presence, card interrupt and re-tuning. Each is masked until it can change
+    /// again, so that a level cannot interrupt for ever.
     pub(super) fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -119,7 +118,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.set_enable(enable);
     }
 
-    /// The change of presence that can come next; the other one may be a level that stays.
+    /// Returns the change of presence that can come next; the other one may be a level that stays.
     pub(super) fn presence_enable(&self) -> u32 {
         match self.present_state() {
             _ if self.caps.fixed => 0,
@@ -128,7 +127,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// One step of the phase in progress; its result if it is over.
+    /// Does one step of the phase in progress; returns its result if it is over.
     fn advance(
         &mut self,
         active: &mut Active,
@@ -180,7 +179,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         None
     }
 
-    /// Errors without those that the standard lets another bit overrule.
+    /// Returns the errors without those that another bit overrules by the standard.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
         if matches!(active.work, Work::Tuning) {
@@ -205,8 +204,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got
-    /// them, and the command after it no more.
+    /// Returns the response. Errors of an earlier write are reported only once: an automatic CMD23
+    /// may have got them, and not the command after it.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
         if self.auto == Automatic::TellingCount {
@@ -215,8 +214,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole
-    /// procedure is over.
+    /// Handles the end of a tuning phase: its block has come, or the whole procedure is over (some
+    /// controllers report only that).
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
@@ -256,7 +255,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
-    /// Moves the blocks that are ready, at most as many as the transfer has left.
+    /// Transfers the blocks that are ready, at most as many as the transfer has left.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
@@ -273,20 +272,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// A phase has its response, and had an end before. If it is not its own, DAT is in use
-    /// [SDHC 2.2.9]; else a little longer than its end says, perhaps.
+    /// Returns whether DAT stays in use, for a phase whose end came before its response. If it
+    /// does, the end was another transfer's [SDHC 2.2.9]; a short use may also follow the phase's
+    /// own end.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
         (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
-    /// Is the buffer ready for a block, at one of so many looks?
+    /// Returns whether the buffer becomes ready for a block, within this many reads.
     fn buffer_is(&self, ready: u32, looks: u32) -> bool {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
-    /// A block that lies in several pieces.
+    /// Transfers a block that is in several segments.
     fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
         let bytes = self.transfer.block_bytes;
         let cursor = &mut self.transfer.cursor;
@@ -300,7 +300,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// A block that lies in one piece at `place`.
+    /// Reads a block into memory in one piece at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -318,7 +318,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// A block that lies in one piece at `place`.
+    /// Writes a block from memory in one piece at `place`.
     fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
@@ -343,8 +343,8 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// What the error bits mean for this phase. The command comes first: without it nothing after it
-/// counts.
+/// Returns the fault for these error bits of this phase. Errors of the command come first: after
+/// them the others mean nothing.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {

@@ -6,9 +6,9 @@
 // boards with a name say; [`Sdhci::new`] reads the rest. `cqhci/` is the engine for a card's queue, `adma3/` executes lists of transfers,
 // for those that have one.
 //!
-//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors
-//! are signalled. What a register already holds is not written again, so that a 4 KiB transfer
-//! costs four writes to start and three accesses to end.
+//! One interrupt ends a data transfer: during data only Transfer Complete and errors are signalled.
+//! A register that already has the right value is not written again. So a 4 KiB transfer takes four
+//! writes to start and three accesses to end.
 
 mod adma3;
 mod bus;
@@ -51,11 +51,11 @@ pub use streams::{OpenWrites, StreamConfig, Streams};
 pub use table::Table;
 pub use usdhc::Usdhc;
 
-/// In [`Segment::bus`]: not mapped, since the CPU moves it. Addresses for DMA are whole words, and
-/// parts of a segment begin at blocks of whole words; so the mark stays with each part.
+/// Mark in [`Segment::bus`]: not mapped, since the CPU transfers it. DMA addresses are whole words,
+/// and parts of a segment begin at blocks of whole words, so each part keeps the mark.
 const BY_CPU: u64 = 1;
 
-/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2
+/// A controller: registers `R`, memory accessed through `D`, and memory for `DESCRIPTORS` ADMA2
 /// descriptors (0: no ADMA2).
 ///
 /// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
@@ -69,49 +69,49 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come
-    /// at once. [`NEVER`]: another phase, or none.
+    /// The exact status that ends the phase well, if it has an R1 and no work for the CPU.
+    /// [`NEVER`]: another phase, or none.
     fast_end: u32,
-    /// [`SdhciQuirks::R1_WITH_TC`], and not yet disproved.
+    /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once it has been disproved.
     r1_with_tc: bool,
-    /// What it has the controller send by itself.
+    /// What the controller itself sends in this phase.
     auto: Automatic,
-    /// A command has gone beside the data of the phase in progress, or has not been finished since.
+    /// A command was sent during the data of the phase in progress, or has not been finished since.
     concurrent: Option<Concurrent>,
-    /// Status bits of everything but the command beside the data.
+    /// Status bits of everything but the command during data.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,
-    /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended
-    /// well.
+    /// Whether CMD and DAT are known to be idle and the status has no stale bits: the last phase
+    /// ended well.
     idle: bool,
-    /// The last phase wrote, or made the card busy: how that went is in the next answer.
+    /// Whether the last phase wrote, or made the card busy: its result is in the next response.
     programs: bool,
     shadow: Shadow,
 }
 
-/// No transfer waits so shortly.
+/// A timeout that no transfer has.
 const UNKNOWN_NS: u64 = 0;
 
-/// What the registers hold, as far as we know; `None` after a reset or where it was never written.
+/// Register values as last written; `None` after a reset or where never written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
     enable: u32,
-    /// Never 0 once it was written.
+    /// Signal Enable; never 0 once it was written.
     signal: u32,
-    /// What is always signalled; the enables decide which of them happen.
+    /// Bits that are always signalled; the status enables decide which of them occur.
     base_signal: u32,
     timeout: Option<u8>,
-    /// What `timeout` was computed for; [`UNKNOWN_NS`] if it is to be computed anew.
+    /// The timeout that `timeout` was computed for; [`UNKNOWN_NS`] if it has to be computed anew.
     timeout_ns: u64,
     adma_high: Option<u32>,
-    /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the
-    /// next ([`Sdhci::start_fast_data`]); 0: not known yet.
+    /// Largest number of blocks of a transfer in one segment that needs only the registers which
+    /// differ between transfers ([`Sdhci::start_fast_data`]); 0: not known yet.
     fast_blocks: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// A driver for the controller at `regs`; reads version and capabilities and maps the
+    /// Makes a driver for the controller at `regs`. Reads version and capabilities and maps the
     /// descriptor table, once and for good.
     pub fn new(
         regs: R,
@@ -165,22 +165,22 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
-    /// How data move, as chosen.
+    /// Returns the chosen transfer mode.
     pub fn transfer_mode(&self) -> TransferMode {
         self.model.mode
     }
 
-    /// Is a segment of this length for the buffer port?
+    /// Returns whether a segment of this length goes through the buffer port.
     fn for_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
@@ -189,7 +189,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Does this segment, which was mapped, go through the buffer port?
+    /// Returns whether this mapped segment goes through the buffer port.
     fn by_pio(&self, segment: &Segment) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
@@ -198,7 +198,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the signal enables if they differ from what is there.
+    /// Writes the signal enables if their value changes.
     #[inline]
     fn set_signal(&mut self, signal: u32) {
         if self.shadow.signal != signal {
@@ -214,12 +214,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Off the bus, as [`Cause::Gone`] has it: nothing but ones.
+    /// Returns whether the controller is off the bus, as for [`Cause::Gone`]: all ones.
     fn is_gone(&self) -> bool {
         self.port.read32(INT_STATUS) == u32::MAX && self.present_state().is_none()
     }
 
-    /// Present State; nothing set if the controller is gone.
+    /// Returns Present State; `None` if the controller is gone.
     fn present_state(&self) -> Option<u32> {
         Some(self.port.read32(PRESENT)).filter(|&state| state != u32::MAX)
     }

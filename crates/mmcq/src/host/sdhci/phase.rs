@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
@@ -13,9 +13,9 @@ use core::ptr::NonNull;
 
 /// A command that stops a transfer.
 const STOP_TRANSMISSION: u8 = 12;
-/// The distance of SDMA's stops; see [`BOUNDARY_512K`].
+/// Distance of SDMA's stops; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
-/// Of a memory card's transfers.
+/// Block length of a memory card's transfers.
 const BLOCK_BYTES: u32 = 512;
 
 /// The phase that the controller works on.
@@ -23,62 +23,61 @@ const BLOCK_BYTES: u32 = 512;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// No other phase was in progress when this one started.
+    /// Whether no other phase was in progress when this one started.
     pub(super) alone: bool,
-    /// Status bits that have come.
+    /// Status bits that have come so far.
     pub(super) seen: u32,
 }
 
-/// READ_MULTIPLE_BLOCK and WRITE_MULTIPLE_BLOCK, of a single block too.
+/// Returns whether it is READ_MULTIPLE_BLOCK or WRITE_MULTIPLE_BLOCK, even for a single block.
 #[cold]
 #[inline(never)]
 fn takes_several(index: u8) -> bool {
     matches!(index, 18 | 25)
 }
 
-/// Is DAT0 the command's own after it? Before such a command it must be free: of a line that is
-/// held low already nothing would tell until the longest busy is over. CMD12 may come in the middle
-/// of data or busy.
+/// Returns whether the command's own busy uses DAT0. DAT0 must be free before such a command: if it
+/// is held low already, its end is not detected before the longest busy is over. CMD12 may be sent
+/// in the middle of data or busy.
 fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// What the controller sends by itself around a phase's command. From `Stop` on, the answer is of
-/// interest.
+/// What the controller itself sends around a phase's command. From `Stop` on, its response matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,
     Count,
     Stop,
-    /// CMD23 after a write, or after busy: its answer may tell how that went, and then the next one
-    /// does not.
+    /// CMD23 after a write, or after busy: its response may have the result of that, and then the
+    /// next response does not.
     TellingCount,
 }
 
 impl Active {
-    /// A command with an R1, and nothing else.
+    /// A command with an R1, without data.
     const SHORT: Active = Active { resp: Resp::R1, work: Work::Command, alone: true, seen: 0 };
 }
 
-/// What a phase does beside its command.
+/// What a phase does besides its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No data.
     Command,
     /// Waits for the end of busy.
     Busy,
-    /// The controller moves the data alone.
+    /// The controller transfers the data without help.
     Adma,
-    /// The controller moves the data, and is sent on at boundaries.
+    /// The controller transfers the data; the driver lets it continue at boundaries.
     Sdma,
-    /// The CPU moves the data.
+    /// The CPU transfers the data.
     Pio(Direction),
     /// The data stay in the controller.
     Tuning,
 }
 
 impl Work {
-    /// Status bits that must have come before the phase is over.
+    /// Returns the status bits that must come before the phase is over.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -87,7 +86,7 @@ impl Work {
         }
     }
 
-    /// Interrupts that lead to the end.
+    /// Returns the interrupts to enable.
     const fn signal(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -104,23 +103,22 @@ impl Work {
     }
 }
 
-/// What a transfer without descriptors must remember; apart from [`Active`], which every phase
-/// copies.
+/// State of a transfer without descriptors. Not a part of [`Active`], which every phase copies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
-    /// Where SDMA starts again after its next stop.
+    /// Address at which SDMA continues after its next stop.
     pub(super) sdma_next: u64,
-    /// One past its last byte.
+    /// The address after its last byte.
     pub(super) sdma_end: u64,
-    /// Blocks left to move through the buffer port.
+    /// Blocks that are left to transfer through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
     pub(super) cursor: Cursor,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Starts a transfer that differs from an earlier one only in its blocks and its memory. False,
-    /// and nothing done: it is another.
+    /// Starts a transfer that differs from an earlier one only in its blocks and its memory.
+    /// Otherwise returns false and does nothing.
     #[inline(always)]
     pub(super) fn start_fast_data(
         &mut self,
@@ -173,12 +171,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
+    /// Starts a command with an R1 and nothing more. Returns false and does nothing if it is
+    /// another kind.
     ///
-    /// Command Complete is signalled for it and not for transfers, which makes two writes of the
-    /// signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card might be busy,
-    /// and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its
-    /// deadline only, that is given up.
+    /// Command Complete is signalled for such a command and not for transfers, which takes two
+    /// writes of the signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card
+    /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds
+    /// such an end only by its deadline, this is given up.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
@@ -202,8 +201,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in
-    /// progress.
+    /// Writes the registers that all phases have in common, as the last step. CMD and DAT are idle,
+    /// so no phase is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;
@@ -215,7 +214,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
     }
 
-    /// An automatic CMD23 before the phase that is about to start.
+    /// Returns which automatic CMD23 the next phase has.
     #[inline(always)]
     fn count(&self) -> Automatic {
         if self.programs { Automatic::TellingCount } else { Automatic::Count }
@@ -269,8 +268,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Writes what a data transfer needs, all but argument and command; gives its kind and the
-    /// transfer mode.
+    /// Writes the registers for a data transfer, all but argument and command. Returns its kind and
+    /// the transfer mode.
     #[inline]
     fn program_data(
         &mut self,
@@ -361,7 +360,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// SDMA's address; writing it (its last byte) also lets a stopped transfer go on.
+    /// Writes SDMA's address. The write of its last byte also lets a stopped transfer continue.
     pub(super) fn set_sdma(&self, bus: u64) {
         if !self.model.v4 {
             return self.port.write32(SDMA_ADDRESS, bus as u32);
@@ -372,13 +371,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Does Transfer Complete come after this command although it has no data?
+    /// Returns whether Transfer Complete comes after this command although it has no data.
     fn ends_with_transfer(&self, command: &Command) -> bool {
         command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
             || command.index == STOP_TRANSMISSION && self.config.quirks.has(SdhciQuirks::STOP_WITH_TC)
     }
 
-    /// All but the data's bit.
+    /// Returns the bits of the Command register, without the data bit.
     pub(super) fn command_bits(&self, command: &Command) -> u16 {
         let resp = match command.resp {
             Resp::None => 0,
@@ -393,9 +392,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for a command that needs DAT, or does not? Beside a phase with data or
-    /// busy only those that leave DAT alone may go. If they are, late events of whatever was before
-    /// are forgotten.
+    /// Checks whether the lines are free for a command that uses DAT, or does not. During a phase
+    /// with data or busy only commands that do not use DAT may be sent. If the lines are free,
+    /// clears late events of earlier phases.
     #[cold]
     pub(super) fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
         self.end_concurrent()?;
@@ -414,7 +413,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// The data timeout counter; computed only when the time asked for is another one.
+    /// Sets the data timeout counter; computes it only for a new timeout.
     pub(super) fn set_timeout(&mut self, timeout_ns: u64) {
         if self.shadow.timeout_ns != timeout_ns || timeout_ns == UNKNOWN_NS {
             self.change_timeout(timeout_ns);

@@ -1,9 +1,9 @@
-//! Register access as wide as the controller can bear.
+//! Register access in the widths that the controller supports.
 
 use super::config::SdhciQuirks;
 use crate::host::Regs;
 
-/// Registers behind the access quirks.
+/// The registers, accessed as the access quirks require.
 pub(super) struct Port<R> {
     pub(super) regs: R,
     only_32: bool,
@@ -57,12 +57,12 @@ impl<R: Regs> Port<R> {
         self.regs.write32(offset, value);
     }
 
-    /// Neighbours of 16 bits are written together.
+    /// Returns whether neighbours of 16 bits are written together.
     pub(super) fn joins(&self) -> bool {
         !self.split
     }
 
-    /// Two neighbours of 16 bits, the lower first.
+    /// Writes two neighbours of 16 bits, the lower first.
     #[inline]
     pub(super) fn write_pair(&self, offset: u16, low: u16, high: u16) {
         if self.split {
@@ -77,8 +77,8 @@ impl<R: Regs> Port<R> {
         self.regs.write16(offset + 2, high);
     }
 
-    /// The last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a controller
-    /// that counts bytes must not see more than the block has.
+    /// Writes the last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a
+    /// controller that counts bytes must not get more than the block has.
     pub(super) fn write_lanes(&self, offset: u16, word: u32, count: u32) {
         match count {
             _ if self.only_32 => self.regs.write32(offset, word),
@@ -92,8 +92,8 @@ impl<R: Regs> Port<R> {
         }
     }
 
-    /// A narrow write by a controller that has only wide ones. No register written this way has a
-    /// neighbour that minds.
+    /// Makes a narrow write on a controller that has only wide ones. Registers written this way
+    /// have no neighbour that a rewrite would disturb.
     fn merge(&self, offset: u16, mask: u32, value: u32) {
         let shift = 8 * (offset & 3);
         let old = self.regs.read32(offset & !3);

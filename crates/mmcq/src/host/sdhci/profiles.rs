@@ -1,12 +1,12 @@
-//! Controllers by the name of their board: what differs from the standard.
+//! Configurations of controllers by board: their deviations from the standard.
 //!
-//! A profile is a constant to start from, with the setters of [`SdhciConfig`]. Where the
-//! capabilities cannot be trusted with the base clock it is [`NeedsClock`], and
-//! [`clock`](NeedsClock::clock) makes a configuration of it. "PHY" says what the board's
+//! A profile is a constant to start from, with the setters of [`SdhciConfig`]. If the base clock in
+//! the capabilities may be wrong, it is a [`NeedsClock`], and [`clock`](NeedsClock::clock) makes a
+//! configuration of it. "PHY" says what the board's
 //! [`Surroundings`](crate::host::surroundings::Surroundings) have to do.
 //!
-//! Each profile has driven our model of a controller that follows the standard, which has nothing
-//! of what is special here. Machines that have judged more are named below.
+//! Each profile was tested on this project's model of a standard controller, which has none of the
+//! deviations. Machines that have tested more are named below ("Judged by").
 //!
 //! ```
 //! use mmcq::host::{Width, sdhci::profiles};
@@ -18,12 +18,12 @@
 use super::config::{SdhciConfig, SdhciQuirks as Quirks, TransferMode};
 use super::regs::{CAP_3V3, CAP_HIGH_SPEED};
 
-/// A profile without its clock: the capabilities do not tell it, or not truly.
+/// A profile without its base clock: the capabilities do not have it, or have a wrong one.
 #[derive(Clone, Copy, Debug)]
 pub struct NeedsClock(SdhciConfig);
 
 impl NeedsClock {
-    /// The configuration for a base clock, in hertz. With 0 there is no driver, but
+    /// Returns the configuration for a base clock, in hertz. With 0 the driver cannot be made:
     /// [`NoBaseClock`](super::SdhciInitError::NoBaseClock).
     pub const fn clock(self, hz: u32) -> SdhciConfig {
         self.0.base_clock_hz(Some(hz))
@@ -47,13 +47,13 @@ pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// AMD Versal: as [`ZYNQMP`], with the tap delays in registers of the controller.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const VERSAL: NeedsClock = ZYNQMP;
 
 /// Raspberry Pi 0 to 3, and the Wi-Fi of later ones: Arasan without DMA or capabilities.
 ///
-/// Two writes must be four SD clocks apart on the chip. The driver cannot wait: the board's
-/// [`Regs`](crate::host::Regs) do, after each `write32`. PHY: none.
+/// Two writes must be four SD clocks apart on the chip. The driver cannot wait, so the board's
+/// [`Regs`](crate::host::Regs) must, after each `write32`. PHY: none.
 ///
 /// Judged by QEMU's raspi3b, which asks for no such wait.
 pub const BCM2835_EMMC: NeedsClock = NeedsClock(
@@ -68,17 +68,17 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
     .capabilities(Some((CAP_3V3 | CAP_HIGH_SPEED | 1 << 16) as u64)),
 );
 
-/// Raspberry Pi 4, EMMC2. There is no card-detect line: a board of a slot says
+/// Raspberry Pi 4, EMMC2. There is no card-detect line: a board with a slot sets
 /// [`fixed`](SdhciConfig::fixed). PHY: the supply of the lines, by the firmware's GPIO expander
 /// (`signalling`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const BCM2711_EMMC2: NeedsClock = NeedsClock(quirks(Quirks::ACCESS_32BIT).fixed(true));
 
 /// Raspberry Pi 5. PHY: the supply of the lines (`signalling`), and pins in the controller's
 /// neighbour.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Aspeed AST2400 to AST2600; the slots begin 0x100 and 0x200 behind the block that both share.
@@ -99,27 +99,27 @@ pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
 pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 
 /// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross 128 MiB: the
-/// board's [`Dma`](crate::host::Dma) gives no memory that does. PHY: the vendor's delay line,
-/// 0x500 behind the registers (`pins`, `clock`).
+/// board's [`Dma`](crate::host::Dma) must not return memory that does. PHY: the vendor's delay
+/// line, 0x500 behind the registers (`pins`, `clock`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
 
 /// Texas Instruments AM654 and its successors. PHY: delay line and output taps in the subsystem's
 /// registers (`pins`, `clock`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const AM654: SdhciConfig = SdhciConfig::new();
 
 /// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: delays, 0x200 behind the
 /// registers (`pins`).
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
 
 /// Intel's controllers for eMMC on PCI. PHY: none.
 ///
-/// Never met hardware nor a machine.
+/// Not tested on hardware or on a machine's model.
 pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 
 /// A controller of PCI's class 08.05 that follows the standard. PHY: none.

@@ -5,8 +5,8 @@
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
 use crate::host::{Dma, Segment};
 
-/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as
-/// long as the program.
+/// Memory for `DESCRIPTORS` ADMA2 descriptors of any format. The controller reads it, so it must
+/// live as long as the program.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct Table<const DESCRIPTORS: usize> {
@@ -17,19 +17,19 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
     /// Its size in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new() -> Self {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// What the controller would read.
+    /// Returns the words that the controller would read.
     #[cfg(test)]
     pub(super) fn words(&self) -> &[u32] {
         self.words.as_flattened()
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or
-    /// `None` if there is too little memory in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments. Returns the bytes of the table that are used,
+    /// or `None` if the segments are too short or the table is too small.
     #[inline]
     pub(super) fn build(
         &mut self,
@@ -51,7 +51,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         self.build_list(form, dma, segments, bytes)
     }
 
-    /// The same for one piece that fits one descriptor of a form without an end of its own.
+    /// Describes one segment that fits one descriptor, in a format without an end descriptor.
     #[inline(always)]
     pub(super) fn build_one(&mut self, form: Form, bytes: u32, bus: u64) -> usize {
         if let Some(slot) = self.words.first_mut() {
@@ -101,20 +101,20 @@ impl<const DESCRIPTORS: usize> Default for Table<DESCRIPTORS> {
     }
 }
 
-/// How descriptors look.
+/// The format of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     /// 32-bit words in one: 2 (32-bit), 3 (64-bit, version 3), 4 (64-bit, version 4).
     pub(super) words: usize,
-    /// Most bytes that one may move.
+    /// Most bytes of one descriptor.
     pub(super) chunk: u32,
-    /// The end is a descriptor of its own.
+    /// Whether the end is a descriptor of its own.
     pub(super) nop_end: bool,
 }
 
-/// Where the controller finds what a mapping has at `bus`, and how many of the `bytes` from there
-/// on: one at least, and all that follow begin at whole words. `None`: no descriptor of so many
-/// words leads there.
+/// Returns the controller's address for `bus` inside a mapping, and how many of the `bytes` are
+/// there in one piece: at least one, and later pieces begin at whole words. `None`: a descriptor of
+/// this many words cannot have that address.
 #[inline(always)]
 pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Option<(u64, u32)> {
     let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
@@ -128,7 +128,7 @@ pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Opti
     (here != 0 && here <= bytes && within && even).then_some((at, here))
 }
 
-/// Writes one descriptor; the fields that its form does not have are left out.
+/// Writes one descriptor; leaves out the fields that its format does not have.
 pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
     for (place, value) in slot.iter_mut().zip(fields).take(words) {
@@ -136,7 +136,7 @@ pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     }
 }
 
-/// The same in fewer instructions and more code.
+/// Writes one descriptor, with fewer instructions and more code.
 #[inline(always)]
 fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
     let [first, second, third, fourth] = slot;

@@ -11,15 +11,15 @@ use crate::host::Regs;
 use core::cell::Cell;
 
 const BLOCK_ATTRIBUTES: u16 = BLOCK_SIZE;
-/// Size and count, without the boundary that an SDHCI has between them.
+/// Size and count, without the boundary field that an SDHCI has between them.
 const BLOCK_ATTRIBUTES_MASK: u32 = 0xffff_0fff;
-/// The command half of the word that an SDHCI has Transfer Mode in too.
+/// The command half of the word, which in an SDHCI also has Transfer Mode.
 const TRANSFER_TYPE: u16 = TRANSFER_MODE;
 const DATA_PRESENT: u32 = (COMMAND_DATA as u32) << 16;
 
 /// SD Clock Stable in PRES_STATE.
 const STATE_CLOCK_STABLE: u32 = 1 << 3;
-/// What is at the same place in an SDHCI: inhibits, activity, buffer, card detect.
+/// Bits at the same place as in an SDHCI: inhibits, activity, buffer, card detect.
 const STATE_SAME: u32 = 0x000d_0f07;
 const STATE_CMD_SHIFT: u32 = 23;
 const STATE_DAT_SHIFT: u32 = 24;
@@ -31,20 +31,20 @@ const PROTOCOL_LITTLE: u32 = 2 << 4;
 const PROTOCOL_4BIT: u32 = 1 << 1;
 const PROTOCOL_8BIT: u32 = 2 << 1;
 const PROTOCOL_DMA: u32 = 3 << 8;
-/// Block gap and wakeup control: as in an SDHCI.
+/// Bits of block gap and wakeup control at the same place as in an SDHCI.
 const PROTOCOL_SAME: u32 = 0x070f_0000;
-/// From DMA Select of an SDHCI to that of PROT_CTRL.
+/// Shift from DMA Select of an SDHCI to that of PROT_CTRL.
 const DMA_UP: u32 = 5;
 const CONTROL_DMA: u32 = 3 << 3;
 
-/// Bits of SYS_CTRL that are to be written as ones, and the card's RST_n, which stays high.
+/// Bits of SYS_CTRL that must be written as ones, and the card's RST_n, which stays high.
 const SYSTEM_ONES: u32 = 1 << 23 | 0xf;
 const DIVISOR_MAX: u32 = 16;
 const PRESCALER_MAX: u32 = 256;
 
 /// DMA error.
 const INT_DMA_ERROR: u32 = 1 << 28;
-/// Other interrupts, where an SDHCI has them.
+/// Other interrupts at the same place as in an SDHCI.
 const INT_SAME: u32 = 0x057f_11ff;
 
 /// ADMA2 Support in HOST_CTRL_CAP.
@@ -61,13 +61,13 @@ const WATERMARK_DMA: u32 = 0x40;
 const WATERMARK_MAX: u32 = 0x80;
 
 const MIX_CONTROL: u16 = 0x48;
-/// DMA, block count, CMD12, direction, multi-block: as in Transfer Mode.
+/// DMA, block count, CMD12, direction, multi-block: at the same place as in Transfer Mode.
 const MIX_SAME: u32 = 0x37;
 const MIX_AUTO_CMD12: u32 = 1 << 2;
 const MIX_DDR: u32 = 1 << 3;
 const MIX_AUTO_CMD23: u32 = 1 << 7;
 const MIX_FEEDBACK_CLOCK: u32 = 1 << 25;
-/// Reads and is to be written as one.
+/// Bit that reads as one and must be written as one.
 const MIX_ONES: u32 = 1 << 31;
 
 const VENDOR: u16 = 0xc0;
@@ -77,19 +77,19 @@ const VENDOR_CLOCK_ON: u32 = 1 << 8;
 /// Version 3.00, in Host Controller Version.
 const AS_VERSION_3: u32 = 2 << 16;
 
-/// The registers of a uSDHC, as an SDHCI 3.0 has them: for [`Sdhci`](super::Sdhci), with
+/// The registers of a uSDHC, translated to those of an SDHCI 3.0: for [`Sdhci`](super::Sdhci), with
 /// [`USDHC`](super::profiles::USDHC).
 ///
-/// Judged by QEMU's mcimx6ul-evk at high speed. Timings of 1.8 V, DDR and tuning have never met
-/// hardware nor a machine: [`uhs`](Usdhc::uhs) announces them.
+/// Tested on QEMU's mcimx6ul-evk at high speed. Timings of 1.8 V, DDR and tuning have never been
+/// tested on hardware or a machine: [`uhs`](Usdhc::uhs) declares them.
 #[derive(Debug)]
 pub struct Usdhc<R> {
     regs: R,
     uhs: bool,
-    /// Clock Control as it was written.
+    /// Clock Control as last written.
     clock: Cell<u16>,
     power: Cell<u8>,
-    /// High Speed Enable, which has no bit here, as it was written.
+    /// High Speed Enable as last written; a uSDHC has no such bit.
     high_speed: Cell<u8>,
     uhs_mode: Cell<u32>,
     mix: Cell<u32>,
@@ -98,7 +98,7 @@ pub struct Usdhc<R> {
 }
 
 impl<R: Regs> Usdhc<R> {
-    /// The uSDHC with these registers, 256 bytes of them.
+    /// Makes the translation of the uSDHC with these registers, 256 bytes of them.
     pub const fn new(regs: R) -> Self {
         Usdhc {
             regs,
@@ -113,8 +113,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Announces the timings of UHS-I that the lower half of HOST_CTRL_CAP has. For the parts from
-    /// the i.MX 6SoloLite on, whose lines change to 1.8 V; TUNING_CTRL is the board's.
+    /// Declares the timings of UHS-I that the lower half of HOST_CTRL_CAP has. For the chips from
+    /// the i.MX 6SoloLite on, whose lines can change to 1.8 V; the board sets TUNING_CTRL.
     #[must_use]
     pub const fn uhs(mut self) -> Self {
         self.uhs = true;
@@ -137,7 +137,7 @@ impl<R: Regs> Usdhc<R> {
         self.write_word(at, old & !mask | value << shift & mask);
     }
 
-    /// A word of the SDHCI.
+    /// Reads a word of the SDHCI.
     fn read_word(&self, at: u16) -> u32 {
         match at {
             ADMA_ADDRESS_HIGH | MAX_CURRENT | 0x4c | 0x60..VERSION_WORD => 0,
@@ -173,7 +173,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// A word of the SDHCI.
+    /// Writes a word of the SDHCI.
     fn write_word(&self, at: u16, word: u32) {
         match at {
             BLOCK_ATTRIBUTES => {
@@ -205,7 +205,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Transfer Mode, and the command that it is for.
+    /// Writes Transfer Mode, and the command that it is for.
     fn send(&self, word: u32) {
         let mix = self.mix.get();
         if word & DATA_PRESENT != 0 {
@@ -221,7 +221,7 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(TRANSFER_TYPE, word & 0xffff_0000);
     }
 
-    /// How many words make the buffer ready: a block for the CPU, half of one for DMA.
+    /// Sets how many words make the buffer ready: a block for the CPU, half of one for DMA.
     fn set_watermark(&self, dma: bool) {
         let block = self.block_bytes.get().div_ceil(4).clamp(1, WATERMARK_MAX);
         let words = if dma { WATERMARK_DMA } else { block };
@@ -231,7 +231,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Host Control 1 and Power Control, from PROT_CTRL.
+    /// Returns Host Control 1 and Power Control, from PROT_CTRL.
     fn control(&self, word: u32) -> u32 {
         let width = match word & (PROTOCOL_4BIT | PROTOCOL_8BIT) {
             PROTOCOL_4BIT => CONTROL_4BIT,
@@ -244,7 +244,8 @@ impl<R: Regs> Usdhc<R> {
             | word & PROTOCOL_SAME
     }
 
-    /// Its supply is not the controller's: power is what was written.
+    /// Writes Host Control 1. The supply is not switched by the controller, so Power Control reads
+    /// as written.
     fn set_control(&self, word: u32) {
         let control = word as u8;
         self.high_speed.set(control & CONTROL_HIGH_SPEED);
@@ -258,7 +259,7 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(CONTROL, PROTOCOL_LITTLE | width | dma | word & PROTOCOL_SAME);
     }
 
-    /// Clock Control as it was written, Timeout Control and Software Reset, from SYS_CTRL.
+    /// Returns Clock Control as last written, and Timeout Control and Software Reset from SYS_CTRL.
     fn clock_word(&self, word: u32) -> u32 {
         let clock = self.clock.get();
         let state = self.regs.read32(PRESENT);
@@ -293,8 +294,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// SDCLKFS and DVS: prescaler and divisor whose product is at least the divider of the SDHCI,
-    /// so that the SD clock is never faster than asked for.
+    /// Returns SDCLKFS and DVS: prescaler and divisor whose product is at least the divider of the
+    /// SDHCI, so that the SD clock is never faster than requested.
     fn divided(&self, clock: u16) -> u32 {
         let half = u32::from(clock >> 8 | (clock & 0xc0) << 2);
         // At DDR the prescaler divides by two once more.
@@ -313,7 +314,8 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(VENDOR, if on { old | bit } else { old & !bit });
     }
 
-    /// Auto CMD Error Status, and Host Control 2 over it: the two tuning bits are in place.
+    /// Returns Auto CMD Error Status, with Host Control 2 above it: the two tuning bits are in
+    /// place.
     fn auto_word(&self, word: u32) -> u32 {
         let tuning = u32::from(CONTROL_2_TUNE | CONTROL_2_TUNED) << 16;
         let low = if self.uhs && self.regs.read32(VENDOR) & VENDOR_1V8 != 0 { CONTROL_2_1V8 } else { 0 };

@@ -1,4 +1,4 @@
-//! Clock, reset, and what brings a card to itself that was left in the middle of something.
+//! Clock, reset, and the recovery of a card that was left in the middle of something.
 
 use super::Spi;
 use super::frame::Input;
@@ -8,30 +8,30 @@ use super::step::Patience;
 use crate::host::{BusOp, Step, Timing, Width};
 use crate::spec::timing::sd as limits;
 
-/// 74 clocks with the card not selected [SD 6.4.1], with room.
+/// Bytes for 74 clocks with the card not selected [SD 6.4.1], with a margin.
 const CLOCKS_BYTES: u32 = 12;
-/// More than a block with its CRC, in exchanges of so many bytes: what a card still has to send, or
-/// still waits for.
+/// Bytes of one exchange that drains the card; together more than a block with its CRC: what a card
+/// still has to send, or still waits for.
 const DRAIN_BYTES: u32 = 64;
 const DRAINS: u8 = 9;
-/// Rounds in which CMD0 is tried.
+/// Number of rounds in which CMD0 is tried.
 const ROUNDS: u8 = 4;
-/// A write that is broken off is programmed in this time [SD 4.6.2.2].
+/// Longest time in which an aborted write is programmed [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
-/// No operation takes longer, unless an exchange does not end.
+/// Longest time of an operation, unless an exchange does not end.
 const GIVE_UP_NS: u64 = 2_000_000_000;
-/// Between two looks at an exchange, at least.
+/// Shortest time between two polls of an exchange.
 const ASK_NS: u64 = 50_000;
 
-/// What is done between phases.
+/// Work between phases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chore {
     what: What,
     rounds: u8,
     patience: Patience,
-    /// The supply came on, and no clock has run since.
+    /// Whether the supply came on, and no clock has run since.
     fresh: bool,
-    /// The operation of the bus that is in progress has begun.
+    /// Whether the bus operation in progress has begun.
     begun: bool,
     give_up_ns: u64,
 }
@@ -42,10 +42,10 @@ enum What {
     Nothing,
     /// The clocks of power-up.
     Clocks,
-    /// CMD0, and its answer.
+    /// CMD0, and its response.
     Reset,
     Answer,
-    /// The rest of a block; where CMD0 is next, the ends of transfers too.
+    /// The rest of a block; if CMD0 is next, also the ends of transfers.
     Drain(u8),
     StopToken,
     /// The line must become high.
@@ -58,7 +58,7 @@ impl Chore {
         self.what != What::Nothing
     }
 
-    /// Goes on as far as it can, but no further than one look at the card.
+    /// Continues as far as possible, but makes at most one poll of the card.
     pub fn go_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
             // The end of an exchange is seen also where nothing follows: its interrupt would stay.

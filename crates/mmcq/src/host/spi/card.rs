@@ -1,18 +1,18 @@
-//! What the driver knows of the card, and how SPI mode's words are those of the SD bus.
+//! State of the card, and the translation between SPI mode and the SD bus.
 
 use super::program::Program;
 use super::step::Step;
 use crate::host::{Cause, Phase, StartError};
 use crate::spec::response::{R1, Response};
 
-/// The address that the one card of this bus has for the engine.
+/// The address of the only card on this bus, for the engine.
 const RCA: u32 = 1;
 /// OCR: the card has powered up.
 const OCR_READY: u32 = 1 << 31;
-/// ... it has, or the host takes, more than 2 GB; and the voltages.
+/// OCR: the card has, or the host supports, more than 2 GB; and the voltages.
 const OCR_HCS: u32 = 1 << 30;
 const OCR_VOLTAGES: u32 = 0x00ff_ffff;
-/// States of the SD bus, in R1's place [SD 4.10.1].
+/// States of the SD bus, at their place in R1 [SD 4.10.1].
 const STBY: u32 = 3 << 9;
 const TRAN: u32 = 4 << 9;
 const DATA: u32 = 5 << 9;
@@ -24,51 +24,52 @@ const PRG: u32 = 7 << 9;
 pub(super) enum Open {
     Read,
     Write,
-    /// A block of it was refused: it ends by CMD12 instead of the stop token [SD 7.2.4].
+    /// The card refused a block of it: it ends by CMD12 instead of the stop token [SD 7.2.4].
     Refused,
 }
 
-/// What is known of the card.
+/// State of the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Card {
     pub open: Option<Open>,
-    /// It has left `idle`.
+    /// Whether it has left `idle`.
     pub ready: bool,
-    /// CMD55 goes before the next command.
+    /// Whether CMD55 goes before the next command.
     pub app: bool,
-    /// Its line was high at last, and nothing has been sent since that makes it busy.
+    /// Whether its line was last seen high, and nothing was sent since that makes it busy.
     pub quiet: bool,
-    /// A block was left in its middle.
+    /// Whether a block was left in its middle.
     pub torn: bool,
-    /// Errors that the next R1 tells.
+    /// Errors to report in the next R1.
     pub late: u32,
-    /// CMD12 has ended a read, and no status came since.
+    /// Whether CMD12 has ended a read, and no status came since.
     read_stopped: bool,
     ocr: u32,
 }
 
 impl Card {
-    /// R1 with this state, and what it is late to tell.
+    /// Returns an R1 with this state and the errors that are still to be reported.
     fn r1(&mut self, state: u32) -> u32 {
         state | R1::READY_FOR_DATA | core::mem::take(&mut self.late)
     }
 
-    /// R1 of a card that programs.
+    /// Returns the R1 of a card that programs.
     pub fn busy() -> Response {
         Response::short(PRG)
     }
 
-    /// R1 at the end of an open transfer.
+    /// Returns the R1 at the end of an open transfer.
     pub fn stopped(&mut self) -> u32 {
         self.r1(RCV)
     }
 
-    /// R1 of SPI mode as that of the SD bus. What a card does not answer there is a timeout.
+    /// Returns the SD bus's R1 for an R1 of SPI mode. If the card would not respond on the SD bus,
+    /// the result is a timeout.
     pub fn judge(&mut self, index: u8, r1: u8) -> Result<u32, Cause> {
         const IDLE: u8 = 1;
         const ILLEGAL: u8 = 1 << 2;
         const CRC: u8 = 1 << 3;
-        /// Here and there.
+        /// Bits with the same meaning: SPI mode, SD bus.
         const SAME: [(u8, u32); 5] = [
             (1 << 1, R1::ERASE_RESET),
             (ILLEGAL, R1::ILLEGAL_COMMAND),
@@ -97,15 +98,16 @@ impl Card {
         Ok(self.r1(state) | errors)
     }
 
-    /// CMD12 was answered: nothing is open any more.
+    /// Notes the response of CMD12: no transfer is open any more.
     pub fn closed(&mut self) {
         self.read_stopped |= self.open == Some(Open::Read);
         self.open = None;
         self.quiet = false;
     }
 
-    /// The second byte of R2. A card that was stopped behind its last block tells that it has read
-    /// beyond it, which is no error [SD 4.3.3]; on the SD bus the answer to CMD12 does.
+    /// Handles the second byte of R2. A card that was stopped after its last block reports that it
+    /// has read beyond it, which is no error [SD 4.3.3]; on the SD bus the response to CMD12
+    /// reports that.
     pub fn status(&mut self, byte: u8) -> u32 {
         const OUT_OF_RANGE: u8 = 1 << 7;
         let byte = if core::mem::take(&mut self.read_stopped) { byte & !OUT_OF_RANGE } else { byte };
@@ -122,7 +124,7 @@ impl Card {
         SAME.iter().enumerate().fold(0, |bits, (n, there)| bits | if byte >> n & 1 != 0 { *there } else { 0 })
     }
 
-    /// A token instead of data [SD 7.3.3.3].
+    /// Notes the error in a token that came instead of data [SD 7.3.3.3].
     pub fn note_token(&mut self, token: u8) {
         const SAME: [u32; 4] = [R1::ERROR, R1::CC_ERROR, R1::CARD_ECC_FAILED, R1::OUT_OF_RANGE];
         for (n, there) in SAME.iter().enumerate() {
@@ -132,20 +134,20 @@ impl Card {
         }
     }
 
-    /// OCR as CMD58 tells it, and as ACMD41 would.
+    /// Returns the OCR of CMD58 in the form of ACMD41.
     pub fn ocr(&mut self, ocr: u32) -> Response {
         self.ocr = ocr & !OCR_READY;
         self.power_up()
     }
 
-    /// ACMD41's answer.
+    /// Returns the response of ACMD41.
     pub fn power_up(&self) -> Response {
         Response::short(self.ocr | if self.ready { OCR_READY } else { 0 })
     }
 }
 
 impl Card {
-    /// The first step of a phase's program, and which command goes out for that of the engine.
+    /// Returns the first step of a phase's program, and the command to send for that of the engine.
     ///
     /// | on the SD bus | here |
     /// |---|---|

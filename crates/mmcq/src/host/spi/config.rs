@@ -1,35 +1,35 @@
-//! What a board must say, and what follows from it.
+//! Settings of the port by the board, and the capabilities that follow.
 
 use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 
-/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Slowest clock that is asked for.
+/// Slowest clock that is requested.
 const SLOWEST_HZ: u32 = 100_000;
 const SEGMENTS: u16 = 16;
 
-/// What a board says about its port. Start from [`SpiConfig::new`].
+/// Settings of the port by the board. Start from [`SpiConfig::new`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SpiConfig {
     /// Fastest clock of port and wires, in hertz. Above 25 MHz the card is switched to high speed.
     pub max_clock_hz: u32,
-    /// Most blocks in a phase, at least 1. A port that takes much longer than its clock says needs
-    /// a smaller number.
+    /// Most blocks in a phase, at least 1. A port that takes much longer than its clock needs a
+    /// smaller number.
     pub max_blocks: u16,
-    /// The card cannot be taken out.
+    /// Whether the card cannot be taken out.
     pub fixed: bool,
 }
 
 setters!(SpiConfig { max_clock_hz: u32, max_blocks: u16, fixed: bool });
 
 impl SpiConfig {
-    /// Up to 128 blocks in a phase, a card that may be taken out.
+    /// Makes settings with up to 128 blocks in a phase, and a card that may be taken out.
     pub const fn new(max_clock_hz: u32) -> Self {
         SpiConfig { max_clock_hz, max_blocks: 128, fixed: false }
     }
 
-    /// What the driver can do by such a port.
+    /// Returns the capabilities of the driver with such a port.
     pub(super) fn caps(&self, shared: bool, dma_bits: u8) -> Caps {
         let fastest = self.max_clock_hz.max(SLOWEST_HZ);
         let high_speed = if fastest > DEFAULT_SPEED_HZ { Caps::timing_bit(Timing::HighSpeed) } else { 0 };

@@ -2,28 +2,29 @@
 
 use crate::spec::crc::crc7;
 
-/// Bytes that one exchange of the driver's own has at most.
+/// Most bytes of one exchange of the driver's own.
 pub(super) const WIRE_BYTES: usize = 64;
-/// A byte before a command [SD 7.5.1, N_RC], its six, and as many as most cards take to answer.
+/// Bytes of an exchange with a command: one before it [SD 7.5.1, N_RC], its six, and as many as
+/// most cards take to respond.
 pub(super) const WITH_ANSWER: usize = 12;
 
-/// As many as any card takes [SD 7.5.1, N_CR].
+/// Bytes of such an exchange for any card [SD 7.5.1, N_CR].
 pub(super) const WITH_LATE_ANSWER: usize = 16;
 
-/// The six bytes of a command.
+/// Returns the six bytes of a command.
 pub(super) const fn of(index: u8, arg: u32) -> [u8; 6] {
     let [a, b, c, d] = arg.to_be_bytes();
     let first = 0x40 | index & 0x3f;
     [first, a, b, c, d, crc7(&[first, a, b, c, d]) << 1 | 1]
 }
 
-/// Memory of a driver, for all but blocks: 64 bytes that the port reaches.
+/// Memory of a driver for everything but blocks: 64 bytes that the port reaches.
 #[derive(Debug)]
 #[repr(C, align(4))]
 pub struct SpiMemory(pub(super) [u8; WIRE_BYTES]);
 
 impl SpiMemory {
-    /// For a static.
+    /// Makes the memory, for a static.
     pub const fn new() -> Self {
         SpiMemory([0; WIRE_BYTES])
     }
@@ -35,7 +36,7 @@ impl Default for SpiMemory {
     }
 }
 
-/// What of the memory has come in and was not looked at.
+/// The bytes of the memory that were received and not read yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Input {
     at: usize,
@@ -43,7 +44,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// So many bytes are in.
+    /// Begins with this many received bytes.
     pub fn of(end: usize) -> Self {
         Input { at: 0, end: end.min(WIRE_BYTES) }
     }
@@ -56,24 +57,25 @@ impl Input {
         self.at = (self.at + bytes).min(self.end);
     }
 
-    /// What is left.
+    /// Returns the bytes that are left.
     pub fn bytes<'m>(&self, memory: &'m SpiMemory) -> &'m [u8] {
         memory.0.get(self.at..self.end).unwrap_or_default()
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn next(&mut self, memory: &SpiMemory) -> Option<u8> {
         let byte = *self.bytes(memory).first()?;
         self.at += 1;
         Some(byte)
     }
 
-    /// The last byte that came in, if one was not looked at.
+    /// Returns the last received byte, if it was not read.
     pub fn last(&self, memory: &SpiMemory) -> Option<u8> {
         self.bytes(memory).last().copied()
     }
 
-    /// Moves what is left to the front, with so many ones behind it; how much that is.
+    /// Moves the bytes that are left to the front, followed by this many ones; returns their
+    /// number.
     pub fn settle(&mut self, memory: &mut SpiMemory, ones: usize) -> usize {
         let left = self.len();
         for place in 0..left {

@@ -7,19 +7,19 @@ use crate::host::Segment;
 use embedded_hal::digital::OutputPin;
 use embedded_hal::spi::SpiBus;
 
-/// Bytes of ones that are sent as one.
+/// Bytes of ones that are sent at a time.
 const ONES: [u8; 8] = [0xff; 8];
 
-/// An `embedded-hal` bus with a chip select: the caller waits for the wire (164 us for a block at
+/// An `embedded-hal` bus with a chip select. The caller waits for the wire (164 us for a block at
 /// 25 MHz), and never for the card.
 ///
-/// The bus is the card's alone (`SpiBus`, not `SpiDevice`: that lets the card go after each
-/// transaction, and cannot make the clocks of power-up); a bus with other devices on it is for
-/// [`SharedHalPort`](super::SharedHalPort). It is in mode 0. `clock` sets its clock in
-/// hertz, rounded down: the trait has no such thing.
+/// The bus has no other device. It is an `SpiBus`, not an `SpiDevice`, which deselects the card
+/// after each transaction, and cannot make the clocks of power-up. For a bus with other devices use
+/// [`SharedHalPort`](super::SharedHalPort). The bus is in mode 0. `clock` sets its clock in hertz,
+/// rounded down, since the trait has no function for it.
 ///
 /// Nothing interrupts: the program calls [`Stack::turn`](crate::task::Stack::turn) in its loop, or
-/// uses the blocking calls, which do.
+/// uses the blocking calls, which call it.
 pub struct HalPort<B, C, F> {
     bus: B,
     select: C,
@@ -28,7 +28,7 @@ pub struct HalPort<B, C, F> {
 }
 
 impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> HalPort<B, C, F> {
-    /// The card at this bus, with its chip select (low: selected).
+    /// Makes a port for the card on this bus, with its chip select (low: selected).
     pub fn new(bus: B, select: C, clock: F) -> Self {
         HalPort { bus, select, clock, failed: false }
     }

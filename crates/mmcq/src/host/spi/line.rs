@@ -1,4 +1,4 @@
-//! The port with the driver's own memory: what is sent, and what has come in.
+//! The port with the driver's own memory: bytes to send, and received bytes.
 
 use super::card::Card;
 use super::frame::{self, Input, SpiMemory, WIRE_BYTES, WITH_ANSWER, WITH_LATE_ANSWER};
@@ -6,17 +6,17 @@ use super::port::{Exchange, Port, Progress};
 use crate::host::Segment;
 use core::ptr::NonNull;
 
-/// Everything but the program.
+/// All state but the program.
 pub(super) struct Line<P: Port> {
     pub port: P,
     memory: &'static mut SpiMemory,
     pub input: Input,
     pub card: Card,
-    /// What a byte takes at the clock of now, in nanoseconds.
+    /// Time of a byte at the present clock, in nanoseconds.
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// An exchange was started whose end was not seen.
+    /// Whether an exchange was started whose end was not seen.
     going: bool,
 }
 
@@ -34,7 +34,7 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// How far the last exchange has got.
+    /// Returns the progress of the last exchange.
     #[inline]
     pub fn progress(&mut self) -> Progress {
         if !self.going {
@@ -45,7 +45,7 @@ impl<P: Port> Line<P> {
         progress
     }
 
-    /// Selects the card, or lets it go.
+    /// Selects or deselects the card.
     pub fn select(&mut self, on: bool) {
         if self.selected != on {
             self.selected = on;
@@ -53,7 +53,7 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// `None`: the clock of before once more.
+    /// Sets the clock; `None`: the last one again.
     pub fn clock(&mut self, hz: Option<u32>) {
         self.clock_hz = hz.unwrap_or(self.clock_hz);
         let byte_ns = 8_000_000_000u64.checked_div(self.clock_hz.into()).unwrap_or(0);
@@ -79,8 +79,8 @@ impl<P: Port> Line<P> {
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
 
-    /// Sends a command, with room for its answer. What comes in before the answer, and `skip` bytes
-    /// more, is not looked at.
+    /// Sends a command, with bytes for its response. Received bytes before the response, and `skip`
+    /// more, are not read.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
         // After CMD0 the card is not asked again whether it was late.
@@ -89,7 +89,7 @@ impl<P: Port> Line<P> {
         self.input.skip(7 + skip);
     }
 
-    /// Sends these bytes, and ones, `count` bytes together.
+    /// Sends these bytes, and then ones, `count` bytes together.
     pub fn put(&mut self, bytes: &[u8], count: usize) {
         let mut bytes = bytes.iter();
         for to in self.memory.0.iter_mut().take(count) {
@@ -99,14 +99,14 @@ impl<P: Port> Line<P> {
         self.swap(0, count);
     }
 
-    /// Sends the CRC of a block, with room for what the card says of it.
+    /// Sends the CRC of a block, with bytes for the card's answer to it.
     pub fn put_crc(&mut self, crc: u16) {
         const BYTES: usize = 8;
         self.put(&crc.to_be_bytes(), BYTES);
         self.input.skip(2);
     }
 
-    /// Lets so many bytes come in behind those that were not looked at.
+    /// Receives this many bytes after those that were not read.
     pub fn more(&mut self, count: usize) {
         let left = self.input.settle(self.memory, count);
         let count = count.min(WIRE_BYTES - left.min(WIRE_BYTES));
@@ -114,7 +114,7 @@ impl<P: Port> Line<P> {
         self.swap(left, count);
     }
 
-    /// Are so many bytes in? If not they are fetched, and `extra`.
+    /// Returns whether this many bytes were received. If not, receives them, and `extra`.
     pub fn fetch(&mut self, bytes: usize, extra: usize) -> bool {
         let lacking = bytes.saturating_sub(self.input.len());
         if lacking > 0 {
@@ -123,28 +123,28 @@ impl<P: Port> Line<P> {
         lacking == 0
     }
 
-    /// The next byte that has come in.
+    /// Returns the next received byte.
     #[inline]
     pub fn next(&mut self) -> Option<u8> {
         self.input.next(self.memory)
     }
 
-    /// Bytes that have come in, without a step.
+    /// Returns the received bytes, without reading them.
     pub fn bytes(&self) -> &[u8] {
         self.input.bytes(self.memory)
     }
 
-    /// Did the card send something, or begin to be busy, while the last frame went out?
+    /// Returns whether the card sent something, or became busy, while the last frame was sent.
     pub fn was_noisy_in_frame(&self) -> bool {
         self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
     }
 
-    /// Was the card's line low all the time of the last exchange of the own memory?
+    /// Returns whether the card's line was low during the whole last exchange of the own memory.
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
     }
 
-    /// Is the card's line high, by the last byte that came in?
+    /// Returns whether the card's line is high, by the last received byte.
     pub fn is_high(&self) -> bool {
         self.input.last(self.memory) == Some(0xff)
     }

@@ -3,17 +3,17 @@
 // Read first: `port.rs` (what is below), `program.rs` (how a phase goes on) and `card.rs` (how SPI
 // mode's words become those of the SD bus). `line.rs` has the bytes, `bus.rs` clock and reset.
 //!
-//! A phase is a program of exchanges. Each one that has ended chooses the next, and none waits: a
-//! card that is slow is looked at by exchanges that grow from 8 to 64 bytes. CRC is on, both ways.
+//! A phase is a program of exchanges. The end of each chooses the next, and none waits: a slow card
+//! is polled by exchanges that grow from 8 to 64 bytes. CRC is on in both directions.
 //!
 //! The engine and bring-up see an SD bus of one data line: registers come as R2, a card that does
-//! not know a command does not answer, R2 of this mode is the card status. So programs bring the
-//! card up by [`bring_up_sd`](crate::card::bring_up_sd), and recovery and supervision are those of
-//! every other host. I/O cards, eMMC devices and 1.8 V are not for this mode.
+//! not know a command does not respond, and R2 of SPI mode becomes the card status. So programs
+//! bring the card up by [`bring_up_sd`](crate::card::bring_up_sd), and recovery and supervision
+//! work as with every other host. I/O cards, eMMC devices and 1.8 V do not work in this mode.
 //!
-//! On a bus of its own a card's transfers stay open over requests
-//! ([`Host::CONTINUES`]), which sequential access gains most from. On a
-//! [shared](Port::SHARED) one the card is let go after each phase, and the bus with it.
+//! On a bus without other devices a card's transfers stay open over several requests
+//! ([`Host::CONTINUES`]); sequential access gains most from that. On a [shared](Port::SHARED) bus
+//! the card is deselected after each phase, and the bus released.
 
 mod bus;
 mod card;
@@ -53,7 +53,7 @@ pub struct Spi<P: Port> {
 }
 
 impl<P: Port> Spi<P> {
-    /// A driver for the card at this port. Nothing is exchanged yet.
+    /// Makes a driver for the card at this port. Nothing is exchanged yet.
     pub fn new(port: P, memory: &'static mut SpiMemory, config: SpiConfig) -> Self {
         Spi {
             caps: config.caps(P::SHARED, P::DMA_BITS),
@@ -63,7 +63,7 @@ impl<P: Port> Spi<P> {
         }
     }
 
-    /// The port, for its interrupt handler.
+    /// Returns the port, for its interrupt handler.
     pub fn port(&mut self) -> &mut P {
         &mut self.line.port
     }
@@ -144,12 +144,12 @@ unsafe impl<P: Port> Host for Spi<P> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// The line is looked at by exchanges alone.
+    /// Returns false: the line is read only by exchanges.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// A missing card does not answer.
+    /// Returns true: a missing card does not respond.
     fn present(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What is below the driver: a port that exchanges bytes.
+//! The interface below the driver: a port that exchanges bytes.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,67 +8,69 @@ use core::task::Waker;
 /// One exchange of bytes on the bus: mode 0, the upper bit first.
 #[derive(Debug)]
 pub enum Exchange {
-    /// Sends the memory's bytes; what comes in takes their place.
+    /// Sends the memory's bytes; received bytes replace them.
     Swap(Segment),
-    /// Sends 0xff; what comes in goes to the memory.
+    /// Sends 0xff; received bytes go to the memory.
     Receive(Segment),
-    /// Sends the memory's bytes; what comes in is dropped.
+    /// Sends the memory's bytes; received bytes are dropped.
     Send(Segment),
-    /// Sends so many bytes of 0xff, at most 64; what comes in is dropped.
+    /// Sends this many bytes of 0xff, at most 64; received bytes are dropped.
     Idle(u32),
 }
 
-/// How far an exchange has got.
+/// Progress of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It goes on, and its end interrupts.
+    /// The exchange is in progress, and its end interrupts.
     Going,
-    /// It is over.
+    /// The exchange is over.
     Done,
-    /// It is over, and went wrong (an overrun, a mode fault, an error of DMA).
+    /// The exchange is over, and failed (an overrun, a mode fault, a DMA error).
     Failed,
 }
 
-/// An SPI port with a chip select of its own. No method blocks for the card.
+/// An SPI port with a chip select of its own. No method waits for the card.
 ///
-/// A port by DMA or by interrupts starts an exchange and returns. Each end of an exchange
-/// interrupts, and the handler calls [`Stack::on_irq`](crate::task::Stack::on_irq). A port that has
-/// finished inside of [`exchange`](Port::exchange) needs no interrupt where the program calls
+/// A port with DMA or interrupts starts an exchange and returns. The end of each exchange
+/// interrupts, and the handler calls [`Stack::on_irq`](crate::task::Stack::on_irq). A port that
+/// finishes inside of [`exchange`](Port::exchange) needs no interrupt if the program calls
 /// [`Stack::turn`](crate::task::Stack::turn) in a loop.
 ///
 /// # Safety
-/// 1. The port touches a segment's memory from the [`exchange`](Port::exchange) that has it until
-///    [`done`](Port::done) answers [`Progress::Done`] or [`Progress::Failed`], and at no other
-///    time. A port that is dropped before has stopped.
-/// 2. It only reads the memory of [`Exchange::Send`], and touches no byte outside of a segment.
-/// 3. It keeps no address after that.
+/// 1. The port accesses a segment's memory from the [`exchange`](Port::exchange) that has it until
+///    [`done`](Port::done) returns [`Progress::Done`] or [`Progress::Failed`], and at no other time.
+///    A port that is dropped before has stopped.
+/// 2. It only reads the memory of [`Exchange::Send`], and accesses no byte outside of a segment.
+/// 3. It keeps no address afterwards.
 pub unsafe trait Port {
-    /// Other devices are on the same wires. The chip select rises after each phase then, and no
-    /// transfer is left open.
+    /// Whether other devices are on the same wires. The chip select then rises after each phase,
+    /// and no transfer is left open.
     const SHARED: bool = false;
 
-    /// [`take_waker`](Self::take_waker) may answer.
+    /// Whether [`take_waker`](Self::take_waker) may return a waker.
     const WAKES: bool = false;
 
-    /// Address bits that its DMA reaches; 0 where the CPU moves the bytes. It reaches memory at the
-    /// CPU's own addresses, and needs no cache maintenance.
+    /// Number of address bits that its DMA reaches; 0 where the CPU transfers the bytes. The DMA
+    /// uses the CPU's own addresses, and needs no cache maintenance.
     const DMA_BITS: u8 = 0;
 
     /// Starts an exchange. The one before is over.
     fn exchange(&mut self, exchange: Exchange);
 
-    /// How far the exchange has got. Asked until it is over; a port by PIO moves its bytes here.
+    /// Returns the progress of the exchange. Called until it is over; a PIO port transfers its
+    /// bytes here.
     fn done(&mut self) -> Progress;
 
-    /// Selects the card (low), or lets it go (high). On a [shared](Self::SHARED) bus selecting
-    /// takes the bus: the next exchange starts when it is free. Letting go sends a byte more, so
-    /// that the card lets go of its output, and gives the bus back. No exchange is going on.
+    /// Selects the card (low), or deselects it (high). On a [shared](Self::SHARED) bus selecting
+    /// reserves the bus: the next exchange starts when it is free. Deselecting sends one more byte,
+    /// so that the card releases its output, and releases the bus. No exchange is in progress.
     fn select(&mut self, on: bool);
 
-    /// Sets the clock, rounded down; 0: none is needed.
+    /// Sets the clock, rounded down; 0: no clock is needed.
     fn clock(&mut self, hz: u32);
 
-    /// The waker of a task that carries exchanges out: see [`Host::take_waker`](crate::host::Host).
+    /// Takes the waker of a task that carries out exchanges: see
+    /// [`Host::take_waker`](crate::host::Host).
     fn take_waker(&mut self) -> Option<Waker> {
         None
     }

@@ -1,4 +1,4 @@
-//! A phase as a program of exchanges: each one that has ended chooses the next.
+//! A phase as a program of exchanges: the end of each chooses the next.
 
 use super::card::{Card, Open};
 use super::frame::Input;
@@ -11,13 +11,13 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Steps that one call makes at most.
+/// Most steps of one call.
 const STEPS_MAX: u32 = 32;
-/// Bytes that are fetched with a CRC when a block follows: most cards have its token there.
+/// Bytes that are received with a CRC when another block follows: most cards have its token there.
 const AHEAD: usize = 6;
-/// Bytes in which a card answers at the latest [SD 7.5.1, N_CR], beyond those of the frame.
+/// Bytes within which a card must respond [SD 7.5.1, N_CR], beyond those of the frame.
 const ANSWER_LATE: usize = 8;
-/// Frames of CMD0 before an answer that is wrong is believed.
+/// Number of CMD0 frames before a wrong response counts.
 const RESETS: u8 = 3;
 const BLOCK_TOKEN: u8 = 0xfe;
 const BLOCK_OF_SEVERAL_TOKEN: u8 = 0xfc;
@@ -26,18 +26,18 @@ const APP_CMD: u8 = 55;
 const READ_OCR: u8 = 58;
 const CRC_ON_OFF: u8 = 59;
 const STOP_TRANSMISSION: u8 = 12;
-/// R1: illegal, CRC, the sequence, the address, a parameter.
+/// R1 error bits: illegal command, CRC, sequence, address, parameter.
 const REFUSED: u8 = 0x7c;
-/// CID and CSD.
+/// Bytes of CID and CSD.
 const REGISTER_BYTES: usize = 16;
 
 /// The blocks of a phase.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     data: Data,
-    /// Blocks to go.
+    /// Blocks that are left.
     left: u32,
-    /// Bytes of the one in progress that are still to come.
+    /// Bytes of the block in progress that are still to come.
     rest_bytes: u32,
     cursor: Cursor,
     crc: u16,
@@ -48,24 +48,24 @@ struct Blocks {
 pub(super) struct Program {
     pub index: u8,
     pub arg: u32,
-    /// CMD55 goes first.
+    /// Whether CMD55 goes first.
     pub app: bool,
     resp: Resp,
-    /// CMD12 or the stop token follows the last block.
+    /// Whether CMD12 or the stop token follows the last block.
     stops: bool,
     step: Step,
     blocks: Option<Blocks>,
     pub response: Response,
     stop: Option<u32>,
-    /// Looks for an answer beyond the first, or frames of CMD0.
+    /// Number of further polls for a response, or of CMD0 frames.
     again: u8,
     patience: Patience,
 }
 
 enum Turn {
-    /// To the next step, once the exchange that was started is over.
+    /// Continue with the next step when the started exchange is over.
     Go,
-    /// The same, but not in this call: what is waited for may last, or was a block.
+    /// Continue, but not in this call: the awaited event may take long, or was a block.
     Later,
     /// The phase is over.
     End,
@@ -73,7 +73,7 @@ enum Turn {
 
 type Outcome = Result<Turn, Cause>;
 
-/// The words of CID or CSD; the last byte has its CRC, which is no part of the response.
+/// Returns the words of CID or CSD; the last byte has its CRC, which is no part of the response.
 fn words(bytes: &[u8]) -> Response {
     let mut response = Response::default();
     for (word, four) in response.words.iter_mut().zip(bytes.chunks(4)) {
@@ -83,14 +83,14 @@ fn words(bytes: &[u8]) -> Response {
     response
 }
 
-/// Is what comes behind a CRC its own last bit? The card did not see a clock between token and
-/// data then. All its bits are late, and where the CRC ends with a zero it is right all the same: a
-/// CRC that begins with zero does not count zeros in front.
+/// Returns whether the byte after a CRC has the CRC's last bit: then the card missed a clock
+/// between token and data. All its bits are late, and the CRC is right nevertheless if it ends with
+/// a zero, because leading zeros do not change a CRC that starts with zero.
 fn is_shifted(behind: &[u8]) -> bool {
     behind.first().is_some_and(|byte| byte & 0x80 == 0)
 }
 
-/// Is the card's line high?
+/// Returns whether the card's line is high.
 fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
     line.card.quiet |= line.is_high();
     line.input = Input::default();
@@ -98,7 +98,7 @@ fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
 }
 
 impl Program {
-    /// The program of a phase.
+    /// Makes the program of a phase.
     pub fn of(
         phase: &Phase,
         card: &mut Card,
@@ -137,12 +137,12 @@ impl Program {
         Ok(program)
     }
 
-    /// Is its end known before anything is exchanged?
+    /// Returns whether its end is known before anything is exchanged.
     pub fn is_said(&self) -> bool {
         matches!(self.step, Step::Said | Step::Unheard)
     }
 
-    /// It is left where it is.
+    /// Abandons the program in its present step.
     pub fn leave(&self, card: &mut Card) {
         card.quiet = false;
         card.torn |= self.step.tears();
@@ -158,13 +158,13 @@ impl Program {
         }
     }
 
-    /// Starts the first exchange, whose end [`run`](Self::run) goes on by.
+    /// Starts the first exchange; at its end [`run`](Self::run) continues the program.
     pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
         // None of the steps that a program begins with ends or fails before an exchange.
         let _ = self.step(line, segments);
     }
 
-    /// Goes on as far as it can.
+    /// Continues the program as far as possible. Returns the result when the phase is over.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {
@@ -285,7 +285,7 @@ impl Program {
         }
     }
 
-    /// Lets the card go on: some bytes more, the first of them in this call.
+    /// Gives the card more time: receives some more bytes, the first of them in this call.
     fn look<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let bytes = self.patience.look(line.byte_ns).ok_or(Cause::Timeout)?;
         line.more(bytes);
@@ -301,10 +301,10 @@ impl Program {
         Turn::Go
     }
 
-    /// R1; `None`: it has not come yet, and a look is under way.
+    /// Returns the R1; `None`: it has not come yet, and a poll is in progress.
     ///
-    /// Until then the line is high. Else the card sends a block still: it has not heard the CMD12
-    /// before, whose answer was one of its data, and takes no command now.
+    /// Before the R1 the line is high. If it is not, the card still sends a block: it has missed
+    /// the CMD12 before, whose response was taken from data, and accepts no command now.
     fn answer<P: Port>(&mut self, line: &mut Line<P>) -> Result<Option<u8>, Cause> {
         let sends = line.card.open == Some(Open::Read);
         if !sends && self.again == 0 && line.was_noisy_in_frame() {
@@ -327,7 +327,7 @@ impl Program {
         Ok(None)
     }
 
-    /// CMD0 has no answer on the SD bus: a card that gives none is found to be none later.
+    /// Handles the end of CMD0, which has no response on the SD bus: a missing card is found later.
     fn reset_answered<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let low = line.was_low();
         loop {
@@ -541,8 +541,8 @@ impl Program {
         self.look(line)
     }
 
-    /// What the card says of a block [SD 7.3.3.1]: its CRC only. What becomes of it later, CMD13
-    /// tells.
+    /// Handles the card's answer to a block [SD 7.3.3.1], which only covers the CRC. CMD13 shows
+    /// later whether it was programmed.
     fn accept<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         while let Some(byte) = line.next() {
             match (byte, byte >> 1 & 7) {
@@ -580,7 +580,7 @@ impl Program {
 }
 
 impl Blocks {
-    /// How the data move; a block lies in one piece.
+    /// Returns the blocks to transfer, or an error; each block must be in one segment.
     fn of(data: Data, segments: &[Segment]) -> Result<Blocks, StartError> {
         let size = u32::from(data.block_size);
         let bytes =

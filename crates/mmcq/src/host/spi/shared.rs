@@ -1,4 +1,4 @@
-//! A port of `embedded-hal` 1.0 on wires that the card shares with other devices.
+//! A port of `embedded-hal` 1.0 on a bus that the card shares with other devices.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -9,17 +9,18 @@ use core::ops::DerefMut;
 use embedded_hal::digital::OutputPin;
 use embedded_hal::spi::SpiBus;
 
-/// How the users of a bus share it: a lease is the bus, until it is dropped.
+/// Sharing of a bus by several users: a lease is exclusive use of the bus, until it is dropped.
 ///
-/// A `&RefCell` of a bus is one, for users of one thread: the same that `RefCellDevice` of the crate
-/// embedded-hal-bus takes. Users of several threads write one around a mutex that can be tried.
+/// A `&RefCell` of a bus implements it, for users of one thread: the same that `RefCellDevice` of
+/// the crate embedded-hal-bus takes. Users of several threads implement it with a mutex that has
+/// `try_lock`.
 pub trait BusLease {
     /// The bus.
     type Bus: SpiBus;
-    /// The right to use it.
+    /// Exclusive use of the bus.
     type Lease: DerefMut<Target = Self::Bus>;
 
-    /// The bus, or `None` where another user has it now. Never waits.
+    /// Returns the bus, or `None` while another user has it. Never waits.
     fn lease(&self) -> Option<Self::Lease>;
 }
 
@@ -32,18 +33,18 @@ impl<'a, B: SpiBus> BusLease for &'a RefCell<B> {
     }
 }
 
-/// A card on a bus with other devices: the bus is its own from the beginning of a command until the
-/// card is let go, and free in between. The caller waits for the wire, and never for the card or
-/// for another user.
+/// A port for a card on a bus with other devices. It has the bus from the beginning of a command
+/// until the card is deselected; in between the bus is free. The caller waits for the wire, and
+/// never for the card or for another user.
 ///
 /// While another user has the bus the card's exchange waits; each [`Stack::turn`] tries again. A
-/// phase may take several turns, and the bus is the card's between them. Another user asks before
-/// it begins (`RefCell::try_borrow_mut`); where all use blocking calls, one after the other, the
-/// bus is always free. No transfer stays open, so a bus of the card's own is much faster for
-/// sequential access.
+/// phase may take several turns, and the card keeps the bus between them. Another user must check
+/// before it begins (`RefCell::try_borrow_mut`). If all use blocking calls, one after the other,
+/// the bus is always free. No transfer stays open, so sequential access is much faster on a bus
+/// without other devices.
 ///
-/// The card's clock is set with each lease, since another device may have had another: `clock` sets
-/// it in hertz, rounded down. All devices are in mode 0, or the closure sets that too.
+/// The card's clock is set with each lease, since another device may have used another: `clock`
+/// sets it in hertz, rounded down. All devices use mode 0, or the closure sets the mode too.
 ///
 /// [`Stack::turn`]: crate::task::Stack::turn
 pub struct SharedHalPort<L: BusLease, C, F> {
@@ -53,13 +54,13 @@ pub struct SharedHalPort<L: BusLease, C, F> {
     clock: F,
     hz: u32,
     selected: bool,
-    /// It has not begun yet.
+    /// The exchange that has not begun yet.
     waiting: Option<Exchange>,
     failed: bool,
 }
 
 impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, F> {
-    /// The card at this bus, with its chip select (low: selected; high now).
+    /// Makes a port for the card on this bus, with its chip select (low: selected; high now).
     pub fn new(bus: L, select: C, clock: F) -> Self {
         SharedHalPort {
             bus,
@@ -73,7 +74,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
         }
     }
 
-    /// The bus; `None`: another user has it. With a new lease the card is selected, if it should be.
+    /// Returns the bus; `None`: another user has it. With a new lease the card is selected, if it
+    /// should be.
     fn leased(&mut self) -> Option<&mut L::Bus> {
         if self.lease.is_none() {
             let bus = self.lease.insert(self.bus.lease()?);

@@ -1,24 +1,24 @@
-//! The steps of a program, and how long it waits in them.
+//! The steps of a program, and the longest wait in them.
 
 use crate::host::Stage;
 
-/// Bytes of the first look, and of the longest.
+/// Bytes of the first poll, and of the longest.
 pub(super) const LOOK_FIRST: u8 = 8;
 const LOOK_LONGEST: u8 = 64;
 
 /// What the program waits for, or does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing: the answer is known, or there is none.
+    /// Nothing: the response is known, or there is none.
     Said,
     Unheard,
-    /// The card's line is high before a command.
+    /// The card's line must become high before a command.
     Ready,
     /// R1 of CMD55.
     Prefix,
     /// R1.
     Command,
-    /// So many bytes after it.
+    /// This many bytes after R1.
     Tail(u8),
     /// R1 of CMD58 after ACMD41.
     Ocr,
@@ -26,17 +26,18 @@ pub(super) enum Step {
     CrcOn,
     /// A register of 16 bytes, after its token.
     Register,
-    /// The token of a block, the block, what of it had not come with the token, its CRC.
+    /// The token of a block; then the block; the part of it that did not come with the token; its
+    /// CRC.
     Token,
     Block,
     Rest,
     Check,
-    /// The line is high before a block; its token is out; its data are; the card's word.
+    /// The line must become high before a block; then its token, its data, the card's answer.
     ReadyToWrite,
     Started,
     Sent,
     Accept,
-    /// The line is high before the stop token; the token is out.
+    /// The line must become high before the stop token; then the token.
     ReadyToStop,
     Stopped,
     /// R1 of an automatic CMD12.
@@ -44,7 +45,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Is a block in its middle?
+    /// Returns whether leaving this step leaves a block in its middle.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)
@@ -61,7 +62,7 @@ impl Step {
     }
 }
 
-/// How long the card may keep the driver waiting. The driver has no clock but that of the bus.
+/// How long the card may keep the driver waiting. The driver's only clock is that of the bus.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     limit_ns: u64,
@@ -78,7 +79,7 @@ impl Patience {
         *self = Patience::of(self.limit_ns);
     }
 
-    /// The bytes of the next look; `None`: it has lasted too long.
+    /// Returns the bytes of the next poll; `None`: the wait is too long.
     pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
         let bytes = self.look;
         self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);

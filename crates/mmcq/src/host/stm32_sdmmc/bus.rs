@@ -6,17 +6,17 @@ use super::{Failed, Stm32Sdmmc};
 use crate::host::search::{Found, Search};
 use crate::host::{BusOp, Caps, Dma, Regs, Step, Timing, Width};
 
-/// Longest time that an end of data, or the voltage switch, takes.
+/// Longest time of an end of data, or of the voltage switch.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// The lines are low for so long, and then high for so long, before the clock starts.
+/// Time for which the lines are low, and then high, before the clock starts.
 const CYCLE_NS: u64 = 1_000_000;
-/// Stages of the longest operation, with one to see the end.
+/// Most stages of an operation, with one to see the end.
 const STAGES_MAX: u32 = 4;
 /// CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 
-/// What an operation is waiting for.
+/// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The lines are low.
@@ -31,7 +31,7 @@ enum Stage {
     Switch,
 }
 
-/// Is the card's interrupt looked for?
+/// Whether the driver waits for the card's interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
     No,
@@ -41,22 +41,22 @@ enum Listens {
     Yes,
 }
 
-/// What the bus settings are, and how far an operation has got.
+/// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
-    /// The clock's register without its divider.
+    /// The clock register without its divider.
     lines: u32,
     divider: u32,
-    /// The card's clock, 0 while it stands.
+    /// The card's clock in hertz, 0 while it is stopped.
     clock_hz: u32,
     stage: Option<Stage>,
     until_ns: u64,
-    /// CMD11 was sent, and 1.8 V has not followed.
+    /// Whether CMD11 was sent, and the lines are not at 1.8 V yet.
     switches: bool,
-    /// The card's interrupt comes through.
+    /// Whether the card's interrupt is unmasked.
     hears_card: bool,
-    /// It is looked for, heard or not. Only the mask goes with what is heard: the data control
-    /// belongs to the data path while that works.
+    /// Whether the card's interrupt is detected, masked or not. Only the mask follows `hears_card`:
+    /// the data control register belongs to the data path while that works.
     listens: Listens,
     search: Option<Search>,
 }
@@ -80,12 +80,12 @@ impl Bus {
         self.clock_hz
     }
 
-    /// Bits of the data path that stay from phase to phase.
+    /// Returns the bits of the data control register that stay from phase to phase.
     pub(super) const fn data_control(&self) -> u32 {
         if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }
 
-    /// Does the card's interrupt come through?
+    /// Returns whether the card's interrupt is unmasked.
     pub(super) const fn hears_card(&self) -> bool {
         self.hears_card
     }
@@ -97,24 +97,25 @@ impl Bus {
         }
     }
 
-    /// The data control was written with [`data_control`](Self::data_control).
+    /// Notes that the data control register was written with [`data_control`](Self::data_control).
     pub(super) fn wrote_data_control(&mut self) {
         if self.listens == Listens::Soon {
             self.listens = Listens::Yes;
         }
     }
 
-    /// The driver is still to write the data control, once its data path is idle.
+    /// Returns whether the driver still has to write the data control register, once its data path
+    /// is idle.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }
 
-    /// It is masked until it is asked for again.
+    /// Masks the card's interrupt until it is unmasked again.
     pub(super) fn card_was_heard(&mut self) {
         self.hears_card = false;
     }
 
-    /// CMD11 goes out. True: on lines that can go to 1.8 V.
+    /// Notes that CMD11 is sent. Returns true if the lines can change to 1.8 V.
     pub(super) fn begin_switch(&mut self, caps: &Caps) -> bool {
         self.switches = caps.signal18 && !caps.signal18_fixed;
         self.switches
@@ -124,7 +125,7 @@ impl Bus {
         self.search.as_ref()
     }
 
-    /// One tap more was tried.
+    /// Notes the result of one tap.
     pub(super) fn tried(&mut self, good: bool) -> Found {
         let found = self.search.as_mut().map_or(Found::None, |search| search.tried(good));
         if !matches!(found, Found::Next(_)) {
@@ -177,7 +178,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Step::Done
     }
 
-    /// The first writes of an operation.
+    /// Makes the first writes of an operation.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {
@@ -288,13 +289,14 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Only a reset leads out of this state, and there was none.
+    /// Returns whether the power stays on: only a reset leads out of this state, and there was
+    /// none.
     fn stays_on(&self) -> bool {
         let power = self.regs.read32(POWER);
         power != u32::MAX && power & POWER_STATE == POWER_ON
     }
 
-    /// As after power-on; by the clock tree if the board can.
+    /// Brings the controller back to its power-on state; by the clock tree if the board can.
     fn begin_anew(&mut self) {
         self.board.reset();
         self.bus = Bus::new();
@@ -304,7 +306,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.silence();
     }
 
-    /// The data path is idle: no DMA, nothing in the FIFO, nothing that interrupts.
+    /// Makes the data path idle: no DMA, nothing in the FIFO, no interrupts.
     fn silence(&mut self) {
         self.failed = None;
         self.regs.write32(DMA_CONTROL, 0);
@@ -326,7 +328,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.enter(Stage::Command, now_ns, LIMIT_NS);
     }
 
-    /// Ends the data path, if there is something to end.
+    /// Ends the data path, if it works.
     fn abort(&mut self, now_ns: u64) {
         let works = self.regs.read32(STATUS) & DATA_ACTIVE != 0;
         match self.failed.or(works.then_some(Failed::Card)) {
@@ -367,15 +369,15 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(CLOCK, self.bus.clock_register() | edge | back);
     }
 
-    /// Writes the supply's state; the polarity holds where the state before is off.
+    /// Writes the power state; the polarity can only be set while the state before is off.
     pub(super) fn write_power(&self, state: u32) {
         let polarity = if self.config.direction_high { POWER_DIRECTION } else { 0 };
         self.regs.write32(POWER, state | polarity);
     }
 }
 
-/// The divider for the fastest clock not above `hz`, and that clock; `None` if it cannot be that
-/// slow. On both edges the clock is divided at least by 2.
+/// Returns the divider for the fastest clock not above `hz`, and that clock; `None` if it cannot be
+/// that slow. With data on both edges the divider is at least 2.
 fn divide(kernel_hz: u32, hz: u32, double: bool) -> Option<(u32, u32)> {
     if kernel_hz <= hz && !double {
         return Some((0, kernel_hz));

@@ -1,54 +1,56 @@
-//! What a board says about its controller, and what follows from it.
+//! Settings of the controller by the board, and the capabilities that follow.
 
 use super::regs::*;
 use super::table::GRAIN_BYTES;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 
-/// What a board says about its controller. Start from [`Stm32SdmmcConfig::new`].
+/// Settings of the controller by the board. Start from [`Stm32SdmmcConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Stm32SdmmcConfig {
-    /// The kernel clock (`sdmmc_ker_ck`), from which the card's is divided, in hertz.
+    /// The kernel clock (`sdmmc_ker_ck`), the source of the card's clock, in hertz.
     pub kernel_hz: u32,
-    /// Fastest card clock that the board's wires carry, in hertz.
+    /// Fastest card clock that the board's wires support, in hertz.
     pub max_clock_hz: u32,
-    /// Data lines that are wired.
+    /// Number of data lines that are wired.
     pub width: Width,
-    /// High speed timing: the board bears up to 50 MHz.
+    /// Whether the board supports high speed timing, up to 50 MHz.
     pub high_speed: bool,
-    /// There is a level shifter, or a supply of the pads that switches: SDR12, SDR25, DDR50 and
-    /// DDR52; with a delay block ([`Stm32Board::taps`](super::Stm32Board::taps)) the rest.
-    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) moves it.
+    /// Whether there is a level shifter, or a switchable supply of the pads. It allows SDR12,
+    /// SDR25, DDR50 and DDR52; with a delay block ([`Stm32Board::taps`](super::Stm32Board::taps))
+    /// the others too.
+    /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
+    /// it.
     pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it: a soldered eMMC.
+    /// Whether the lines are fixed at 1.8 V: a soldered eMMC.
     pub signal18_fixed: bool,
-    /// The level shifter takes its direction pins high for what the controller drives (DIRPOL;
-    /// `st,sig-dir` of a device tree). It is written while the supply is off, so a board that cannot
-    /// reset the controller keeps what was set before.
+    /// Whether the level shifter's direction pins are high for lines that the controller drives
+    /// (DIRPOL; `st,sig-dir` of a device tree). The bit is written while the supply is off, so a
+    /// board that cannot reset the controller keeps the earlier value.
     pub direction_high: bool,
-    /// Command and data change at the falling edge of the clock (NEGEDGE; `st,neg-edge`).
+    /// Whether command and data change at the falling edge of the clock (NEGEDGE; `st,neg-edge`).
     pub falling_edge: bool,
-    /// What is received is sampled by the clock that the level shifter gives back (`SDMMC_CKIN`;
+    /// Whether received bits are sampled by the clock that the level shifter returns (`SDMMC_CKIN`;
     /// `st,use-ckin`).
     pub clock_in: bool,
-    /// The card is soldered.
+    /// Whether the card is soldered.
     pub fixed: bool,
-    /// How long the supply takes, in nanoseconds; at least 1 ms, in which the lines are low.
+    /// Ramp time of the supply, in nanoseconds; at least 1 ms, during which the lines are low.
     pub power_up_ns: u64,
-    /// Bytes that a piece of a list may have, a multiple of 64: 4096 suits all; 65536 where the
-    /// size has 17 bits (IDMABSIZE 16:5).
+    /// Most bytes of a list entry, a multiple of 64: 4096 works on all; 65536 where the size has 17
+    /// bits (IDMABSIZE 16:5).
     pub piece_bytes: u32,
-    /// Addresses that the DMA reaches, the first and the last: on an H7, SDMMC1 reaches AXI SRAM
-    /// and the external memories, not DTCM.
+    /// First and last address that the DMA reaches: on an H7, SDMMC1 reaches AXI SRAM and the
+    /// external memories, not DTCM.
     pub dma_window: (u32, u32),
-    /// The end of a write's data tells the end of its busy, as the manual has it [RM0399 58.5.4].
-    /// False: the card is asked after each write (CMD13), before the next command. Users of other
-    /// drivers saw cards that were still busy behind a single block (embassy #3540,
-    /// stm32h7xx-hal #360), and a busy card refuses the next write.
+    /// Whether the end of a write's data includes the end of its busy, as in the manual [RM0399
+    /// 58.5.4]. If false, the card's status is read after each write (CMD13), before the next
+    /// command. Users of other drivers saw cards that were still busy after a single block (embassy
+    /// #3540, stm32h7xx-hal #360), and a busy card refuses the next write.
     pub busy_after_data: bool,
 }
 
@@ -70,7 +72,7 @@ setters!(Stm32SdmmcConfig {
 });
 
 impl Stm32SdmmcConfig {
-    /// Four lines, default speed, all memory.
+    /// Makes settings with four lines, default speed, and all memory in reach.
     pub const fn new(kernel_hz: u32) -> Self {
         Stm32SdmmcConfig {
             kernel_hz,
@@ -90,7 +92,8 @@ impl Stm32SdmmcConfig {
         }
     }
 
-    /// Capabilities of a controller with a list of so many pieces, and taps or not.
+    /// Returns the capabilities of a controller with a list of this many entries, with taps or
+    /// without.
     pub(super) fn caps(&self, pieces: usize, tuned: bool) -> Result<Caps, Stm32SdmmcInitError> {
         let slowest = self.kernel_hz.div_ceil(2 * CLOCK_DIVIDER_MAX);
         let fastest = self.kernel_hz.min(self.max_clock_hz);
@@ -148,27 +151,28 @@ impl Stm32SdmmcConfig {
     }
 }
 
-/// Why there is no driver.
+/// Why the driver cannot be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stm32SdmmcInitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The fastest card clock asked for is slower than the slowest (the kernel clock divided by
-    /// 2046), or one of them is 0.
+    /// The fastest requested card clock is slower than the slowest possible (the kernel clock
+    /// divided by 2046), or one of them is 0.
     Clock {
         /// [`Stm32SdmmcConfig::kernel_hz`].
         kernel_hz: u32,
         /// [`Stm32SdmmcConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// No SDMMC with internal DMA is here: IDMABASE does not keep what the driver writes.
+    /// There is no SDMMC with internal DMA: IDMABASE does not keep the value that the driver
+    /// writes.
     NoDma,
-    /// More than one piece was asked for, and the internal DMA has no list (H7, L4+).
+    /// More than one list entry was requested, and the internal DMA has no list (H7, L4+).
     NoList,
-    /// [`Stm32SdmmcConfig::piece_bytes`] is no multiple of 64 from 512 to 65536, or more than the
-    /// controller's IDMABSIZE holds.
+    /// [`Stm32SdmmcConfig::piece_bytes`] is not a multiple of 64 from 512 to 65536, or more than
+    /// the controller's IDMABSIZE can have.
     Piece(u32),
     /// The controller cannot reach its list and its bounce buffer.
     List(DmaError),

@@ -1,4 +1,4 @@
-//! How a phase goes on and ends.
+//! The progress and the end of a phase.
 
 use super::Stm32Sdmmc;
 use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
@@ -42,7 +42,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         events
     }
 
-    /// Takes and clears what has come, the card's interrupt first.
+    /// Reads and clears the events, the card's interrupt first.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {
@@ -98,7 +98,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// What ends the phase badly.
+    /// Returns the fault that ends the phase, if there is one.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -124,7 +124,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// A tuning block was bad: the data path is brought back before the next one.
+    /// Handles a bad tuning block: the data path is reset before the next one.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);
@@ -143,7 +143,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         answered.then(|| self.tried(active, false)).flatten()
     }
 
-    /// One tap more was tried.
+    /// Notes the result of one tap.
     fn tried(&mut self, active: &Active, good: bool) -> Option<Result<Done, Fault>> {
         if !good {
             self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
@@ -162,7 +162,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// The response carries another index.
+    /// Returns whether the response has another command's index.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

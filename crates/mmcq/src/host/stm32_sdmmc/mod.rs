@@ -4,27 +4,28 @@
 // it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the delay block) and `table.rs` (the
 // list of pieces). `config.rs` has what a board must say.
 //!
-//! No hardware and no foreign model has judged this driver: the project's own register model has.
+//! This driver has not been tested on hardware or on a foreign model, only on the project's own
+//! register model.
 //!
 //! # Data
-//! The internal DMA moves them: one piece, or a list of them ([`Pieces`]) where the controller has
-//! one (MP1, N6). What it cannot reach as it is (a length that is not whole words, or not whole
-//! cache lines) goes by a bounce buffer of 512 bytes, and longer than that it is refused. The FIFO is
-//! never the CPU's: the last words of a read raise no interrupt there. The clock stops where the
-//! FIFO would run over or empty.
+//! The internal DMA transfers data: one segment, or a list of them ([`Pieces`]) where the
+//! controller has one (MP1, N6). Data that it cannot transfer directly (lengths that are not whole
+//! words, or not whole cache lines) go through a bounce buffer of 512 bytes; longer ones are
+//! refused. The CPU never uses the FIFO: the last words of a read raise no interrupt there. The
+//! clock stops where the FIFO would overrun or underrun.
 //!
 //! # Busy
-//! The end of busy interrupts after a response. After data it does where a board says so
-//! ([`Stm32SdmmcConfig::busy_after_data`]); else the card is asked. Its timer is that of data.
-//! There is no automatic CMD12 or CMD23.
+//! The end of busy interrupts after a response. After data it does if the board has set
+//! [`Stm32SdmmcConfig::busy_after_data`]; otherwise the card's status is read. The timer of busy is
+//! that of data. There is no automatic CMD12 or CMD23.
 //!
 //! # After an error
-//! Only a command that is marked as an end brings a data path back that has failed. So
-//! [`BusOp::ResetLines`] sends CMD12 then (after a CMD53: CMD52, which writes I/O Abort). A card in
-//! `tran` does not answer that, and says ILLEGAL_COMMAND in its next R1.
+//! Only a command that is marked as a stop resets a data path that has failed. So
+//! [`BusOp::ResetLines`] then sends CMD12 (after a CMD53: CMD52, which writes I/O Abort). A card in
+//! `tran` does not respond to CMD12, and reports ILLEGAL_COMMAND in its next R1.
 //!
 //! # Power
-//! Only a reset of the controller switches a card's power off again: [`Stm32Board::reset`].
+//! Only a reset of the controller can switch a card's power off again: [`Stm32Board::reset`].
 
 mod bus;
 mod config;
@@ -49,14 +50,14 @@ use table::BOUNCE_BYTES;
 pub use table::Pieces;
 pub use tune::Stm32Board;
 
-/// In [`Segment::bus`]: it goes by the bounce buffer. Bus addresses have 32 bits, so it is none of
-/// theirs.
+/// Mark in [`Segment::bus`]: the segment goes through the bounce buffer. Bus addresses have 32
+/// bits, so no address has this bit.
 const BOUNCED: u64 = 1 << 63;
 
-/// A controller behind registers `R`, memory seen through `D`, on a board `S`.
+/// A controller behind registers `R`, memory accessed through `D`, on a board `S`.
 ///
-/// With `PIECES` of 1 a transfer is one piece of memory. More need a controller with a list.
-/// [`new`](Stm32Sdmmc::new) writes registers of the DMA alone, to see that they are there;
+/// With `PIECES` of 1 a transfer has one segment of memory. More need a controller with a list.
+/// [`new`](Stm32Sdmmc::new) writes only registers of the DMA, to check that they exist;
 /// [`BusOp::PowerOn`] brings the controller up.
 pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     regs: R,
@@ -64,19 +65,19 @@ pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     board: S,
     list: &'static mut Pieces<PIECES>,
     list_bus: u32,
-    /// The bounce buffer is mapped: where, and which way.
+    /// Address and direction of the bounce buffer while it is mapped.
     bounce: Option<(u64, Direction)>,
     config: Stm32SdmmcConfig,
     caps: Caps,
     active: Option<Active>,
     bus: Bus,
-    /// A phase with data has failed, and no reset has followed.
+    /// The reset that is needed because a phase with data has failed.
     failed: Option<Failed>,
-    /// The mask as it was written last.
+    /// Interrupt mask as last written.
     mask: Option<u32>,
 }
 
-/// What ends the data path of a phase that has failed.
+/// The command that resets the data path of a failed phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     /// CMD12.
@@ -86,8 +87,8 @@ enum Failed {
 }
 
 impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
-    /// A driver for the controller at `regs`, where nothing is in progress; maps the list, once and
-    /// for good.
+    /// Makes a driver for the controller at `regs`, which has no work in progress; maps the list,
+    /// once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -142,18 +143,17 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         })
     }
 
-    /// The registers, for code that looks on (vendor registers, models).
+    /// Returns the registers, for other code that uses them (vendor registers, models).
     ///
     /// # Safety
-    /// Nothing that the driver owns is written, nor read where reading changes it: a controller
-    /// goes where its registers send it.
+    /// The caller writes no register that the driver owns, and reads none that reading changes:
+    /// register writes decide which memory the controller accesses.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
-    /// Writes the interrupt mask if it differs from what is there; the card's interrupt as it is
-    /// wanted.
+    /// Writes the interrupt mask if its value changes, with the card's interrupt as requested.
     fn set_mask(&mut self, mask: u32) {
         let mask = mask | if self.bus.hears_card() { CARD_INTERRUPT } else { 0 };
         if self.mask != Some(mask) {
@@ -162,8 +162,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// The card's interrupt is looked for, as soon as no data are under way: the data control is
-    /// then the data path's, and what is written there is lost, or breaks them off.
+    /// Enables detection of the card's interrupt, once no data are in progress. During data the
+    /// data control register belongs to the data path: a write would be lost, or abort the data.
     fn listen(&mut self) {
         let works = self.active.is_some() || self.failed.is_some();
         if self.bus.listens_soon() && !works && self.regs.read32(STATUS) & DATA_ACTIVE == 0 {
@@ -176,12 +176,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.read32(STATUS) == u32::MAX && self.regs.read32(POWER) == u32::MAX
     }
 
-    /// Does a buffer of this length go by the bounce buffer?
+    /// Returns whether a buffer of this length goes through the bounce buffer.
     fn bounces(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 
-    /// Maps the bounce buffer, with what is to be written; its address.
+    /// Maps the bounce buffer, filled with the data of a write; returns its address.
     fn map_bounce(&mut self, segments: &[Segment], bytes: u32, direction: Direction) -> Option<u32> {
         if direction == Direction::Write {
             self.list.fill_bounce(segments, bytes);
@@ -191,7 +191,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(bus)
     }
 
-    /// The DMA is off: the bounce buffer is the CPU's again.
+    /// Unmaps the bounce buffer; the DMA is off.
     fn unmap_bounce(&mut self) {
         if let Some((bus, direction)) = self.bounce.take() {
             self.dma.unmap(bus, self.list.bounce(), BOUNCE_BYTES as usize, direction);
@@ -219,7 +219,7 @@ fn mapped<D: Dma>(
 }
 
 impl Stm32SdmmcConfig {
-    /// An address with so many bytes behind it, if the DMA reaches them all.
+    /// Returns the address if the DMA reaches this many bytes from it.
     fn reach(&self, bus: u64, bytes: u64) -> Option<u32> {
         let last = bus.checked_add(bytes.saturating_sub(1))?;
         let (from, to) = (u64::from(self.dma_window.0), u64::from(self.dma_window.1));
@@ -275,13 +275,14 @@ unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32S
         self.step_bus(op, first, now_ns)
     }
 
-    /// As it was sampled behind the last response.
+    /// Returns the level that was sampled after the last response.
     fn dat0_busy(&self) -> bool {
         let status = self.regs.read32(STATUS);
         status != u32::MAX && status & BUSY != 0
     }
 
-    /// The slot's switch is not the controller's; a missing card does not answer.
+    /// Returns true: the controller does not see the slot's switch, and a missing card does not
+    /// respond.
     fn present(&self) -> bool {
         true
     }

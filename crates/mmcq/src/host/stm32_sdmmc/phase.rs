@@ -1,4 +1,4 @@
-//! How a phase starts.
+//! The start of a phase.
 
 use super::regs::*;
 use super::table::{BOUNCE_BYTES, Pieces};
@@ -11,9 +11,9 @@ use crate::spec::command::{Command, Resp};
 /// in card clocks.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
-/// What ends a command badly.
+/// Flags of a command's errors.
 pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
-/// What ends data badly.
+/// Flags of data errors.
 pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
 
 /// The phase that the controller works on.
@@ -22,35 +22,35 @@ pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Flags that have come.
+    /// Flags that have come so far.
     pub(super) seen: u32,
-    /// The card was busy at the last look.
+    /// Whether the card was busy when it was last read.
     pub(super) busy: bool,
     /// Bytes of its data.
     pub(super) bytes: u32,
-    /// What has to end the data path if it fails.
+    /// The command that must end the data path if it fails.
     pub(super) end: Failed,
 }
 
-/// What a phase does beside its command.
+/// What a phase does besides its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// No data.
     Command,
     /// CMD11: the clock stops.
     Switch,
-    /// The DMA moves the data.
+    /// The DMA transfers the data.
     Dma(Direction),
-    /// By the bounce buffer.
+    /// The data go through the bounce buffer.
     Bounce(Direction),
     /// A tuning block, which stays in the bounce buffer.
     Tune,
-    /// The block was bad: CMD12 brings the data path back.
+    /// The tuning block was bad: CMD12 resets the data path.
     TuneEnds,
 }
 
 impl Work {
-    /// Does the data path work?
+    /// Returns whether the data path works.
     pub(super) const fn moves(self) -> bool {
         matches!(self, Work::Dma(_) | Work::Bounce(_) | Work::Tune)
     }
@@ -61,17 +61,17 @@ impl Work {
 }
 
 impl Active {
-    /// The flag of a command that went well.
+    /// Returns the flag of a command that went well.
     pub(super) const fn command_good(&self) -> u32 {
         if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
     }
 
-    /// May the card be busy behind it?
+    /// Returns whether the card may be busy after it.
     pub(super) const fn may_be_busy(&self) -> bool {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }
 
-    /// The flags that must have come, but for the end of busy.
+    /// Returns the flags that must come, except the end of busy.
     pub(super) const fn needs(&self) -> u32 {
         let more = match self.work {
             Work::Command | Work::TuneEnds => 0,
@@ -81,7 +81,7 @@ impl Active {
         self.command_good() | more
     }
 
-    /// The flags that have to interrupt for the phase to go on.
+    /// Returns the flags that have to interrupt so that the phase continues.
     pub(super) const fn wanted(&self) -> u32 {
         if matches!(self.work, Work::TuneEnds) {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;
@@ -170,7 +170,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(COMMAND, COMMAND_ENABLE | command);
     }
 
-    /// Writes what a data transfer needs.
+    /// Writes the registers for a data transfer.
     fn program_data(
         &mut self,
         command: &Command,
@@ -215,7 +215,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// The bytes of these data; nothing is written.
+/// Returns the bytes of these data, or an error; writes no register.
 fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
@@ -249,7 +249,7 @@ fn command_bits(command: &Command) -> u32 {
     resp | u32::from(command.index & 0x3f) | if ends { COMMAND_STOP } else { 0 }
 }
 
-/// A write to I/O Abort, which is at address 6 of function 0 [SDIO 6.9].
+/// Returns whether this is a write to I/O Abort, address 6 of function 0 [SDIO 6.9].
 fn aborts(arg: u32) -> bool {
     arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
 }

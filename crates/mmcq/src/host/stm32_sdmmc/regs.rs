@@ -42,11 +42,11 @@ pub const POWER_OFF: u32 = 0;
 pub const POWER_CYCLE: u32 = 2;
 /// The clock runs.
 pub const POWER_ON: u32 = 3;
-/// The three above.
+/// Mask of the three states.
 pub const POWER_STATE: u32 = 3;
-/// Goes on with the voltage switch: 1.8 V is there.
+/// Continues the voltage switch: the supply is at 1.8 V.
 pub const POWER_SWITCH: u32 = 1 << 2;
-/// CMD11 comes: the clock stops behind it.
+/// Set before CMD11: the clock stops after it.
 pub const POWER_SWITCH_ENABLE: u32 = 1 << 3;
 /// The level shifter's direction pins are high for what the controller drives (DIRPOL).
 pub const POWER_DIRECTION: u32 = 1 << 4;
@@ -57,7 +57,7 @@ pub const CLOCK_DIVIDER_MAX: u32 = 0x3ff;
 pub const CLOCK_SAVES: u32 = 1 << 12;
 /// Data lines: 0 one, 1 four, 2 eight.
 pub const CLOCK_WIDTH_SHIFT: u32 = 14;
-/// The clock stops where the FIFO would run over or empty.
+/// The clock stops where the FIFO would overrun or underrun.
 pub const CLOCK_FLOW_CONTROL: u32 = 1 << 17;
 /// Data on both edges.
 pub const CLOCK_DDR: u32 = 1 << 18;
@@ -70,17 +70,17 @@ pub const CLOCK_IN: u32 = 1 << 20;
 /// Command and data change at the falling edge.
 pub const CLOCK_FALLING: u32 = 1 << 16;
 
-/// Data go with it.
+/// The command has data.
 pub const COMMAND_DATA: u32 = 1 << 6;
-/// It ends data.
+/// The command ends data.
 pub const COMMAND_STOP: u32 = 1 << 7;
 /// A short response with CRC.
 pub const COMMAND_SHORT: u32 = 1 << 8;
-/// A short response without one.
+/// A short response without CRC.
 pub const COMMAND_SHORT_PLAIN: u32 = 2 << 8;
 /// A long response.
 pub const COMMAND_LONG: u32 = 3 << 8;
-/// Send it.
+/// Sends the command.
 pub const COMMAND_ENABLE: u32 = 1 << 12;
 
 /// From the card.
@@ -114,9 +114,9 @@ pub const RX_OVERRUN: u32 = 1 << 5;
 pub const RESPONSE_END: u32 = 1 << 6;
 /// A command without response is out.
 pub const COMMAND_SENT: u32 = 1 << 7;
-/// All data have moved.
+/// All data have been transferred.
 pub const DATA_END: u32 = 1 << 8;
-/// A block is through.
+/// A block has been transferred.
 pub const DATA_BLOCK_END: u32 = 1 << 10;
 /// [`COMMAND_STOP`] has ended data.
 pub const DATA_ABORTED: u32 = 1 << 11;
@@ -126,18 +126,18 @@ pub const DATA_ACTIVE: u32 = 1 << 12;
 pub const COMMAND_ACTIVE: u32 = 1 << 13;
 /// The card holds DAT0 low: sampled at the end of a response, and two clocks later.
 pub const BUSY: u32 = 1 << 20;
-/// It has let go.
+/// The card has released DAT0.
 pub const BUSY_END: u32 = 1 << 21;
-/// A function on the card asks for attention.
+/// A function on the card requests attention.
 pub const CARD_INTERRUPT: u32 = 1 << 22;
 /// The voltage switch is over.
 pub const SWITCH_END: u32 = 1 << 25;
 /// The clock has stopped for it.
 pub const CLOCK_STOPPED: u32 = 1 << 26;
-/// The DMA has met an address that it does not reach.
+/// The DMA met an address that it does not reach.
 pub const DMA_ERROR: u32 = 1 << 27;
 
-/// The flags that stay until they are cleared, but for the card's interrupt.
+/// The flags that stay until they are cleared, except the card's interrupt.
 pub const STATIC: u32 = COMMAND_CRC_FAIL
     | DATA_CRC_FAIL
     | COMMAND_TIMEOUT
@@ -159,7 +159,7 @@ pub const STATIC: u32 = COMMAND_CRC_FAIL
 
 /// The DMA works.
 pub const DMA_ENABLE: u32 = 1 << 0;
-/// It takes a list.
+/// The DMA uses a list.
 pub const DMA_BY_LIST: u32 = 1 << 1;
 /// [`DMA_NEXT`]: a piece follows.
 pub const NEXT_FOLLOWS: u32 = 1 << 31;

@@ -1,5 +1,5 @@
-//! Memory that the internal DMA reads and writes beside the caller's: the list of pieces, and a
-//! bounce buffer for what is no whole words or cache lines.
+//! Memory for the internal DMA besides the caller's: the list, and a bounce buffer for data that
+//! are not whole words or cache lines.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,17 +10,17 @@ use core::ptr::NonNull;
 
 /// Bytes of the bounce buffer: the longest block of CMD53 in byte mode.
 pub(super) const BOUNCE_BYTES: u32 = 4 * BOUNCE_WORDS as u32;
-/// The size of a piece counts in these: bursts, of 32 bytes on version 2 and of 64 on version 3.
+/// Unit of an entry's size: bursts, of 32 bytes on version 2 and of 64 on version 3.
 pub(super) const GRAIN_BYTES: u32 = 64;
-/// Bytes of an item: what follows, address, size.
+/// Bytes of a list entry: link, address, size.
 const ITEM_BYTES: u32 = 12;
 
 /// Words of the bounce buffer.
 const BOUNCE_WORDS: usize = 128;
 
-/// Memory for so many pieces of a transfer, and for 512 bytes of odd length or place. The controller
-/// reads and writes it, so it lives as long as the program. With one piece the controller needs no
-/// list, and is given none.
+/// Memory for a list of this many entries, and for 512 bytes of odd length or alignment. The
+/// controller reads and writes it, so it must live as long as the program. With one entry the
+/// controller needs no list.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Pieces<const PIECES: usize> {
@@ -28,7 +28,7 @@ pub struct Pieces<const PIECES: usize> {
     items: [[u32; 3]; PIECES],
 }
 
-/// What the registers are told: the first piece, and what follows it.
+/// Register values: the first entry, and the link to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) next: u32,
@@ -40,17 +40,17 @@ impl<const PIECES: usize> Pieces<PIECES> {
     /// Bytes of the list.
     pub(super) const LIST_BYTES: usize = ITEM_BYTES as usize * PIECES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Pieces { bounce: [0; BOUNCE_WORDS], items: [[0; 3]; PIECES] }
     }
 
-    /// Where the list is.
+    /// Returns the address of the list.
     pub(super) fn list(&mut self) -> NonNull<u8> {
         NonNull::from(&mut self.items).cast()
     }
 
-    /// Where the bounce buffer is: [`BOUNCE_BYTES`].
+    /// Returns the address of the bounce buffer: [`BOUNCE_BYTES`].
     pub(super) fn bounce(&mut self) -> NonNull<u8> {
         NonNull::from(&mut self.bounce).cast()
     }
@@ -80,9 +80,9 @@ impl<const PIECES: usize> Pieces<PIECES> {
         cursor.fill(segments, bytes, &mut next);
     }
 
-    /// Lists the first `bytes` of the segments in pieces of `chunk` at most. `None`: there is too
-    /// little memory in the segments or too little room here, or a piece that is not the last has
-    /// a length that the controller cannot be told.
+    /// Lists the first `bytes` of the segments in entries of at most `chunk`. `None`: the segments
+    /// are too short, the list is too small, or an entry that is not the last has a length that the
+    /// controller does not support.
     pub(super) fn build(&mut self, segments: &[Segment], bytes: u32, chunk: u32) -> Option<First> {
         let (mut used, mut left) = (0, bytes);
         let mut first = None;

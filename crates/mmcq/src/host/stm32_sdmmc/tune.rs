@@ -1,31 +1,32 @@
-//! Where the card's data are sampled: the delay block.
+//! The sampling point of data from the card: the delay block.
 
-/// What a board does for the controller, beside [`Surroundings`](crate::host::surroundings). Every
-/// default does nothing, so a board writes only what it has; `()` has nothing.
+/// Functions of a board for the controller, besides [`Surroundings`](crate::host::surroundings).
+/// Every default does nothing, so a board implements only what it has.
 pub trait Stm32Board {
-    /// Resets the controller by the clock tree (RCC): registers as after power-on, no DMA under
-    /// way. False: it cannot be. Nothing else switches the card's power off once it was on, and
-    /// nothing else ends a data path that CMDSTOP does not.
+    /// Resets the controller by the clock tree (RCC): registers as after power-on, no DMA in
+    /// progress. Returns false if that is not possible. Only this can switch the card's power off
+    /// once it was on, and end a data path that CMDSTOP does not end.
     fn reset(&mut self) -> bool {
         false
     }
 
-    /// Taps of the delay block, at most 32; they cover one period of the clock. 0: there is none,
-    /// so no timing that has to be tuned.
+    /// Returns the number of taps of the delay block, at most 32; they cover one period of the
+    /// clock. 0: there is none, so no timing that needs tuning.
     fn taps(&self) -> u8 {
         0
     }
 
-    /// The delay block measures the clock as it is now, before a tuning. False: it does not lock.
+    /// Lets the delay block measure the present clock, before a tuning. Returns false if it does
+    /// not lock.
     fn lock(&mut self) -> bool {
         false
     }
 
-    /// Samples by this tap from now on.
+    /// Selects this tap for sampling.
     fn select(&mut self, tap: u8) {
         let _ = tap;
     }
 }
 
-/// A board with neither.
+/// A board without reset and delay block.
 impl Stm32Board for () {}

@@ -1,27 +1,28 @@
-//! What is known of a client: how far it is ahead of its share, and how long it thinks.
+//! State of a client: how far it is ahead of its share, and how long it usually thinks between two
+//! requests.
 
 use super::super::Waiting;
 
 /// Fraction bits of a block in `ahead`.
 const FRACTION: u32 = 32;
-/// Think times seen before the mean is believed.
+/// Think times that must be measured before the mean is used.
 const LEARNED: u8 = 4;
 
-/// A client's two queues, and the habits of its synchronous one.
+/// A client's two queues, and the behaviour of its synchronous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// Start tag of the synchronous and the asynchronous queue, less the class's virtual time:
-    /// blocks by weight, with [`FRACTION`] bits behind the point. Never below the virtual time.
+    /// Start tags of the synchronous and the asynchronous queue, minus the class's virtual time:
+    /// blocks by weight, with [`FRACTION`] fraction bits. Never below 0.
     sync_ahead: u64,
     async_ahead: u64,
     last_done_ns: u64,
     think_ns: u32,
     thinks: u8,
-    /// Synchronous requests that wait or are on the card.
+    /// Number of synchronous requests that wait or are on the card.
     outstanding: u8,
-    /// The newest synchronous request did not begin where the one before ended.
+    /// Whether the newest synchronous request did not begin where the one before ended.
     jumps: bool,
-    /// Where it ends, in its low bits.
+    /// Low bits of the block where it ends.
     end: u32,
 }
 
@@ -45,22 +46,22 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// The client is charged for service.
+    /// Charges the client for service.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// The virtual time of a class moves on. A tag that falls behind it moves along: a client that
-    /// did not ask has no claim left.
+    /// Advances the virtual time of a class. A tag that would fall behind it is moved with it: a
+    /// client without requests earns no credit.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);
     }
 
-    /// A synchronous request has come in. `longest_ns` is the longest think time that is told
-    /// apart.
+    /// Notes a synchronous request that has come in. `longest_ns`: longer think times all count as
+    /// this one.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
         self.jumps = self.end != request.lba as u32;
@@ -79,28 +80,28 @@ impl Client {
         }
     }
 
-    /// A synchronous request is over.
+    /// Notes that a synchronous request is complete.
     pub(super) fn done(&mut self, now_ns: u64) {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.last_done_ns = now_ns;
     }
 
-    /// A synchronous request was taken back.
+    /// Notes that a synchronous request was taken back.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// Asks whether one synchronous request of the client waits or is on the card.
+    /// Returns whether exactly one synchronous request of the client waits or is on the card.
     pub(super) fn has_one(&self) -> bool {
         self.outstanding == 1
     }
 
-    /// Asks whether the client does not go on where it was.
+    /// Returns whether the client's last request did not continue the one before.
     pub(super) fn jumps(&self) -> bool {
         self.jumps
     }
 
-    /// Returns the mean think time, once learned.
+    /// Returns the mean think time; `None`: not learned yet.
     pub(super) fn think_ns(&self) -> Option<u64> {
         (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
     }

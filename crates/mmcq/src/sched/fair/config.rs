@@ -15,9 +15,9 @@ pub struct FairConfig<const CLIENTS: usize = 8> {
 }
 
 impl<const CLIENTS: usize> FairConfig<CLIENTS> {
-    /// Equal weights (100); turns of 4096 blocks (2 MiB) or 40 ms (BFQ: 125; a card writes 2 MiB in
-    /// 28 to 40 ms, so equal weights mean about equal time); at most 8 ms of idling for clients
-    /// that think for 2 ms at most; an asynchronous turn of 512 blocks after two synchronous ones.
+    /// Equal weights (100). Turns of 4096 blocks (2 MiB) or 40 ms (BFQ: 125; a card writes 2 MiB in
+    /// 28 to 40 ms, so equal weights mean about equal time). At most 8 ms of idling, for clients
+    /// that think for 2 ms at most. An asynchronous turn of 512 blocks after two synchronous ones.
     pub const DEFAULT: Self = {
         assert!(CLIENTS >= 1 && CLIENTS <= 256);
         FairConfig {
@@ -31,7 +31,8 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     };
 
-    /// The defaults with these weights, 1 to 1000 each; a client's place is its number.
+    /// Makes settings with these weights, 1 to 1000 each, by client number; the others are the
+    /// defaults.
     pub const fn new(weights: [u16; CLIENTS]) -> Result<Self, ConfigError> {
         let mut left: &[u16] = &weights;
         while let [weight, rest @ ..] = left {
@@ -43,9 +44,9 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         Ok(FairConfig { weights, ..Self::DEFAULT })
     }
 
-    /// With a turn of `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of card time (1 ms to
-    /// 10 s), whichever ends first. The quotient of the two is the rate below which a client pays
-    /// for time instead of blocks.
+    /// Sets the length of a turn: `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of card
+    /// time (1 ms to 10 s), whichever ends first. A client that is slower than blocks / timeout
+    /// pays for time instead of blocks.
     pub const fn with_budget(self, blocks: u32, timeout_ns: u64) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.budget_blocks", blocks as u64, 1, 1 << 20) {
             return Err(error);
@@ -56,8 +57,8 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     }
 
-    /// With idling of `idle_ns` at most (0 for none, up to 1 s) for clients whose mean think time
-    /// is at most `think_ns` (up to `idle_ns`).
+    /// Sets idling: `idle_ns` at most (0 for none, up to 1 s), for clients whose mean think time is
+    /// at most `think_ns` (up to `idle_ns`).
     pub const fn with_idling(self, idle_ns: u64, think_ns: u64) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.idle_ns", idle_ns, 0, 1_000_000_000) {
             return Err(error);
@@ -68,8 +69,8 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     }
 
-    /// With an asynchronous turn of `async_blocks` (1 to 1048576) after `sync_turns` (1 to 254)
-    /// synchronous ones that passed over it.
+    /// Sets asynchronous turns: `async_blocks` (1 to 1048576) after `sync_turns` (1 to 254)
+    /// synchronous turns that went before waiting asynchronous requests.
     pub const fn with_async(self, sync_turns: u8, async_blocks: u32) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.sync_turns", sync_turns as u64, 1, 254) {
             return Err(error);

@@ -12,20 +12,20 @@
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
 //! synchronous one (reads, and writes that a client waits for) and an asynchronous one. One queue
 //! at a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
-//! empty and not worth idling for. **Charge** is the larger of blocks sent and card time (idling
-//! included) at the rate budget / time-out, the latter no more than a budget; so a client that is
-//! slower than this rate pays for time, all others for blocks. The next turn goes to the queue with
-//! the smallest start tag, where a queue's tag is the larger of the class's virtual time (tag of
-//! the turn now or last) and its last tag plus charge / weight.
+//! empty and not worth idling for. **Charge** is the larger of two values: blocks sent, and card
+//! time (idling included) at the rate budget / time-out. The second is at most a budget. So a
+//! client that is slower than this rate pays for time, all others for blocks. The next turn goes to
+//! the queue with the smallest start tag. A queue's tag is the larger of the class's virtual time
+//! (tag of the turn now or last) and its last tag plus charge / weight.
 //!
 //! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
-//! synchronous request waits, but after `sync_turns` turns that passed over it, an asynchronous
-//! queue gets a turn of `async_blocks` that it may keep.
+//! synchronous request waits. But after `sync_turns` turns that went before it, an asynchronous
+//! queue gets a turn of `async_blocks` that synchronous requests do not end.
 //!
 //! # Bound
 //! Let R be the longest transfer in blocks, B the budget, Q = B + R - 1 the largest charge of a
 //! turn, w the weights. Blocks that a merged transfer takes along out of turn are charged to their
-//! client, but stand outside these bounds.
+//! client, but are outside of these bounds.
 //!
 //! 1. *Share*: while clients i and j both have synchronous requests waiting, their charges c over
 //!    any interval differ by |c_i / w_i - c_j / w_j| <= Q / w_i + Q / w_j. (Goyal's theorem 1, with
@@ -43,18 +43,18 @@
 //! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in
 //!    a row. Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays
-//!    for it as for card time. A turn that begins with idling (its client was served last, and its
-//!    tag is still the smallest) and in which nothing comes is followed by another's. There is no
-//!    idling while all that waits is alike: reads as long as the client's last, of clients of its weight
-//!    that have one request each and jump about as it does. Turns of one request are as fair there, and
-//!    1 and 2 hold as they are.
+//!    for it as for card time. A turn may begin with idling (its client was served last, and its
+//!    tag is still the smallest); if nothing comes, another client's turn follows. There is no idling
+//!    while all waiting requests are alike: reads as long as the client's last, of clients of its
+//!    weight that have one request each and whose requests are not sequential either. Turns of one
+//!    request are as fair there, and 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
-//! Cost: one pass over what waits (at most 64) at each pick while the turn lasts; when it ends a
-//! second pass and one over the clients. All else is constant. That is some 35 instructions for
-//! each that waits; 340 for a request that waits alone, all calls together (x86-64, optimised). At
-//! most 512 bytes for eight clients.
+//! Cost: one pass over the waiting requests (at most 64) at each pick while the turn lasts; when it
+//! ends a second pass and one over the clients. All else is constant. That is about 35 instructions
+//! for each waiting request; 340 for a request that waits alone, all calls together (x86-64,
+//! optimised). At most 512 bytes for eight clients.
 
 mod client;
 mod config;
@@ -65,20 +65,20 @@ use super::{Choice, Policy, Waiting};
 use crate::host::Direction;
 use client::Client;
 
-/// A queue that is being served.
+/// The queue that has the turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     slot: u8,
     sync: bool,
-    /// Synchronous turns have passed over it: it may keep its turn for a while.
+    /// Whether synchronous turns have gone before it: then it may keep its turn for a while.
     owed: bool,
-    /// The blocks of what was sent last, if that is a read; else 0.
+    /// Blocks of the last request, if it was a read; else 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Up to when `used_ns` has been counted.
+    /// Time up to which `used_ns` has been counted.
     counted_ns: u64,
-    /// The card is kept idle for it until then.
+    /// Time until which the card is kept idle for it.
     idle_until_ns: Option<u64>,
 }
 
@@ -89,26 +89,26 @@ pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Turns that passed over asynchronous requests since one of these was sent.
+    /// Turns that went before waiting asynchronous requests since one of these was sent.
     passed: u8,
-    /// Requests on the card.
+    /// Number of requests on the card.
     flying: u8,
     crowded: u32,
 }
 
-/// Reads, and writes that a client waits for.
+/// Returns whether the request is a read, or a write that a client waits for.
 fn is_sync(request: &Waiting) -> bool {
     request.direction == Direction::Read || request.origin.sync
 }
 
 impl<const CLIENTS: usize> Fair<CLIENTS> {
-    /// A scheduler that has seen nothing yet.
+    /// Makes a scheduler without requests.
     pub const fn new(config: FairConfig<CLIENTS>) -> Self {
         Fair { config, clients: [Client::NEW; CLIENTS], turn: None, passed: 0, flying: 0, crowded: 0 }
     }
 
-    /// Requests that had to share the last client's queues because their client's number was too
-    /// high.
+    /// Returns the number of requests that had to share the last client's queues because their
+    /// client's number was too high.
     pub const fn crowded(&self) -> u32 {
         self.crowded
     }
@@ -127,7 +127,7 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.clients.get_mut(usize::from(slot))
     }
 
-    /// Card time since the last event goes to the turn.
+    /// Charges the card time since the last event to the turn.
     fn count_time(&mut self, now_ns: u64) {
         let Some(turn) = &mut self.turn else { return };
         let until_ns = match turn.idle_until_ns {
@@ -139,15 +139,15 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.counted_ns = turn.counted_ns.max(now_ns);
     }
 
-    /// The turn's charge so far.
+    /// Returns the turn's charge so far.
     fn charge(&self, turn: &Turn) -> u64 {
         let budget = u64::from(self.config.budget_blocks);
         let by_time = turn.used_ns.saturating_mul(budget).checked_div(self.config.timeout_ns).unwrap_or(0);
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Blocks were charged as they were sent; here goes what the time costs above
-    /// that.
+    /// Ends the turn. Blocks were charged as they were sent; this charges what the time costs
+    /// beyond them.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);
@@ -157,9 +157,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// Asks whether the request is as the client of this turn asked: a read of the same length, by
-    /// a client of its weight that has no other under way. Both jump about, so that no stream is
-    /// broken up between them.
+    /// Returns whether the request is like those of this turn's client: a read of the same length,
+    /// by a client of its weight that has no other under way. Neither client's requests are
+    /// sequential, so that no stream is broken up between them.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let jumps = |slot: u8| self.clients.get(usize::from(slot)).is_some_and(Client::jumps);
@@ -172,7 +172,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             && self.weight(slot) == self.weight(turn.slot)
     }
 
-    /// How long the client of this turn, which has nothing waiting, is worth waiting for.
+    /// Returns until when the card is kept idle for this turn's client, which has nothing waiting;
+    /// `None`: not at all.
     fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
         let think_ns = client.think_ns()?;
@@ -188,8 +189,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// The client whose turn has just ended is thinking, and would still be the next by its tag: it
-    /// gets another turn, and is waited for.
+    /// Gives the client whose turn has just ended another turn and waits for it, if it is thinking
+    /// and would still be the next by its tag.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
         // Once waited for in vain is enough.
         if ended.idle_until_ns.is_some() {
@@ -223,8 +224,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         Some(until_ns)
     }
 
-    /// A queue gets the turn: the one with the smallest tag in its class, and of several the one
-    /// that has waited longest.
+    /// Gives the turn to the queue with the smallest tag in its class; of several, to the one that
+    /// has waited longest.
     fn begin<I: Iterator<Item = Waiting>>(&mut self, waiting: I, now_ns: u64) -> Choice {
         // Tag, slot and index of the first in each class.
         let (mut first_sync, mut first_async) = (None, None);

@@ -1,33 +1,34 @@
-//! What a transfer costs besides its blocks, and what a block costs.
+//! The time of a transfer besides its blocks, and the time of a block, learned for each direction.
 
-/// Units of a block, for means of whole numbers.
+/// Fixed-point units of a block, for means in integers.
 const UNITS: i64 = 256;
-/// A new transfer counts for one part in so many.
+/// Weight (1 / n) of a new transfer.
 const MEMORY: i64 = 16;
-/// A transfer that takes longer than so many times what its size lets expect was held up by
+/// A transfer that takes longer than this many times the time expected for its size was delayed by
 /// something else.
 const OUTLIER: i64 = 4;
-/// No transfer counts for more than this, a minute. With at most 65535 blocks, all products below
-/// fit into 63 bits.
+/// Longest time that a transfer counts with, a minute. With at most 65535 blocks, all products
+/// below fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
-/// A line through the transfers of one direction.
+/// A line fitted to the transfers of one direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     seen: u8,
     mean_units: i64,
     mean_ns: i64,
-    /// Mean square of the sizes' distance from their mean, and mean product of it with the times'.
+    /// Mean square of the sizes' distance from their mean, and mean product of it with the times'
+    /// distance.
     spread: i64,
     joint: i64,
-    /// Learned while sizes differed.
+    /// Time of a block, learned from transfers of different sizes.
     per_block_ns: i64,
 }
 
 impl Costs {
     pub const NEW: Costs = Costs { seen: 0, mean_units: 0, mean_ns: 0, spread: 0, joint: 0, per_block_ns: 0 };
 
-    /// A transfer of so many blocks took so long.
+    /// Learns from a transfer of this many blocks and this time.
     pub fn learn(&mut self, blocks: u32, took_ns: u64) {
         let units = i64::from(blocks.clamp(1, 0xffff)) * UNITS;
         let took_ns = took_ns.min(LONGEST_NS) as i64;
@@ -54,18 +55,18 @@ impl Costs {
         }
     }
 
-    /// Returns what a transfer costs besides its blocks; `None`: nothing is known.
+    /// Returns the time of a transfer besides its blocks; `None`: nothing is known.
     pub fn fixed_ns(&self) -> Option<u64> {
         let blocks_ns = self.per_block_ns * self.mean_units / UNITS;
         (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))
     }
 
-    /// Returns what a transfer usually takes.
+    /// Returns the usual time of a transfer.
     pub fn mean_ns(&self) -> u64 {
         u64::try_from(self.mean_ns).unwrap_or(0)
     }
 
-    /// Returns what so many blocks cost.
+    /// Returns the time of this many blocks.
     pub fn blocks_ns(&self, blocks: u32) -> u64 {
         u64::try_from(self.per_block_ns).unwrap_or(0).saturating_mul(u64::from(blocks))
     }

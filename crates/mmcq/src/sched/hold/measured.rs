@@ -1,37 +1,39 @@
-//! What a block really takes, while starts are held for their tails and while they are not.
+//! The measured time of a block, with starts delayed for their tails and without.
 //!
-//! The costs of [`costs`](super::costs) say what two ways of going on should take; here is what
-//! they took. A way is measured over several transfers, from one's beginning to the next one's,
-//! with all that came in between.
+//! The [`costs`](super::costs) predict the time of both ways (delay the start, or start at once);
+//! this module measures them. A measure covers several transfers, from the beginning of one to the
+//! beginning of the next, with all that came in between.
 
-/// Transfers of a measure.
+/// Transfers in a measure.
 const WINDOW: u8 = 8;
-/// Fractions of a nanosecond.
+/// Fixed-point units of a nanosecond.
 const UNITS: u64 = 16;
-/// Of so many chances the next few are decided the other way, so that both are known.
+/// After this many chances the next few are decided against the prediction, so that both ways are
+/// measured.
 const DOUBTED: u16 = 128;
-/// ... of twice as many each time that this has shown what was known, up to so many times.
+/// Each time that such a trial confirms the prediction, the number of chances doubles; at most this
+/// many times.
 const SURE_MAX: u8 = 3;
 
-/// The times that were measured of both ways.
+/// The measured times of both ways.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// The time of a block if starts are not held, and if they are, in sixteenths of a nanosecond;
-    /// 0: not known.
+    /// Time of a block in sixteenths of a nanosecond, when starts are not delayed and when they
+    /// are; 0: not known.
     took: [u32; 2],
-    /// The measure in progress: since when, its blocks and transfers, and whether a start was held,
-    /// or not held.
+    /// The measure in progress: its begin, its blocks and transfers, and whether a start was
+    /// delayed, or not delayed.
     since_ns: u64,
     blocks: u32,
     transfers: u8,
     held: bool,
     went: bool,
-    /// Chances since the last try, and transfers until its end.
+    /// Chances since the last trial, and transfers until the trial ends.
     chances: u16,
     trying: u8,
-    /// How many times in a row a try has shown again what was known: the next comes the later.
+    /// How many trials in a row have confirmed the prediction: the next trial comes later.
     sure: u8,
-    /// The way that is tried.
+    /// Whether the trial delays starts.
     tried: bool,
     /// The last decision; `None`: nothing was decided.
     last: Option<bool>,
@@ -52,7 +54,7 @@ impl Measured {
         last: None,
     };
 
-    /// Counts a transfer of so many blocks that begins.
+    /// Counts a transfer of this many blocks that begins.
     pub fn begin(&mut self, blocks: u32, now_ns: u64) {
         if self.transfers == WINDOW {
             self.note(now_ns);
@@ -90,10 +92,10 @@ impl Measured {
         }
     }
 
-    /// Decides whether a start that may be held is held, by the costs (`better`), and whether they
-    /// differ much (`close`: not much). With other streams beside it (`!alone`), what a block takes
-    /// says as much of those: then one chance is decided the other way, and the costs alone learn
-    /// from it.
+    /// Decides whether a start that may be delayed is delayed. `better`: the costs favour the
+    /// delay. `close`: the two ways differ little. If other streams run too (`!alone`), the time of
+    /// a block depends on them as much. Then a trial changes only one decision, and only the costs
+    /// learn from it.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
@@ -122,13 +124,13 @@ impl Measured {
         holds
     }
 
-    /// Returns what was decided last; if nothing was, what is better. Two ways that are level cost
-    /// more than either if they take turns.
+    /// Returns the last decision; if there is none, `better`. If two ways are equally good,
+    /// changing between them costs more than either.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
 
-    /// Notes what was decided.
+    /// Notes the decision.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {
@@ -146,9 +148,9 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// A closed loop of batches of 8 blocks. By the costs it does not matter whether they go whole;
-    /// a whole one takes 88 us, the two parts of one that was not held 160 us. So many of these
-    /// batches are not held.
+    /// Runs a closed loop of batches of 8 blocks. By the costs it does not matter whether they go
+    /// whole. A whole one takes 88 us; the two parts of one that was not delayed take 160 us.
+    /// Returns how many of these batches were not delayed.
     fn not_held(batches: u32, by_costs: bool) -> u32 {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);

@@ -1,33 +1,35 @@
-//! Holding the start of a transfer for the tail of its batch.
+//! Delays the start of a transfer for the tail of its batch (a *hold*).
 //!
-//! A submitter with `d` contiguous requests in flight sends the next as each is complete. An engine
-//! that starts at once with what is there splits such a loop into two batches of `d / 2` that
-//! alternate for ever, and pays for two commands where one would do. So the engine waits for the
-//! other half when that is cheaper: the start is held while the requests that have just been
+//! A submitter with `d` contiguous requests in flight sends the next one as each is complete. An
+//! engine that starts at once with the requests that wait splits such a loop into two batches of `d
+//! / 2` that alternate for ever, and pays for two commands instead of one. So the engine waits for
+//! the other half when that is cheaper: it holds the start while the requests that were just
 //! completed are about to come back.
 //!
-//! What it knows is learned from events. By direction: what a transfer costs besides its blocks
-//! (`a`) and what a block costs (`b`), by a fit to the transfers so far. By sequential stream: how
-//! many requests its clients keep in flight, seen at each completion, how long the first takes to
-//! come back, and the others after one another. A submitter that looks at all that is complete
-//! before it sends the next takes the longer the more that is: so the first's pause is a line
-//! through the sizes of what was complete. The start is held if all that waits is one run of such a
-//! stream, fewer than are kept in flight, and one transfer is better than two ([`ways`]). Streams
-//! are looked at once for each transfer, by what is collected for it; an arrival is not.
+//! The knowledge for that is learned from events. For each direction: the time of a transfer
+//! besides its blocks (`a`) and the time of a block (`b`), fitted to the transfers so far. For each
+//! sequential stream: how many requests its clients keep in flight, counted at each completion; how
+//! long the first takes to come back; and how long each further one takes. A submitter that handles
+//! all completions before it sends the next request takes longer for more of them: so the first's
+//! pause is a line over the number of completions. The start is held under three conditions: all
+//! waiting requests are one run of such a stream, they are fewer than the stream keeps in flight,
+//! and one transfer is better than two ([`ways`]). Streams are updated once for each transfer, by
+//! its collected requests, and not at each arrival.
 //!
-//! A whole batch may lie askew to the card's pages. Then once in sixteen transfers its end is left
-//! off, and waits for all that went, so that the batches to come begin with a page.
+//! A whole batch may not be aligned to the card's pages. Then once in sixteen transfers its end is
+//! left out, and waits for the requests that were sent, so that later batches begin at a page.
 //!
-//! What two ways really took decides where the costs are wrong ([`measured`]). Requests that stayed
-//! away, and of which one comes late, are on their way with it.
+//! If the costs are wrong, the measured time of both ways decides ([`measured`]). If one of several
+//! missing requests comes late, the others are expected with it.
 //!
-//! *Written bound: a start is held no longer than `a`, or what was left off than twice what the
-//! first of those that went usually takes and 2 us; than
-//! [`Config::tail_ns`](crate::engine::Config::tail_ns); and without an arrival than twice what the
-//! next request usually takes and 2 us.* Each hold is paid from an account that its gain, or its
-//! loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/256 of the time that transfers take. So
-//! what holds lose, beyond what others have gained, is at most that and one hold. A client that
-//! stays away costs its wait once, and is not waited for until it comes.
+//! *Written bound: a start is held no longer than `a`; an end that was left out, no longer than
+//! twice the usual time of the first request that was sent and 2 us. Neither is held longer than
+//! [`Config::tail_ns`](crate::engine::Config::tail_ns); nor, without an arrival, longer than twice
+//! the usual time of the next request and 2 us.* Each hold is paid from an account. The hold's gain
+//! or loss is added to the account; it has [`CREDIT_NS`] at first, and gets 1/256 of the time of
+//! all transfers. So the losses of holds, beyond the gains of others, are at most that and one
+//! hold. A client that stays away costs its wait once, and the engine does not wait for it again
+//! until it has come.
 
 mod costs;
 mod measured;
@@ -44,45 +46,45 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// The account at first.
+/// First balance of the account.
 const CREDIT_NS: i64 = 1_000_000;
-/// The most that the account holds, in times of `a`: so much a client that has always come back may
+/// Largest balance of the account, in multiples of `a`: what a client that has always come back may
 /// cost when it stops.
 const CREDITS_MAX: u64 = 4;
-/// The part of the time of all transfers that goes to the account.
+/// Divisor: this part of the time of all transfers is paid into the account.
 const SHARE: u64 = 256;
-/// After so many starts that continue no stream, the scheduler looks for streams no more.
+/// Number of starts that continue no stream after which streams are not watched any more.
 const DULL_MAX: u8 = 32;
-/// Of so many transfers, one may leave its end for the next.
+/// Interval, in transfers, at which one may leave its end for the next.
 const CUT_EVERY: u8 = 16;
 
-/// All that waits: one run of contiguous requests.
+/// The waiting requests, if they are one contiguous run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub run: Run,
     /// The slots of its requests.
     pub slots: SlotSet,
-    /// Requests and blocks that may yet join.
+    /// Requests and blocks that may still join.
     pub room_requests: u16,
     pub room_blocks: u32,
-    /// Requests that are moved, and complete when the card has been asked for its status.
+    /// Transferred requests that are complete when the card's status has been read.
     pub unsettled: u8,
 }
 
-/// A start that is held.
+/// A start that is being held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
-    /// In no case longer than this.
+    /// Latest time of the start.
     last_ns: u64,
-    /// The time of a transfer besides its blocks.
+    /// Time of a transfer besides its blocks.
     fixed_ns: u64,
-    /// How long after one the next is overdue.
+    /// Time after an arrival at which the next one is overdue.
     step_ns: u64,
-    /// Requests that are still away.
+    /// Number of requests that have not come yet.
     awaited: u8,
-    /// The requests that have come meanwhile and were not told to the streams yet: how many, when
+    /// Requests that have come meanwhile and were not added to the streams yet: their number, when
     /// the first came, where they begin.
     joined: u8,
     joined_ns: u64,
@@ -90,47 +92,48 @@ pub(crate) struct Held {
     pub pending: Pending,
 }
 
-/// The costs and gains of holding starts for the tails of their batches.
+/// Costs and gains of delaying starts for the tails of their batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
-    /// Starts that were held.
+    /// Number of starts that were delayed.
     pub count: u64,
-    /// For how many of them the tail came.
+    /// Number of those whose tail came.
     pub came: u64,
-    /// How long they were held together, in nanoseconds.
+    /// Sum of the delays, in nanoseconds.
     pub waited_ns: u64,
-    /// The time gained, in nanoseconds: what a transfer costs besides its blocks, less the waiting.
+    /// Time gained, in nanoseconds: for each tail the time of a transfer besides its blocks, minus
+    /// the delay.
     pub gained_ns: u64,
 }
 
-/// The state of holding starts: a card's costs, streams, and what is being held.
+/// State of holds: a card's costs, its streams, and the start that is held.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
     streams: Streams,
     held: Option<Held>,
-    /// Negative while a loss was larger than all there was.
+    /// Balance of the account. Negative if a loss was larger than the balance.
     credit_ns: i64,
     measured: Measured,
-    /// Starts in a row that continued nothing.
+    /// Starts in a row that continued no stream.
     dull: u8,
     /// Transfers until one may leave its end for the next again.
     uncut: u8,
-    /// The age of the request that was passed by younger ones, and the blocks that these move.
+    /// Age of the oldest request that younger ones went before, and the blocks of those.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
-    /// When the last one ended.
+    /// When the last transfer ended.
     free_ns: u64,
-    /// The last writes that were moved, until they are complete.
+    /// The last writes that were transferred, until they are complete.
     moved: Option<Run>,
-    /// Whether the requests of the transfer in progress are complete.
+    /// Whether the requests of the transfer in progress are complete already.
     told: bool,
     counts: Holds,
 }
 
-/// Whether an engine waits for the tails of batches.
+/// Selects whether an engine waits for the tails of batches.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Tails: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
@@ -145,12 +148,12 @@ pub trait Tails: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 trait Sealed {}
 
-/// Starts are held for the tails of their batches where that pays. It takes half a kilobyte for
-/// each engine.
+/// Delays starts for the tails of their batches where that pays. Takes half a kilobyte for each
+/// engine.
 #[derive(Debug)]
 pub struct Whole(Hold);
 
-/// Whatever waits is started at once. It takes nothing.
+/// Starts every waiting request at once. Takes no memory.
 #[derive(Debug)]
 pub struct AtOnce;
 
@@ -190,7 +193,8 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Lets one more join. Until when the others are waited for; `None`: it was the last.
+    /// Adds a request that has come. Returns until when the engine waits for the others; `None`: it
+    /// was the last.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -243,29 +247,30 @@ impl Hold {
         }
     }
 
-    /// Is there anything sequential about what comes? Otherwise nothing need be told.
+    /// Returns whether sequential streams are watched. Otherwise no events need to be reported.
     #[inline(always)]
     pub(crate) fn watches(&self) -> bool {
         self.dull < DULL_MAX
     }
 
-    /// A transfer begins where another ended, or has several requests: a stream may be there.
+    /// Starts to watch: a transfer begins where another ended, or has several requests, so there
+    /// may be a stream.
     pub(crate) fn awake(&mut self) {
         self.dull = 0;
     }
 
-    /// Until when the start is held.
+    /// Returns until when the start is held; `None`: no start is.
     pub(crate) fn until_ns(&self) -> Option<u64> {
         self.held.map(|held| held.until_ns)
     }
 
-    /// The start that is held.
+    /// Returns the start that is held.
     #[inline(always)]
     pub(crate) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_mut()
     }
 
-    /// Tells the streams what has joined.
+    /// Adds the joined requests to the streams.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -275,14 +280,14 @@ impl Hold {
         }
     }
 
-    /// Lets the held start go: its tail has come, or is not waited for any longer.
+    /// Ends the hold: its tail has come, or the wait is over.
     pub(crate) fn release(&mut self, now_ns: u64) {
         self.note_joined();
         self.end(now_ns);
     }
 
-    /// Asks whether these are all that a stream's clients keep in flight, so that their end may
-    /// wait for the next transfer.
+    /// Returns whether these are all requests that a stream's clients keep in flight, so that their
+    /// end may wait for the next transfer.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -292,8 +297,8 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// Counts so many blocks that go before the oldest request, of this age. False, and nothing
-    /// counted: together with those that did they are not fewer than `most`.
+    /// Counts this many blocks that go before the oldest request, of this age. Returns false and
+    /// counts nothing if, together with earlier ones, they would reach `most`.
     pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
@@ -337,18 +342,18 @@ impl Hold {
         }
     }
 
-    /// Notes that what is being written is complete, and the card programs it still.
+    /// Notes that the writes in progress are complete, while the card still programs them.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
     }
 
-    /// Was that the transfer in progress?
+    /// Returns whether those were of the transfer in progress.
     pub(crate) fn is_told(&self) -> bool {
         self.told
     }
 
-    /// Notes that what was written is complete.
+    /// Notes that the transferred writes are complete.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);
@@ -364,8 +369,7 @@ impl Hold {
         self.credit_ns = self.credit_ns.saturating_sub(signed(lost_ns));
     }
 
-    /// Decides until when what goes next is held; `None`: it starts now. `bound_ns`: no longer than
-    /// this.
+    /// Decides until when the next start is held; `None`: it starts now. `bound_ns`: longest hold.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         self.note_joined();
         self.came(&pending.run);
@@ -377,7 +381,7 @@ impl Hold {
         self.until_ns()
     }
 
-    /// Returns what holding has cost and gained so far.
+    /// Returns the costs and gains of holds so far.
     pub(crate) fn holds(&self) -> Holds {
         self.counts
     }
@@ -389,7 +393,7 @@ impl Hold {
         self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
-    /// Something else goes, or nothing: what was held is held no more.
+    /// Ends the hold because another request starts, or none.
     pub(crate) fn broken(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
@@ -465,7 +469,7 @@ impl Hold {
         self.count(waited_ns, Some(gained_ns));
     }
 
-    /// A status has been asked for, so that what is moved becomes complete.
+    /// Notes that a status is being read, which completes the transferred writes.
     pub(crate) fn asked(&mut self, now_ns: u64) {
         self.streams.asked(now_ns);
     }

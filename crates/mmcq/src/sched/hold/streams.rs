@@ -1,34 +1,35 @@
-//! Sequential streams: how many of their requests are on their way back, and how long that takes.
+//! Sequential streams: how many of their requests are about to come back, and how long that takes.
 
 use super::costs::Costs;
 use crate::host::Direction;
 
-/// Streams that are known at a time.
+/// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// A client that was seen with fewer requests in flight so many times in a row keeps fewer.
+/// Number of times in a row that fewer requests must be in flight until the stream's depth is
+/// lowered.
 const FEWER: u8 = 4;
 /// Times in a row that a stream must send its next request in less than half of the mean time.
 /// After these it counts as faster, and the new time replaces the mean.
 const FASTER: u8 = 8;
-/// Asking for a status is expected to take so long before it has been seen.
+/// Expected time to read a status before one was measured.
 const ASK_NS: u32 = 10_000;
-/// Added to what the next request may take.
+/// Margin on the expected time of the next request.
 const JITTER_NS: u64 = 2_000;
 
-/// Contiguous requests that wait, or that go in one transfer.
+/// Contiguous requests that wait, or that are in one transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub direction: Direction,
-    /// The first block, and one past the last.
+    /// The first block, and the one after the last.
     pub lba: u64,
     pub end: u64,
     pub requests: u8,
-    /// The client of the last.
+    /// The client of the last request.
     pub client: u8,
-    /// When the first and the last of them came.
+    /// When the first and the last request came.
     pub first_ns: u64,
     pub last_ns: u64,
-    /// The longest time between two that came one after the other, as far as it was seen.
+    /// Longest time between two arrivals in a row, as far as it was measured.
     pub widest_ns: u32,
 }
 
@@ -37,7 +38,7 @@ impl Run {
         u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
     }
 
-    /// Returns what is left of the run from this block on.
+    /// Returns the part of the run from this block on.
     fn left_from(&self, lba: u64) -> Run {
         let blocks = self.end.saturating_sub(lba);
         let requests =
@@ -50,60 +51,60 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     direction: Direction,
-    /// The last request's owner.
+    /// The client of the last request.
     client: u8,
-    /// Requests that its clients keep in flight.
+    /// Number of requests that its clients keep in flight.
     depth: u8,
-    /// How many were in flight when the last were complete, but for those that waited and had not
-    /// been told; 0: that has been noted.
+    /// Number in flight at the last completion, without those that waited and were not reported; 0:
+    /// already used.
     seen: u8,
-    /// Most that were seen since it was fewer than `depth`, and how many times that was.
+    /// Most in flight since that was first below `depth`, and how many times it was.
     fewer: u8,
     times: u8,
-    /// The `depth` before some stayed away for too long, 0: none did; and whether what went without
-    /// them is complete.
+    /// The `depth` before some requests stayed away for too long, 0: none did; and whether the
+    /// requests that were sent without them are complete.
     missed: u8,
     answered: bool,
-    /// The first block that is not complete, and one past the last.
+    /// The first block that is not complete, and the block after the last.
     begin: u64,
     next: u64,
-    /// How long the first of a group usually takes to come back, besides what it takes longer for
-    /// each request of the group; and the longest time between two that come. 0: not known.
+    /// Usual time until the first of a group comes back, without the part that grows with each
+    /// request of the group; and the longest time between two arrivals. 0: not known.
     first_ns: u32,
     gap_ns: u32,
-    /// The time that it takes longer for each request.
+    /// Additional time for each request of the group.
     each_ns: u32,
-    /// How long the first, and each further one, takes on the average, with what seldom happens.
+    /// Mean time of the first, and of each further one, outliers included.
     mean_first_ns: u32,
     mean_gap_ns: u32,
-    /// How many times in a row both were less than half of that.
+    /// How many times in a row each of the two was less than half of its mean.
     first_shorter: u8,
     gap_shorter: u8,
-    /// When the last one came.
+    /// When the last request came.
     arrived_ns: u64,
-    /// The last that were complete, and those before.
+    /// The last group of completed requests, and the one before.
     done: Group,
     before: Group,
 }
 
-/// Requests that were complete at one time.
+/// Requests that were completed at the same time.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// The requests that have not come back.
+    /// Requests of the group that have not come back.
     away: u8,
 }
 
-/// All of them.
+/// All known streams.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// How long the first of a group takes to come back, by the group's size: a submitter looks at
-    /// all that is complete before it sends the next.
+    /// Time until the first of a group comes back, by the group's size: a submitter handles all
+    /// completions before it sends the next request.
     pauses: Costs,
-    /// When a status was asked for, whose answer completes requests; 0: none is under way. How long
-    /// that takes.
+    /// When the read of a status began whose result completes requests, 0: none is in progress; and
+    /// how long that usually takes.
     asked_ns: u64,
     ask_ns: u32,
 }
@@ -120,8 +121,8 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
     };
 }
 
-/// `most_ns`: a stream that is away longer is missed in either case. `shorter`: how many times in a
-/// row it was away for less than half of the mean. `weight`: it was seen so many times.
+/// Updates a mean time. `most_ns`: a longer absence counts as this one. `shorter`: how many times
+/// in a row the time was less than half of the mean. `weight`: the number of samples so far.
 fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weight: u8) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
     *shorter = if seen_ns < *mean_ns / 2 { shorter.saturating_add(1) } else { 0 };
@@ -163,7 +164,8 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// Returns what the first of so many takes, which usually takes `first_ns` without them.
+    /// Returns the time of the first of this many requests; `first_ns` is its usual time without
+    /// the part for their number.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }
@@ -174,13 +176,13 @@ impl Stream {
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
 
-    /// Requests that will come back, when so many wait.
+    /// Returns how many requests are expected to come back, when this many wait.
     pub fn away(&self, waiting: u8) -> u8 {
         self.depth.saturating_sub(waiting)
     }
 
-    /// How long so many take to come back from when they are complete; `None`: nothing is known of
-    /// it.
+    /// Returns how long this many requests take to come back after they are complete; `None`:
+    /// nothing is known.
     pub fn back_ns(&self, requests: u32) -> Option<u64> {
         let first_ns = self.pause_ns(self.mean_first_ns, requests.into());
         let gap_ns = if self.mean_gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.mean_gap_ns.into()) };
@@ -188,19 +190,19 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// Returns how much of that has passed when the controller is free from then on: it has done
-    /// something else meanwhile.
+    /// Returns how much of that time has passed when the controller becomes free at `free_ns`: it
+    /// has done other work meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
 
-    /// How long after one the next is overdue.
+    /// Returns the time after an arrival at which the next one is overdue.
     pub fn step_ns(&self) -> u64 {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete; 0: it
-    /// is.
+    /// Returns when the next request is overdue. `asked_ns`: time until the transferred requests
+    /// are complete; 0: they are.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let Group { at_ns: done_ns, requests, .. } = self.done;
         let first_ns = self.pause_ns(self.first_ns, requests.into());
@@ -212,7 +214,7 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Of these, those that came before the last completion.
+    /// Returns how many of these requests came before the last completion.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -222,9 +224,10 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Some were given up, and now more come. A client that keeps fewer in flight sends the next
-    /// when those that went are complete, and as soon as ever. What comes before that, or much
-    /// later, is of those that were away: the others are on their way with it.
+    /// Handles requests that come after some were given up. A client that now keeps fewer in flight
+    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
+    /// that come before that, or much later, are the missing ones: the others are expected with
+    /// them.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
@@ -234,15 +237,16 @@ impl Stream {
         }
     }
 
-    /// The group whose first came then, if `earlier` of those that came with it came before the last
-    /// completion. What comes too soon after that is of those before, if some of them are away.
+    /// Returns the group that the requests which came at `came_ns` belong to; `earlier` of them
+    /// came before the last completion. Requests that come too soon after that completion belong to
+    /// the group before, if some of it are away.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that so many have come back, `earlier` of them before the last completion.
+    /// Notes that this many have come back, `earlier` of them before the last completion.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -251,7 +255,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// More have come.
+    /// Notes that more requests have come.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -295,7 +299,7 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many were in flight at a time.
+    /// Notes how many were in flight at the same time.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
@@ -317,8 +321,8 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// Notes requests that wait, or go. What was told of them before is known. True: they are some
-    /// of several in flight. `most_ns`: longer pauses count no more than that.
+    /// Notes requests that wait, or are sent; those that were noted before count once. Returns true
+    /// if they are some of several in flight. `most_ns`: longer pauses count as this one.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -376,17 +380,18 @@ impl Streams {
         }
     }
 
-    /// How long it takes until so many that are moved are complete.
+    /// Returns how long it takes until this many transferred requests are complete.
     pub fn settles_ns(&self, unsettled: u8) -> u64 {
         if unsettled == 0 { 0 } else { self.ask_ns.into() }
     }
 
-    /// The stream whose last request ends here.
+    /// Returns the stream whose last request ends at this block.
     pub fn ending_at(&self, direction: Direction, end: u64) -> Option<Stream> {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// No other stream has moved since this one had its results before the last.
+    /// Returns whether no request of another stream has come since the completion before this
+    /// stream's last one.
     pub fn is_alone(&self, stream: &Stream) -> bool {
         let beside = |other: &&Stream| {
             (other.direction, other.next) != (stream.direction, stream.next)
@@ -395,8 +400,8 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Notes that the requests of a stream that are away were waited for long enough; so many wait.
-    /// True: there were any.
+    /// Notes that the wait for the missing requests of a stream is over, while this many wait.
+    /// Returns true if some were missing.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -1,19 +1,20 @@
-//! What a closed loop takes in one transfer, and in two that take turns.
+//! The predicted time of a closed loop in one transfer, and in two that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// The part by which two ways that are close differ at most, where they differ by more than a fixed
-/// time: then both are tried.
+/// Two ways are close if they differ by less than this part (1 / n) and by less than [`CLOSE_NS`]:
+/// then both are tried.
 const CLOSE: u64 = 8;
-/// See [`CLOSE`]: a wake-up, by which what is known of streams may be wrong.
+/// Time for [`CLOSE`]: a wake-up, by which the knowledge of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
-/// The part by which two ways that are level differ at most: then what was done is done again.
+/// Two ways are equal if they differ by less than this part (1 / n): then the last decision is
+/// repeated.
 const LEVEL: u64 = 48;
-/// Holding must be better by this part.
+/// A hold must be better by this part (1 / n).
 const MARGIN: u64 = 128;
 
-/// Requests of a loop: those that wait, those that are away, and the blocks of each.
+/// The requests of a loop: those that wait, those that are away, and the blocks of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loop {
     pub here: u32,
@@ -21,7 +22,7 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// The time of moving each of them once, from one turn to the next.
+/// The time to transfer each of them once, from one turn to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,
@@ -29,8 +30,8 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// `settles_ns`: what is moved takes so long to become complete. `free_ns`: since when the
-    /// controller is free. `None`: the stream's pauses are not known.
+    /// Returns both times. `settles_ns`: time until the transferred requests are complete.
+    /// `free_ns`: since when the controller is free. `None`: the stream's pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =
@@ -53,7 +54,7 @@ impl Ways {
         Some(Ways { whole_ns: one_ns.saturating_add(rests_ns), parts_ns })
     }
 
-    /// Is one transfer better?
+    /// Returns whether one transfer is better.
     pub fn whole_is_better(&self) -> bool {
         self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
     }

@@ -1,5 +1,5 @@
-//! Several transfers of different places that go to the card as one, as the engine knows them:
-//! their entries, what is known of their end, and whether they pay [eMMC 6.6.29].
+//! State of packs (several transfers of different places that are sent to the card as one): their
+//! entries, the result of their end, and whether they pay [eMMC 6.6.29].
 //!
 //! An *entry* is one transfer of the single lane: a request, or several that were merged. Nothing
 //! here sends a command; `engine/packs/` does.
@@ -13,10 +13,10 @@ use crate::sched::failures::Failures;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
-/// Entries of a pack at most: what waits behind it waits for all of them.
+/// Most entries of a pack: requests behind it wait for all of them.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
-/// The lanes of a profile, and packed commands besides. It takes half a kilobyte for each engine.
+/// The lanes of a profile, plus packed commands. It takes half a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Packing<L>(L, Packs);
 
@@ -42,19 +42,19 @@ impl<L: Lanes> Lanes for Packing<L> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
-    /// Packed writes, and packed reads.
+    /// Number of packed writes.
     pub writes: u32,
-    /// See [`writes`](Self::writes).
+    /// Number of packed reads.
     pub reads: u32,
-    /// Entries of all of these.
+    /// Entries in all of these.
     pub entries: u32,
-    /// Packs of which the card named the entry that failed.
+    /// Packs whose failed entry the card named.
     pub split: u32,
-    /// Packs that failed otherwise: all their requests go again, one at a time.
+    /// Packs that failed otherwise: all their requests were sent again, one at a time.
     pub failures: u32,
-    /// Late errors of which all writes of a pack were suspects.
+    /// Late errors for which all writes of a pack were suspects.
     pub suspected: u32,
-    /// Why packs are not used any more, if so.
+    /// Why packs are not used any more; `None`: they are.
     pub demoted: Option<Demotion>,
 }
 
@@ -70,47 +70,47 @@ pub(crate) struct Entry {
     pub blocks: u32,
     /// Requests that were merged to it.
     pub members: u8,
-    /// A reliable write.
+    /// Whether it is a reliable write.
     pub reliable: bool,
 }
 
 const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false };
 
-/// The command that is under way for a pack, beside that with its data.
+/// The command in progress for a pack, other than the one with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// CMD23 of the header of a read, and the header.
     HeaderCount,
     Header,
-    /// EXT_CSD, to see which entry failed.
+    /// A read of EXT_CSD, to see which entry failed.
     Look,
 }
 
-/// The fate of the writes of the last pack.
+/// The result of the last pack's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The fate is known, or there are no writes.
+    /// The result is known, or there are no writes.
     Known,
-    /// The card's next status tells.
+    /// The card's next status will show it.
     Open,
-    /// A status says that something went wrong.
+    /// A status shows an error.
     Doubtful(u32),
 }
 
-/// The pack in progress, and what is known of packs.
+/// The pack in progress, and the state of the lane.
 #[derive(Debug)]
 pub struct Packs {
-    /// Entries that the card takes in a packed write, in a packed read; 0: none.
+    /// Most entries of a packed write, and of a packed read; 0: none.
     most: [u8; 2],
-    /// A pack is with the controller.
+    /// Direction of the pack that the controller has.
     running: Option<Direction>,
     fate: Fate,
     step: Option<Step>,
     count: u8,
     entries: [Entry; ENTRIES_MAX],
-    /// The next transfers go one by one: there was no room for a header.
+    /// Whether the next transfers go singly, because a header could not be mapped.
     rests: bool,
-    /// The card was told again to tell of failures.
+    /// Whether the card was set again to report failures.
     restored: bool,
     failures: Failures,
     pays: Pays,
@@ -132,7 +132,7 @@ impl Packs {
         stats: PackStats::ZERO,
     };
 
-    /// Sets how many writes and reads a pack of the card may have, and believes it again.
+    /// Sets how many writes and reads a pack of the card may have, and allows packs again.
     pub(crate) fn configure(&mut self, writes: u8, reads: u8) {
         self.most = [reads, writes].map(|most| if most < 2 { 0 } else { most });
         self.stats.demoted = None;
@@ -140,31 +140,32 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack: there is another card, or none, or it begins anew.
+    /// Forgets the pack, for another card, none, or a new start.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
 
-    /// The card was initialised, and does not tell of a pack that fails unless it was told to again.
+    /// Notes that the card was initialised: it does not report failed packs unless it was set to
+    /// again.
     pub(crate) fn begin_anew(&mut self) {
         if !core::mem::take(&mut self.restored) {
             self.most = [0; 2];
         }
     }
 
-    /// Whether the card tells of a pack that fails after the initialisation that is about to be
-    /// told.
+    /// Sets whether the card reports failed packs after the initialisation that is about to be
+    /// reported.
     pub(crate) fn restore(&mut self, told: bool) {
         self.restored = told;
     }
 
-    /// May packs be used?
+    /// Returns whether packs may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.most != [0; 2] && self.stats.demoted.is_none()
     }
 
-    /// Entries of a pack of this direction at most; fewer than two: there is none.
+    /// Returns the most entries of a pack of this direction; fewer than two: no packs.
     pub(crate) fn most(&self, direction: Direction) -> usize {
         let [reads, writes] = self.most;
         let most = if direction == Direction::Write { writes } else { reads };
@@ -175,23 +176,23 @@ impl Packs {
         &self.stats
     }
 
-    /// A transfer of this direction is about to begin although others wait. Shall it be a pack?
+    /// Decides whether a transfer of this direction, which begins while others wait, is a pack.
     /// `ended_ns`: when the one before was over.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
-    /// Notes that a transfer begins, with so many requests.
+    /// Notes that a transfer begins, with this many requests.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Forgets when the last pack began: something else begins.
+    /// Clears the time when the last pack began: something else begins.
     pub(crate) fn reset_timing(&mut self) {
         self.pays.reset_timing();
     }
 
-    /// Lets the next transfer go alone.
+    /// Lets the next transfer go singly.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
@@ -201,7 +202,7 @@ impl Packs {
         self.count = 0;
     }
 
-    /// Adds an entry. False: there is no room.
+    /// Adds an entry. Returns false if the pack is full.
     pub(crate) fn add(&mut self, entry: Entry) -> bool {
         let Some(free) = self.entries.get_mut(usize::from(self.count)) else { return false };
         *free = entry;
@@ -213,12 +214,12 @@ impl Packs {
         self.entries.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Is an entry on these blocks?
+    /// Returns whether an entry overlaps these blocks.
     pub(crate) fn meets(&self, start: u64, end: u64) -> bool {
         self.entries().iter().any(|e| e.start < end && start < e.start.saturating_add(u64::from(e.blocks)))
     }
 
-    /// Notes that the pack goes to the controller.
+    /// Notes that the pack is sent to the controller.
     pub(crate) fn set_running(&mut self, direction: Direction) {
         self.running = Some(direction);
         match direction {
@@ -228,7 +229,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the pack that has come to its end, or has failed: its direction, if there was one.
+    /// Takes the pack that has ended or failed: its direction; `None` if there was no pack.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
@@ -238,7 +239,7 @@ impl Packs {
         self.fate
     }
 
-    /// Sets whether it is known what became of the pack's writes.
+    /// Sets whether the result of the pack's writes is known.
     pub(crate) fn set_fate(&mut self, fate: Fate) {
         self.fate = fate;
     }
@@ -266,8 +267,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that a pack has failed, and no entry of it is known as the cause. Packs are given up
-    /// where that is so too often.
+    /// Notes that a pack has failed and no entry is known as the cause. Packs are given up where
+    /// that happens too often.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

@@ -1,24 +1,24 @@
-//! Whether packs pay on this card: the time of a request in packs and alone, for reads and for
-//! writes, measured while others wait.
+//! Decides whether packs pay on this card, by the time of a request in packs and alone, for reads
+//! and for writes, measured while others wait.
 //!
-//! The cheaper way is taken. Of so many transfers one goes the other way, so that a card that has
-//! changed is noticed. *Written bound: of 64 transfers two go the dearer way.*
+//! The cheaper way is used. One in [`PROBE`] transfers goes the other way, so that a change of the
+//! card is noticed. *Written bound: of 64 transfers two go the dearer way.*
 
 use crate::host::Direction;
 
-/// A transfer and the one behind it go the other way, of so many.
+/// Interval of trials, in transfers: one transfer and the next one go the other way.
 const PROBE: u8 = 64;
-/// New times count for this share.
+/// Weight of a new time: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Pays {
-    /// Nanoseconds of a request: of reads and writes, alone and in a pack; 0: not known.
+    /// Time of a request in nanoseconds: of reads and writes, alone and in a pack; 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// The last beginning, if nothing else has begun since: its place in `times_ns`, its requests,
-    /// and when.
+    /// The last begin, if nothing else has begun since: its place in `times_ns`, its requests, and
+    /// its time.
     began: Option<(usize, usize, u32, u64)>,
-    /// Transfers since the other way was tried, reads and writes.
+    /// Transfers since the other way was tried, for reads and for writes.
     turns: [u8; 2],
 }
 
@@ -29,8 +29,8 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Decides whether this goes as a pack, while others wait. The one before was over at this
-    /// time.
+    /// Decides whether this transfer is a pack, while others wait. The one before was over at
+    /// `ended_ns`.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
@@ -61,7 +61,7 @@ impl Pays {
         self.began = Some((place(direction), usize::from(packed), requests, now_ns));
     }
 
-    /// Forgets when the last began: something else begins, so what it took is not known.
+    /// Clears the last begin: something else begins, so the time of the last transfer is not known.
     pub(super) fn reset_timing(&mut self) {
         self.began = None;
     }
@@ -73,7 +73,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Two thousand transfers of four requests, on a card with these times; how many were packs.
+    /// Runs two thousand transfers of four requests on a card with these times, and returns how
+    /// many were packs.
     fn count_packs(pays: &mut Pays, alone_ns: u64, packed_ns: u64) -> usize {
         let mut now_ns = 1;
         let ways: Vec<bool> = (0..2_000)

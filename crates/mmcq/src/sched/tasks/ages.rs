@@ -1,9 +1,9 @@
-//! The tasks on the card in the order in which they were announced: one that comes, one that goes,
-//! and that which has waited longest cost the same however many there are.
+//! The tasks on the card in the order in which they were announced. Adding one, removing one and
+//! finding the oldest take the same time for any number of tasks.
 
 use super::{DEPTH_MAX, NONE};
 
-/// The neighbours of a task in a circle, before and behind it.
+/// The neighbours of a task in a circular list.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     older: u8,
@@ -28,7 +28,7 @@ impl Ages {
         self.oldest = NONE;
     }
 
-    /// The task that has waited longest, or [`NONE`].
+    /// Returns the task that has waited longest, or [`NONE`].
     #[inline(always)]
     pub fn oldest(&self) -> u8 {
         self.oldest
@@ -54,7 +54,7 @@ impl Ages {
         self.link_mut(younger).older = id;
     }
 
-    /// Removes a task that is there.
+    /// Removes a task that is in the list.
     #[inline(always)]
     pub fn remove(&mut self, id: u8) {
         let Link { older, younger } = *self.link(id);

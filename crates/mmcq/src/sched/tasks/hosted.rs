@@ -1,62 +1,63 @@
-//! A controller's engine that drives the card's queue: what it is at, and how long it may be
-//! silent.
+//! State of the controller's command queue engine, which drives the card's queue: its mode and its
+//! time limits. In this file "the engine" means that one.
 //!
-//! While it is on, the lines are its own, and the memory of what was rung is too. Nothing here
-//! talks to it; `engine/tasks/hosted.rs` does.
+//! While the engine is on, it owns the lines and the memory of its tasks. Nothing here accesses its
+//! registers; `engine/tasks/hosted.rs` does.
 
 use crate::host::QueueFault;
 
-/// A halt waits for the end of the data that move: at least so long, or as long as a task may last.
+/// Least time limit of a halt, which waits for the end of a data transfer; the longest time of a
+/// task if that is more.
 pub(crate) const HALT_NS: u64 = 500_000_000;
-/// A clear moves nothing.
+/// Time limit of a clear, which transfers no data.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
-/// Ends of tasks that were not rung, before the engine is not believed any more.
+/// Ends of tasks that were not rung, after which the engine is given up.
 const STALE_MAX: u8 = 4;
 
 /// The states of the controller's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// Off: the lines are free, and no memory is its own.
+    /// Off: the lines are free, and it uses no memory.
     Off,
     /// On: tasks can be rung.
     On,
-    /// The engine was asked to halt, because something went wrong.
+    /// A halt was requested, because something failed.
     Halting,
-    /// The engine has halted, and forgets its tasks.
+    /// The engine has halted, and is clearing its tasks.
     Clearing,
-    /// The engine did not do as it was told: a reset takes the memory from it.
+    /// The engine did not halt or clear: a reset takes the memory from it.
     Reset,
 }
 
-/// Why its tasks are taken from it.
+/// Why the engine's tasks are taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The engine names a fault.
+    /// The engine reports a fault.
     Fault(QueueFault),
-    /// Nothing has ended in the longest time that any task may last, or the memory is needed.
+    /// Nothing has ended in the longest time of any task, or the memory is needed.
     Silent,
-    /// No card is there any more.
+    /// The card is gone.
     Removed,
 }
 
-/// The engine, as far as it is known.
+/// The state of the engine.
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
     /// Whether the engine drives the card's queue; else the software does.
     drives: bool,
-    /// The limits of a task; the largest so far.
+    /// Limits of a task; the largest task so far.
     blocks: u32,
     largest: u32,
     segments: u16,
-    /// The oldest task has been looked for in its registers.
+    /// Whether the oldest task has been searched in the registers.
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When the first task was rung, or one ended; so long the largest may last.
+    /// When the first task was rung, or one ended; and how long the largest may last.
     heard_ns: u64,
     longest_ns: u64,
-    /// A halt or a clear has until then.
+    /// Deadline of a halt or a clear.
     until_ns: u64,
 }
 
@@ -75,8 +76,8 @@ impl Hosted {
         until_ns: 0,
     };
 
-    /// Lets the engine drive the queue from now on: it is good for tasks of so many blocks, in so
-    /// many pieces of memory.
+    /// Lets the engine drive the queue from now on, with tasks of at most this many blocks and
+    /// segments.
     pub(crate) fn equip(&mut self, blocks: u32, segments: u16) {
         (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
         self.stale = 0;
@@ -92,13 +93,13 @@ impl Hosted {
         self.drives
     }
 
-    /// Does it drive the queue, and take tasks?
+    /// Returns whether it drives the queue, and accepts tasks.
     #[inline(always)]
     pub(crate) fn rings_tasks(&self) -> bool {
         self.drives && self.at == At::On
     }
 
-    /// Blocks and pieces of memory of a task.
+    /// Returns the most blocks and segments of a task.
     #[inline(always)]
     pub(crate) fn limits(&self) -> (u32, u16) {
         (self.blocks, self.segments)
@@ -115,13 +116,13 @@ impl Hosted {
         (self.at, self.largest) = (at, 0);
     }
 
-    /// Are lines, interrupts and ends its own?
+    /// Returns whether the engine owns lines and interrupts, and reports the ends.
     #[inline(always)]
     pub(crate) fn has_lines(&self) -> bool {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// Notes that a task is rung, of so many blocks, which may last so long; `first`: none was.
+    /// Notes that a task is rung, with its blocks and its longest time; `first`: there was none.
     #[inline(always)]
     pub(crate) fn note_rung(
         &mut self,
@@ -145,18 +146,18 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// When the first task was rung, or one ended.
+    /// Returns when the first task was rung, or one ended.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Returns by when the engine must have said something.
+    /// Returns by when the engine must have reported an end.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// Notes that the oldest task is looked for in the registers, which is done once.
+    /// Notes that the oldest task is searched in the registers, which is done once.
     pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
@@ -172,14 +173,14 @@ impl Hosted {
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Notes what has gone wrong, which the engine says while it halts.
+    /// Notes the fault that the engine reports while it halts.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
         }
     }
 
-    /// Begins to let the engine forget its tasks: it has halted.
+    /// Begins to clear the engine's tasks: it has halted.
     pub(crate) fn begin_clear(&mut self, now_ns: u64) {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
@@ -189,12 +190,12 @@ impl Hosted {
         self.until_ns
     }
 
-    /// Why its tasks were taken from it.
+    /// Returns why its tasks were taken from it.
     pub(crate) fn take_why(&mut self) -> Why {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Counts ends of tasks that were not rung. True: too many.
+    /// Counts ends of tasks that were not rung. Returns true if there were too many.
     pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX

@@ -1,10 +1,10 @@
-//! Which lanes an engine carries, as types: firmware links those that its profile names.
+//! The lanes of an engine, as types: firmware links those that its profile names.
 
 use super::{Hosted, Tasks};
 use crate::sched::chains::Chains;
 use crate::sched::packs::Packs;
 
-/// Which lanes the engine has besides the one that moves one transfer at a time.
+/// The lanes of an engine besides the single one, which runs one transfer at a time.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
     #[doc(hidden)]
@@ -55,7 +55,7 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
-/// Makes the lanes that a profile has besides.
+/// Makes a type that adds a lane to the lanes of a profile.
 macro_rules! lanes_below {
     ($($get:ident $get_mut:ident $what:ty),*) => {
         $(
@@ -73,15 +73,16 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// A lane of one transfer at a time. Takes nothing.
+/// Only the lane of one transfer at a time. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 
-/// The queue of a card besides, driven by software. It takes about a kilobyte for each engine.
+/// The single lane and the queue of a card, driven by software. Takes about a kilobyte for each
+/// engine.
 #[derive(Debug)]
 pub struct SoftwareQueue(Tasks);
 
-/// The card's queue driven by the controller's engine where it has one
+/// The card's queue, driven by the controller's command queue engine where it has one
 /// ([`CommandQueueHost`](crate::host::CommandQueueHost)), and by software elsewhere.
 #[derive(Debug)]
 pub struct HostQueue(Tasks, Hosted);

@@ -1,5 +1,5 @@
-//! The queue of a card, as the engine knows it: which tasks are announced, which are ready, when
-//! the card is asked, and whether it is believed [eMMC 6.6.39] [SD 4.19].
+//! State of a card's queue: which tasks are announced, which are ready, when the card is polled,
+//! and whether the queue is used [eMMC 6.6.39] [SD 4.19].
 //!
 //! A *task* is one transfer: a request, or several that were merged. It is announced, becomes
 //! ready, is executed, and ends. Nothing here sends a command; `engine/tasks/` does.
@@ -24,23 +24,25 @@ pub(crate) use modes::{After, Dialect, Mode, Step};
 use pace::Pace;
 pub use stats::{Demotion, TaskStats};
 
-/// Tasks of any card.
+/// Most tasks of any card.
 const DEPTH_MAX: u8 = 32;
 /// A queue of fewer tasks is not worth its commands.
 const DEPTH_MIN: u8 = 2;
-/// Most tasks that are announced at a time: beyond that a card of four units is never idle, and
-/// what waits here still obeys the scheduler.
+/// Most tasks that are announced at a time: with these a card of four units is never idle, and
+/// requests that wait in the engine still obey the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
-/// While a task has waited so long on the card, no other is announced.
+/// Time that a task waits on the card after which no other is announced.
 const AGE_NS: u64 = 20_000_000;
-/// How many writes in a row, without a read among them, end the queue: they gain nothing by it.
+/// Writes in a row, without a read among them, after which the queue is switched off: writes gain
+/// nothing by it.
 const DULL_MAX: u8 = 16;
-/// Each time that the queue would have paid counts 2, each time that it would not takes 1 off. It
-/// is switched on at this count: an open loop may leave one request alone in every other turn.
+/// Count at which the queue is switched on. Each time that the queue would have paid adds 2, each
+/// time that it would not subtracts 1. An open loop may leave one request alone in every other
+/// turn.
 const WANTED_MIN: u8 = 3;
 /// No task, or no slot.
 const NONE: u8 = u8::MAX;
-/// Tries to bring the card out of a queue whose state is not known.
+/// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
 
 /// A task, as it was announced.
@@ -48,11 +50,11 @@ const CLEANINGS_MAX: u8 = 3;
 pub(crate) struct Task {
     pub direction: Direction,
     pub start: u64,
-    /// The end, one past the last block.
+    /// The end: the block after the last.
     pub end: u64,
     /// The slot of its first request.
     pub first: u8,
-    /// A reliable write.
+    /// Whether it is a reliable write.
     pub reliable: bool,
     announced_ns: u64,
 }
@@ -63,30 +65,31 @@ const NO_TASK: Task =
 /// The tasks of a card.
 #[derive(Debug)]
 pub struct Tasks {
-    /// Tasks that the card holds; 0: it has no queue, or nothing has been said of one.
+    /// Most tasks on the card; 0: it has no queue, or none was enabled.
     depth: u8,
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task that is not announced yet, whether its CMD44 was sent, and that which is executed.
+    /// The task that is not announced yet, whether its CMD44 was sent, and the task that is
+    /// executed.
     described: u8,
     has_params: bool,
     asked_beside: bool,
     running: u8,
-    /// A bit for each task that the card knows; of these, one that is ready; one that writes, void
-    /// for a number that is free.
+    /// Three sets of task numbers: tasks that the card knows; of these, the ready ones; tasks that
+    /// write (undefined for a free number).
     announced: u32,
     ready: u32,
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// The request behind each in its task.
+    /// The next request behind each one in its task.
     behind: [u8; SLOTS_MAX],
-    /// Tries to bring the card out of it.
+    /// Tries to switch off a queue whose state is not known.
     cleanings: u8,
-    /// Whether the queue is used for all that it can be used for, and not where it pays alone.
+    /// Whether the queue is used for all possible requests, and not only where it pays.
     always: bool,
-    /// Writes in a row that were executed. Looks in a row at which the queue would have paid.
+    /// Writes in a row that were executed; and the count of times that the queue would have paid.
     dull: u8,
     wanted: u8,
     failures: Failures,
@@ -126,7 +129,8 @@ impl Tasks {
         stats: TaskStats::ZERO,
     };
 
-    /// Sets how many tasks the card's queue takes, and believes it again. False: they are too few.
+    /// Sets how many tasks the card's queue has, and allows its use again. Returns false if they
+    /// are too few.
     pub(crate) fn configure(&mut self, depth: u8) -> bool {
         self.depth = if depth >= DEPTH_MIN { depth.min(DEPTH_MAX) } else { 0 };
         self.dialect = Dialect::Emmc;
@@ -135,7 +139,7 @@ impl Tasks {
         self.depth != 0
     }
 
-    /// Limits the depth to the slots of the controller's engine.
+    /// Limits the depth to the slots of the controller's command queue engine.
     pub(crate) fn limit_depth(&mut self, slots: u8) {
         self.depth = self.depth.min(slots);
     }
@@ -156,13 +160,13 @@ impl Tasks {
         self.dialect
     }
 
-    /// Forgets the queue: there is another card, or none, or it begins anew.
+    /// Forgets the queue, for another card, none, or a new start.
     pub(crate) fn forget(&mut self) {
         self.reset();
         self.depth = 0;
     }
 
-    /// May the queue be used?
+    /// Returns whether the queue may be used.
     #[inline(always)]
     pub(crate) fn is_armed(&self) -> bool {
         self.depth != 0 && self.stats.demoted.is_none()
@@ -188,16 +192,16 @@ impl Tasks {
         self.stats.entered = self.stats.entered.wrapping_add(1);
     }
 
-    /// Marks the queue as left: what the card has is not known until it has said that it is off.
+    /// Marks the queue's state as unknown, until the card has reported that it is off.
     pub(crate) fn mark_lost(&mut self) {
         self.mode = Mode::Lost;
     }
 
-    /// Asks whether the queue, which is off, would pay while so many reads and writes wait, as it
-    /// did before.
+    /// Returns whether the queue, which is off, would pay while this many reads and writes wait, as
+    /// several times before.
     ///
-    /// It pays for several reads at a time: the card loads one while it sends another. Writes wait
-    /// for nothing that it could do meanwhile.
+    /// It pays for several reads at a time: the card loads one while it sends another. Writes gain
+    /// nothing by it.
     pub(crate) fn would_pay(&mut self, reads: u32, writes: u32) -> bool {
         if self.always {
             return reads + writes > 0;
@@ -212,13 +216,13 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Asks whether there were nothing but writes for a while.
+    /// Returns whether only writes were executed for a while.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
     }
 
-    /// Sets whether the queue takes all that it can take, be it worth it or not.
+    /// Sets whether the queue is used for all possible requests, even where it does not pay.
     pub(crate) fn set_always(&mut self, always: bool) {
         self.always = always;
     }
@@ -227,7 +231,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Sets the step of the command for the queue that goes out.
+    /// Sets the step of the command for the queue that is sent.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -237,8 +241,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the step that is over. The flag: its tasks were called back meanwhile, and it means
-    /// nothing any more.
+    /// Takes the step that is over. The flag is true if its tasks were called back meanwhile; then
+    /// the step has no meaning any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -246,18 +250,18 @@ impl Tasks {
         Some((step, self.mode != needed))
     }
 
-    /// Tasks on the card, with that which is being announced.
+    /// Returns the number of tasks on the card, including the one that is being announced.
     pub(crate) fn count(&self) -> u32 {
         self.announced.count_ones() + u32::from(self.described != NONE)
     }
 
-    /// Does the card have a task, or is it executing one?
+    /// Returns whether the card has no task and executes none.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.announced == 0 && self.described == NONE && self.running == NONE
     }
 
-    /// May one more be announced?
+    /// Returns whether one more task may be announced.
     #[inline]
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
@@ -269,15 +273,15 @@ impl Tasks {
         !full && self.described == NONE && now_ns < self.too_old_ns()
     }
 
-    /// All tasks on the card, with those that are described or executed.
+    /// Returns all tasks on the card, with those that are described or executed.
     #[inline(always)]
     fn used(&self) -> u32 {
         let one = |id: u8| if id == NONE { 0 } else { 1 << id };
         self.announced | one(self.described) | one(self.running)
     }
 
-    /// The number of the next task: the lowest that is free. In sequence it is above all others,
-    /// since a card may take the order of the numbers for that of the tasks.
+    /// Returns the number of the next task: the lowest that is free. In sequential mode it is above
+    /// all others, since a card may execute tasks in the order of their numbers.
     #[inline(always)]
     fn next_id(&self) -> u8 {
         let id = match self.dialect {
@@ -287,7 +291,7 @@ impl Tasks {
         id as u8
     }
 
-    /// May the card have one more task of this direction?
+    /// Returns whether the card may have one more task of this direction.
     pub(crate) fn takes(&self, direction: Direction) -> bool {
         match (self.dialect, direction) {
             (Dialect::Sd(queue), Direction::Write) => {
@@ -297,7 +301,7 @@ impl Tasks {
         }
     }
 
-    /// Few tasks are announced: units of the card may be idle.
+    /// Returns whether few tasks are announced, so that units of the card may be idle.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }
@@ -307,7 +311,7 @@ impl Tasks {
         &self.tasks[usize::from(id % DEPTH_MAX)]
     }
 
-    /// Is a task on these blocks on the card, where one of the two writes?
+    /// Returns whether a task on the card overlaps these blocks, where one of the two writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         // Reads meet no reads.
         let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };
@@ -317,7 +321,8 @@ impl Tasks {
         })
     }
 
-    /// A task of these requests, in the order of their blocks, is about to be announced.
+    /// Describes a task of these requests, in the order of their blocks; it is about to be
+    /// announced.
     #[inline(always)]
     pub(crate) fn describe(
         &mut self,
@@ -347,22 +352,22 @@ impl Tasks {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
 
-    /// Notes that CMD44 of the described task goes out.
+    /// Notes that CMD44 of the described task is sent.
     pub(crate) fn note_params_sent(&mut self) {
         self.has_params = true;
     }
 
-    /// Was CMD44 of the described task sent?
+    /// Returns whether CMD44 of the described task was sent.
     pub(crate) fn has_params(&self) -> bool {
         self.has_params
     }
 
-    /// The task that is not announced yet.
+    /// Returns the task that is described and not announced yet.
     pub(crate) fn described(&self) -> Option<u8> {
         Some(self.described).filter(|&id| id != NONE)
     }
 
-    /// CMD45 was answered well.
+    /// Notes that the card has accepted CMD45.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begin(now_ns);
@@ -375,7 +380,7 @@ impl Tasks {
         self.stats.announced = self.stats.announced.wrapping_add(1);
     }
 
-    /// The requests of a task, in the order of their blocks.
+    /// Returns the requests of a task, in the order of their blocks.
     pub(crate) fn members(&self, id: u8) -> impl Iterator<Item = u8> + '_ {
         let mut at = self.task(id).first;
         (0..SLOTS_MAX).map_while(move |_| {
@@ -385,7 +390,7 @@ impl Tasks {
         })
     }
 
-    /// Takes in which tasks the card calls ready.
+    /// Stores which tasks the card reports as ready.
     pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
         // Asked beside its data, a card may call a task ready until they are over.
@@ -406,34 +411,34 @@ impl Tasks {
         Ok(())
     }
 
-    /// The task whose data move.
+    /// Returns the task whose data are being transferred.
     #[inline(always)]
     pub(crate) fn executed(&self) -> Option<u8> {
         Some(self.running).filter(|&id| id != NONE)
     }
 
-    /// While data move: nothing that waits is known to be ready, and the card was not asked since
-    /// they began.
+    /// Returns whether the card should be polled during the data in progress: no waiting task is
+    /// known to be ready, and it was not polled since the data began.
     pub(crate) fn wants_question(&self, now_ns: u64) -> bool {
         self.announced != 0 && self.ready == 0 && !self.asked_beside && now_ns >= self.ask_ns()
     }
 
-    /// Notes that the card is asked while data move.
+    /// Notes that the card is polled during data.
     pub(crate) fn note_asked_beside(&mut self) {
         self.asked_beside = true;
     }
 
-    /// When the card is asked for the first time, or again.
+    /// Returns when the card is polled for the first time, or again.
     pub(crate) fn ask_ns(&self) -> u64 {
         self.pace.ask_ns()
     }
 
-    /// Since when nothing has become ready.
+    /// Returns how long no task has become ready.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
 
-    /// Of what is ready, that which was announced first is executed now.
+    /// Starts the ready task that was announced first, and returns it.
     pub(crate) fn execute(&mut self) -> Option<u8> {
         if self.ready == 0 {
             return None;
@@ -451,7 +456,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Takes a task off that is executed.
+    /// Removes a task that is executed.
     #[inline(always)]
     fn take_executed(&mut self, id: u8) {
         self.take_off(id);
@@ -462,7 +467,7 @@ impl Tasks {
         self.stats.executed = self.stats.executed.wrapping_add(1);
     }
 
-    /// Takes a task off those that wait on the card.
+    /// Removes a task from those that wait on the card.
     #[inline(always)]
     fn take_off(&mut self, id: u8) {
         let bit = 1 << (id % DEPTH_MAX);
@@ -472,7 +477,7 @@ impl Tasks {
         (self.announced, self.ready) = (self.announced & !bit, self.ready & !bit);
     }
 
-    /// Notes that what was executed has come to its end.
+    /// Notes that the executed task has ended.
     #[inline(always)]
     pub(crate) fn clear_running(&mut self, now_ns: u64) {
         if self.running != NONE {
@@ -481,34 +486,34 @@ impl Tasks {
         }
     }
 
-    /// Counts a late error of which several writes are suspects.
+    /// Counts a late error for which several writes are suspects.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// All tasks on the card, one bit each.
+    /// Returns all tasks on the card, one bit each.
     #[inline(always)]
     pub(crate) fn on_card(&self) -> u32 {
         self.announced
     }
 
-    /// Is one of them a read?
+    /// Returns whether one of them is a read.
     pub(crate) fn read(&self) -> bool {
         self.announced & !self.writes != 0
     }
 
-    /// The task that was announced first.
+    /// Returns the task that was announced first.
     pub(crate) fn oldest(&self) -> Option<u8> {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// From then on nothing more is announced.
+    /// Returns from when on no more tasks are announced.
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))
     }
 
-    /// Takes a task off that failed.
+    /// Removes a task that failed.
     pub(crate) fn take_out(&mut self, id: u8) {
         self.take_off(id);
         self.running = NONE;
@@ -519,29 +524,30 @@ impl Tasks {
         self.described = NONE;
     }
 
-    /// Counts tasks that the engine called done, and are not.
+    /// Counts tasks that the command queue engine reported as done, and that are not.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
 
-    /// Counts an interrupt of the engine, or a doorbell, that was lost.
+    /// Counts a lost interrupt of the command queue engine, or a lost doorbell.
     pub(crate) fn count_lost(&mut self) {
         self.stats.lost = self.stats.lost.wrapping_add(1);
     }
 
-    /// Stops the use of the controller's engine. What failed before says nothing of software.
+    /// Stops the use of the controller's command queue engine. Earlier failures do not count
+    /// against the software.
     pub(crate) fn leave_engine(&mut self, why: Demotion) {
         self.stats.engine.get_or_insert(why);
         self.failures = Failures::NONE;
     }
 
-    /// Is this request in a task that waits on the card?
+    /// Returns whether this request is in a task that waits on the card.
     pub(crate) fn has(&self, index: u8) -> bool {
         let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
         ids(waiting).any(|id| self.members(id).any(|at| at == index))
     }
 
-    /// Nothing is left to the card: the requests of all tasks that were not executed come back.
+    /// Takes all tasks back that were not executed, and returns their requests.
     pub(crate) fn fall_back(&mut self) -> SlotSet {
         let waiting = self.announced | if self.described == NONE { 0 } else { 1 << self.described };
         let mut back = 0;
@@ -556,21 +562,21 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the queue. True: there were too many.
+    /// Counts a failure of the queue. Returns true if there were too many.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the queue. False: it was not used before.
+    /// Stops the use of the queue. Returns false if it was not used before.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
         used
     }
 
-    /// Counts another try to bring the card out of the queue. `None`: there were enough. False: the
-    /// tasks are not discarded first, since the card may be out of it already.
+    /// Counts another try to switch the queue off. `None`: there were enough. `Some(false)`: the
+    /// tasks are not discarded first, since the queue may be off already.
     pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);
@@ -578,7 +584,7 @@ impl Tasks {
     }
 }
 
-/// The numbers of tasks in a mask, lowest first.
+/// Returns the task numbers in a mask, lowest first.
 fn ids(mut mask: u32) -> impl Iterator<Item = u8> {
     core::iter::from_fn(move || {
         let id = mask.trailing_zeros() as u8;

@@ -1,25 +1,25 @@
-//! When a card is asked what is ready.
+//! When a card is polled for ready tasks.
 //!
-//! A question costs a command and an interrupt; a task that waits for it costs time only where few
-//! others keep the card at work. So the card is asked after the time in which a task usually
-//! becomes ready, and sooner where few are announced. *Written bound: between two questions lie at
-//! least [`LEAST_NS`] and at most [`MOST_NS`].*
+//! A poll costs a command and an interrupt. A ready task that waits for the poll costs time only
+//! where few others keep the card busy. So the card is polled after the time in which a task
+//! usually becomes ready, and sooner where few are announced. *Written bound: the time between two
+//! polls is at least [`LEAST_NS`] and at most [`MOST_NS`].*
 
-/// A question with its interrupt takes about that long.
+/// Shortest time between polls: a poll with its interrupt takes about as long.
 const LEAST_NS: u64 = 5_000;
-/// No card's unit is waited for longer without a question.
+/// Longest time between polls.
 const MOST_NS: u64 = 200_000;
-/// How many tasks keep a card at work while one that is ready waits.
+/// Number of tasks that keep a card busy while a ready one waits.
 const ENOUGH: u64 = 8;
 
-/// The measured pace of a card.
+/// The measured speed of a card.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Mean time from one task that becomes ready to the next.
     gap_ns: u32,
-    /// The card is asked then.
+    /// When the card is polled next.
     ask_ns: u64,
-    /// When something became ready or was executed last, or the first task was announced.
+    /// When a task last became ready or was executed, or the first was announced.
     heard_ns: u64,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
 
-    /// The card was asked: so many have become ready, of so many that are announced.
+    /// Learns from a poll: `new` tasks have become ready, of `announced` ones.
     pub fn asked(&mut self, new: u32, announced: u32, now_ns: u64) {
         if new > 0 {
             let took_ns = now_ns.saturating_sub(self.heard_ns).min(MOST_NS) / u64::from(new);
@@ -42,7 +42,7 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(announced));
     }
 
-    /// Notes that a task was executed, which may have kept the card from all others.
+    /// Notes that a task was executed, which may have kept the card from working on the others.
     pub fn note_executed(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
@@ -56,7 +56,7 @@ impl Pace {
         self.ask_ns
     }
 
-    /// Returns how long nothing has become ready.
+    /// Returns how long no task has become ready.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

@@ -1,10 +1,11 @@
-//! Tasks that the controller's engine has: described, announced and *rung* at once.
+//! Tasks of the controller's command queue engine: described, announced and *rung* (by the
+//! doorbell) at once.
 
 use super::{ANNOUNCED_MAX, DEPTH_MAX, Dialect, NONE, SLOTS_MAX, Task, Tasks};
 use crate::host::Direction;
 
 impl Tasks {
-    /// The number of the next task that the controller's engine gets. `None`: now it gets none.
+    /// Returns the number of the next task for the command queue engine. `None`: it gets none now.
     #[inline(always)]
     pub(crate) fn next_rung(&self, now_ns: u64) -> Option<u8> {
         debug_assert!(self.described == NONE && self.running == NONE && self.dialect == Dialect::Emmc);
@@ -12,14 +13,16 @@ impl Tasks {
         (id < self.depth.min(ANNOUNCED_MAX) && now_ns < self.too_old_ns()).then_some(id)
     }
 
-    /// As [`meets`](Self::meets), where the engine has all tasks.
+    /// Returns whether a task overlaps these blocks, as [`meets`](Self::meets), where the command
+    /// queue engine has all tasks.
     #[inline(always)]
     pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
         let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task of this number and one request, which is described, announced and rung at once.
+    /// Notes a task with this number and one request, which is described, announced and rung at
+    /// once.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,
@@ -43,22 +46,22 @@ impl Tasks {
         self.count_rung(bit);
     }
 
-    /// Returns the task's request, if it has only one.
+    /// Returns the task's request; `None` if it has several.
     #[inline(always)]
     pub(crate) fn one_member(&self, id: u8) -> Option<u8> {
         let first = self.task(id).first;
         (self.behind[usize::from(first) % SLOTS_MAX] == NONE).then_some(first)
     }
 
-    /// Counts tasks that the controller's engine was given by one write.
+    /// Counts tasks that were rung by one write of the doorbell.
     #[inline(always)]
     pub(crate) fn count_rung(&mut self, tasks: u32) {
         self.stats.rung = self.stats.rung.wrapping_add(tasks.count_ones());
         self.stats.rings = self.stats.rings.wrapping_add(1);
     }
 
-    /// Takes a task off that the controller's engine calls done. The card is believed: the task's
-    /// end was executed.
+    /// Removes a task that the command queue engine reports as done. Its requests count as
+    /// executed.
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: u8, now_ns: u64) {
         self.take_executed(id);

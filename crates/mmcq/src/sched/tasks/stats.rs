@@ -1,32 +1,33 @@
-//! What a card's queue has done, and why it is not used any more.
+//! Counters of a card's queue, and why it is not used any more.
 
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why a card's queue is not used any more, or not by the controller's engine.
+/// Why a card's queue is not used any more, or not by the controller's command queue engine.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Demotion {
     /// The card did not switch its queue on.
     Refused,
-    /// The card calls tasks ready that do not exist, bit n for task n.
+    /// The card reports tasks as ready that do not exist, bit n for task n.
     Unknown(u32),
-    /// Tasks that were ready are not any more.
+    /// Tasks that were ready are not ready any more, bit n for task n.
     Fell(u32),
-    /// Of what was announced nothing became ready in so many milliseconds.
+    /// No announced task became ready in this many milliseconds.
     NeverReady(u32),
     /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
     Failures,
-    /// The controller called a list complete that it had not executed to its end.
+    /// The controller reported a list as complete that it had not executed to its end.
     EndsEarly,
-    /// The controller's engine cannot be switched on.
+    /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),
-    /// The engine did not halt.
+    /// The command queue engine did not halt.
     Halt,
-    /// The engine did not forget its tasks.
+    /// The command queue engine did not clear its tasks.
     Clear,
-    /// The engine's registers say what cannot be: tasks ended that were not rung, bit n for task n.
+    /// The registers of the command queue engine are contradictory: tasks ended that were not rung,
+    /// bit n for task n.
     Stale(u32),
 }
 
@@ -55,27 +56,29 @@ pub struct TaskStats {
     pub announced: u32,
     /// Tasks executed (CMD46, CMD47).
     pub executed: u32,
-    /// Questions for what is ready.
+    /// Polls for ready tasks.
     pub asked: u32,
-    /// ... that found nothing.
+    /// Polls that found no new ready task.
     pub asked_in_vain: u32,
-    /// Times that the queue was switched on.
+    /// How many times the queue was switched on.
     pub entered: u32,
     /// Failures with the queue on.
     pub failures: u32,
-    /// Late errors of which several writes were suspects.
+    /// Late errors for which several writes were suspects.
     pub suspected: u32,
-    /// Tasks rung by the controller's engine; they are announced and executed, too.
+    /// Tasks rung for the controller's command queue engine; they count as announced and executed,
+    /// too.
     pub rung: u32,
-    /// Writes of its doorbell register.
+    /// Writes of the doorbell register.
     pub rings: u32,
-    /// Tasks that it called done and that were not.
+    /// Tasks that the command queue engine reported as done and that were not.
     pub stale: u32,
-    /// Interrupts of the engine, or doorbells, that were lost.
+    /// Lost interrupts of the command queue engine, or lost doorbells.
     pub lost: u32,
-    /// Why the controller's engine is not used any more, if so; the software drives the queue then.
+    /// Why the controller's command queue engine is not used any more; the software drives the
+    /// queue then.
     pub engine: Option<Demotion>,
-    /// Why the queue is not used any more, if so.
+    /// Why the queue is not used any more; `None`: it is.
     pub demoted: Option<Demotion>,
 }
 

@@ -13,7 +13,7 @@ pub const fn boot_initiation() -> Command {
     Command::new(0, 0xffff_fffa, Resp::None)
 }
 
-/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the
+/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0: only inquires; `sector_mode`: the
 /// host addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
 pub const fn send_op_cond(voltages: u32, sector_mode: bool) -> Command {
     let mode = if sector_mode { 1 << 30 } else { 0 };
@@ -80,10 +80,10 @@ pub const fn send_tuning_block() -> Command {
     Command::new(21, 0, Resp::R1)
 }
 
-/// What CMD23 says besides the count [eMMC 6.10.4].
+/// Parameters of CMD23 [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCount {
-    /// Blocks, or in a packed command the entries' sum and the header.
+    /// Number of blocks; for a packed command the sum of the entries and the header.
     pub blocks: u16,
     /// Reliable write [eMMC 6.10.4].
     pub reliable: bool,
@@ -110,7 +110,7 @@ pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }
 
-/// The flags that CMD23 and CMD44 share.
+/// Returns the flags that CMD23 and CMD44 share.
 const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 {
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
@@ -177,7 +177,7 @@ pub const fn fast_io(rca: u16, register: u8, data: Option<u8>) -> Command {
     Command::new(39, rca_arg(rca) | ((register & 0x7f) as u32) << 8 | write, Resp::R5)
 }
 
-/// CMD40 `GO_IRQ_STATE`: the response comes when the device has something to say [eMMC 6.5].
+/// CMD40 `GO_IRQ_STATE`: the response comes when the device has an event [eMMC 6.5].
 pub const fn go_irq_state() -> Command {
     Command::new(40, 0, Resp::R5)
 }
@@ -191,7 +191,7 @@ pub struct EmmcTask {
     pub blocks: u16,
     /// Read from the device, else write.
     pub read: bool,
-    /// Ahead of the simple ones.
+    /// Executed before simple tasks.
     pub priority: bool,
     /// Reliable write.
     pub reliable: bool,

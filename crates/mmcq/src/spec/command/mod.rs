@@ -1,11 +1,11 @@
 //! Commands and their argument builders [SD 4.7.4], [eMMC 6.10.4], [SDIO 4, 5].
 //!
-//! Here: the commands that SD and eMMC share. What only one of them has, or has with another
-//! argument, is in [`sd`], [`emmc`] and [`sdio`]. An application command (ACMD41, say) is
-//! [`app_cmd`] followed by its builder's command.
+//! This module has the commands that SD and eMMC share. Commands that only one of them has, or has
+//! with another argument, are in [`sd`], [`emmc`] and [`sdio`]. An application command (ACMD41,
+//! say) is [`app_cmd`] followed by its builder's command.
 //!
-//! Builders mask their arguments to the field's width; a value that does not fit loses its upper
-//! bits, it never spills into the next field. `rca` is always the 16-bit number itself. Block
+//! Builders mask their arguments to the field's width: a value that does not fit loses its upper
+//! bits, and never changes the next field. `rca` is always the 16-bit number itself. Block
 //! addresses are in blocks of 512 bytes, on cards up to 2 GB in bytes.
 
 pub mod emmc;
@@ -45,24 +45,24 @@ pub struct Command {
     pub index: u8,
     /// The 32-bit argument.
     pub arg: u32,
-    /// The response that the card owes.
+    /// The expected response.
     pub resp: Resp,
 }
 
 impl Command {
-    /// A command from its parts; the builders below are the usual way.
+    /// Makes a command from its parts; the builders below are the usual way.
     pub const fn new(index: u8, arg: u32, resp: Resp) -> Self {
         Command { index: index & 0x3f, arg, resp }
     }
 
-    /// Does it write or erase blocks, so that the card's cache may hold of it what is not on the
-    /// medium yet?
+    /// Returns whether it writes or erases blocks, so that the card's cache may have changes that
+    /// are not on the medium yet.
     pub const fn changes_blocks(&self) -> bool {
         matches!(self.index, 24 | 25 | 38 | 47)
     }
 }
 
-/// Puts an RCA where every addressed command wants it.
+/// Puts an RCA into its field of the argument.
 const fn rca_arg(rca: u16) -> u32 {
     (rca as u32) << 16
 }
@@ -122,8 +122,8 @@ pub const fn send_queue_status(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1 << 15, Resp::R1)
 }
 
-/// CMD15 `GO_INACTIVE_STATE`: the addressed card is out until the next power cycle [SD 4.2.2],
-/// [eMMC 6.4.1].
+/// CMD15 `GO_INACTIVE_STATE`: the addressed card ignores all commands until the next power cycle
+/// [SD 4.2.2], [eMMC 6.4.1].
 pub const fn go_inactive_state(rca: u16) -> Command {
     Command::new(15, rca_arg(rca), Resp::None)
 }
@@ -146,7 +146,7 @@ pub const fn read_single_block(addr: u32) -> Command {
     Command::new(17, addr, Resp::R1)
 }
 
-/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.3],
+/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.3],
 /// [eMMC 6.10.4].
 pub const fn read_multiple_block(addr: u32) -> Command {
     Command::new(18, addr, Resp::R1)
@@ -154,8 +154,8 @@ pub const fn read_multiple_block(addr: u32) -> Command {
 
 /// CMD23 `SET_BLOCK_COUNT`: length of the CMD18 or CMD25 that follows [SD 4.7.4], [eMMC 6.10.4].
 ///
-/// `reliable` asks for a reliable write and is eMMC's alone; the count then has 16 bits (as always
-/// on eMMC, see [`emmc::set_block_count`] for its other flags). SD has 32 bits.
+/// `reliable` requests a reliable write, only on eMMC; the count then has 16 bits (as always on
+/// eMMC, see [`emmc::set_block_count`] for its other flags). SD has 32 bits.
 pub const fn set_block_count(blocks: u32, reliable: bool) -> Command {
     let arg = if reliable { 1 << 31 | blocks & 0xffff } else { blocks };
     Command::new(23, arg, Resp::R1)
@@ -166,7 +166,7 @@ pub const fn write_block(addr: u32) -> Command {
     Command::new(24, addr, Resp::R1)
 }
 
-/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.4],
+/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for the block count of CMD23 [SD 4.3.4],
 /// [eMMC 6.10.4].
 pub const fn write_multiple_block(addr: u32) -> Command {
     Command::new(25, addr, Resp::R1)

@@ -1,7 +1,8 @@
 //! The standards' names of commands, for traces.
 
-/// The standard's name of a command. `app`: it follows CMD55; `emmc`: the card is an eMMC. Indices
-/// that the standard leaves to the vendor or reserves give `"VENDOR"` and `"RESERVED"`.
+/// Returns the standard's name of a command. `app`: it follows CMD55; `emmc`: the card is an eMMC.
+/// For indices that the standard reserves or leaves to the vendor, returns `"RESERVED"` or
+/// `"VENDOR"`.
 pub const fn name(index: u8, app: bool, emmc: bool) -> &'static str {
     if emmc {
         emmc_name(index)
@@ -43,7 +44,7 @@ const fn shared_name(index: u8) -> &'static str {
     }
 }
 
-/// [SD 4.7.4], [SDIO 5].
+/// Names in [SD 4.7.4], [SDIO 5].
 const fn sd_name(index: u8) -> &'static str {
     match index {
         3 => "SEND_RELATIVE_ADDR",
@@ -72,7 +73,7 @@ const fn sd_name(index: u8) -> &'static str {
     }
 }
 
-/// [SD 4.7.4], the security commands after the copy protection's own specification.
+/// Names in [SD 4.7.4]; the security commands as in the copy protection's own specification.
 const fn acmd_name(index: u8) -> &'static str {
     match index {
         6 => "SET_BUS_WIDTH",
@@ -100,7 +101,7 @@ const fn acmd_name(index: u8) -> &'static str {
     }
 }
 
-/// [eMMC 6.10.4].
+/// Names in [eMMC 6.10.4].
 const fn emmc_name(index: u8) -> &'static str {
     match index {
         1 => "SEND_OP_COND",

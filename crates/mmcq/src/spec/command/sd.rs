@@ -27,7 +27,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All six, in order.
+    /// All six groups, in order.
     pub const ALL: [Group; 6] = [
         Group::AccessMode,
         Group::CommandSystem,
@@ -37,31 +37,31 @@ impl Group {
         Group::Group6,
     ];
 
-    /// The standard's number, 1 to 6.
+    /// Returns the standard's number, 1 to 6.
     pub const fn number(self) -> u8 {
         self as u8 + 1
     }
 }
 
-/// The argument of CMD6: which function of which group, to ask or to set [SD 4.3.10.2].
+/// The argument of CMD6: functions to check or to set, by group [SD 4.3.10.2].
 ///
 /// Groups that are not named keep their present function (0xf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchFunc(u32);
 
 impl SwitchFunc {
-    /// Mode 0: asks what would happen.
+    /// Mode 0: only checks the result.
     pub const CHECK: SwitchFunc = SwitchFunc(0x00ff_ffff);
     /// Mode 1: switches.
     pub const SET: SwitchFunc = SwitchFunc(0x80ff_ffff);
 
-    /// Names a function, 0 to 15 (0 default, 15 no change), of one group.
+    /// Selects a function, 0 to 15 (0 default, 15 no change), of one group.
     pub const fn with(self, group: Group, function: u8) -> Self {
         let shift = 4 * group as u32;
         SwitchFunc(self.0 & !(0xf << shift) | ((function & 0xf) as u32) << shift)
     }
 
-    /// The argument.
+    /// Returns the argument.
     pub const fn arg(self) -> u32 {
         self.0
     }
@@ -164,7 +164,7 @@ pub struct SdTask {
     pub blocks: u16,
     /// Read from the card, else write.
     pub read: bool,
-    /// Ahead of the simple ones.
+    /// Executed before simple tasks.
     pub priority: bool,
     /// Bits 37:32 of the block address, SDUC only.
     pub address_upper: u8,
@@ -217,7 +217,7 @@ impl Extension {
     }
 }
 
-/// A length from 1 to 512 as the standard codes it: one less, in 9 bits.
+/// Returns a length from 1 to 512 in the standard's code: minus one, in 9 bits.
 const fn less_one(count: u16) -> u32 {
     (count.wrapping_sub(1) & 0x1ff) as u32
 }
@@ -270,27 +270,27 @@ pub const fn set_wr_blk_erase_count(blocks: u32) -> Command {
     Command::new(23, blocks & 0x007f_ffff, Resp::R1)
 }
 
-/// What the host tells the card in ACMD41 [SD 4.2.3.1].
+/// The host's parameters in ACMD41 [SD 4.2.3.1].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OcrRequest {
-    /// Voltage window, OCR bits 23:15; 0 only asks.
+    /// Voltage window, OCR bits 23:15; 0: only inquires.
     pub voltages: u32,
-    /// The host knows cards over 2 GB (HCS). Only after a good answer to CMD8.
+    /// Whether the host supports cards over 2 GB (HCS). Only after a good response to CMD8.
     pub hcs: bool,
-    /// Full power during start-up: 150 mA (XPC).
+    /// Whether the card may use full power during start-up: 150 mA (XPC).
     pub xpc: bool,
-    /// The host would like 1.8 V signalling (S18R).
+    /// Whether the host requests 1.8 V signalling (S18R).
     pub s18r: bool,
-    /// The host knows cards over 2 TB (HO2T).
+    /// Whether the host supports cards over 2 TB (HO2T).
     pub ho2t: bool,
 }
 
 impl OcrRequest {
-    /// Asks for the OCR and starts nothing.
+    /// Inquires the OCR and starts nothing.
     pub const INQUIRY: OcrRequest =
         OcrRequest { voltages: 0, hcs: false, xpc: false, s18r: false, ho2t: false };
 
-    /// The argument.
+    /// Returns the argument.
     pub const fn arg(self) -> u32 {
         self.voltages & 0x00ff_8000
             | (self.hcs as u32) << 30

@@ -2,13 +2,13 @@
 
 use super::{Command, Resp};
 
-/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0 only asks; `s18r` asks for 1.8 V
+/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0: only inquires; `s18r` requests 1.8 V
 /// signalling [SDIO 3.2].
 pub const fn io_send_op_cond(voltages: u32, s18r: bool) -> Command {
     Command::new(5, voltages & 0x00ff_ffff | (s18r as u32) << 24, Resp::R4)
 }
 
-/// Function (0 to 7) and register address (17 bits) where every I/O command has them.
+/// Returns function (0 to 7) and register address (17 bits) at their place in every I/O command.
 const fn place(function: u8, addr: u32) -> u32 {
     ((function & 7) as u32) << 28 | (addr & 0x1_ffff) << 9
 }
@@ -29,7 +29,7 @@ pub const fn io_write_read(function: u8, addr: u32, data: u8) -> Command {
     Command::new(52, 1 << 31 | 1 << 27 | place(function, addr) | data as u32, Resp::R5)
 }
 
-/// How much CMD53 moves [SDIO 5.3].
+/// Amount of data of a CMD53 [SDIO 5.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// 1 to 512 bytes.
@@ -40,25 +40,25 @@ pub enum Amount {
     Endless,
 }
 
-/// Everything that CMD53 says [SDIO 5.3].
+/// Parameters of CMD53 [SDIO 5.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extended {
-    /// To the card.
+    /// Whether the data go to the card.
     pub write: bool,
     /// Function, 0 to 7.
     pub function: u8,
     /// First register, 17 bits.
     pub addr: u32,
-    /// Each byte goes to the next address; else all go to one (a FIFO).
+    /// Whether each byte goes to the next address; otherwise all go to one address (a FIFO).
     pub increment: bool,
-    /// How much.
+    /// Amount of data.
     pub count: Amount,
 }
 
 /// CMD53 `IO_RW_EXTENDED`: reads or writes many bytes [SDIO 5.3].
 ///
-/// In byte mode 512 is coded as 0. A count of 0 or out of range has no code of its own: `Bytes(0)`
-/// means 512, `Blocks(0)` endless.
+/// In byte mode 512 is coded as 0. A count of 0 or out of range has no code: `Bytes(0)` means 512,
+/// `Blocks(0)` endless.
 pub const fn io_rw_extended(what: Extended) -> Command {
     let (block_mode, count) = match what.count {
         Amount::Bytes(n) => (0, n & 0x1ff),

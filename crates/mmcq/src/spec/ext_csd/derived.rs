@@ -1,4 +1,4 @@
-//! EXT_CSD in bytes and nanoseconds [eMMC 7.4].
+//! Contents of EXT_CSD in bytes and nanoseconds [eMMC 7.4].
 
 use super::ExtCsd;
 use crate::spec::timing;
@@ -15,10 +15,10 @@ pub enum Hpi {
     Cmd13,
 }
 
-/// Spare blocks that are used up [eMMC 7.4, 267].
+/// Share of the spare blocks that is used up [eMMC 7.4, 267].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreEol {
-    /// 0: the device does not tell.
+    /// 0: not reported.
     Undefined,
     /// 1: fewer than 80 %.
     Normal,
@@ -33,11 +33,11 @@ pub enum PreEol {
 /// Wear of one type of memory [eMMC 7.4, 268 and 269].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeTime {
-    /// 0: the device does not tell.
+    /// 0: not reported.
     Undefined,
-    /// 1 to 10: at most this share of its life is used, in percent.
+    /// 1 to 10: at most this share of its lifetime is used, in percent.
     UsedPercent(u8),
-    /// 11: beyond its life.
+    /// 11: its lifetime is exceeded.
     Exceeded,
     /// Anything else.
     Reserved(u8),
@@ -54,14 +54,14 @@ impl LifeTime {
     }
 }
 
-/// A time that doubles with each step, for exponents up to the largest that the standard allows
-/// (0x17).
+/// Returns a time that doubles with each step, for exponents up to the largest that the standard
+/// allows (0x17).
 const fn doubled(unit_ns: u64, exponent: u8) -> u64 {
     unit_ns << if exponent > 0x17 { 0x17 } else { exponent }
 }
 
 impl ExtCsd<'_> {
-    /// A little-endian number of `len` bytes, at most 8.
+    /// Returns a little-endian number of `len` bytes, at most 8.
     const fn number(&self, at: usize, len: usize) -> u64 {
         let mut value = 0;
         let mut n = len;
@@ -72,17 +72,18 @@ impl ExtCsd<'_> {
         value
     }
 
-    /// Size of the user area from SEC_COUNT (215:212); 0 on devices up to 2 GB, whose CSD tells.
+    /// Returns the size of the user area from SEC_COUNT (215:212); 0 on devices up to 2 GB, which
+    /// have it in the CSD.
     pub const fn capacity_bytes(&self) -> u64 {
         self.number(212, 4) * 512
     }
 
-    /// Size of a sector: 512 or 4096.
+    /// Returns the size of a sector: 512 or 4096.
     pub const fn sector_bytes(&self) -> u32 {
         if self.data_sector_size() == 1 { 4096 } else { 512 }
     }
 
-    /// High-capacity erase group (224); `None` if there are none.
+    /// Returns the size of a high-capacity erase group (224); `None` if there are none.
     pub const fn hc_erase_group_bytes(&self) -> Option<u64> {
         match self.hc_erase_grp_size() {
             0 => None,
@@ -90,7 +91,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// High-capacity write protect group (221); `None` if there are none.
+    /// Returns the size of a high-capacity write protect group (221); `None` if there are none.
     pub const fn hc_wp_group_bytes(&self) -> Option<u64> {
         match (self.hc_erase_group_bytes(), self.hc_wp_grp_size()) {
             (None, _) | (_, 0) => None,
@@ -98,17 +99,17 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Each of the two boot areas (226).
+    /// Returns the size of each of the two boot areas (226).
     pub const fn boot_bytes(&self) -> u64 {
         self.boot_size_mult() as u64 * 128 * KIB
     }
 
-    /// The replay-protected area (168).
+    /// Returns the size of the replay-protected area (168).
     pub const fn rpmb_bytes(&self) -> u64 {
         self.rpmb_size_mult() as u64 * 128 * KIB
     }
 
-    /// A general purpose partition, 1 to 4 (154:143); 0 if there is none.
+    /// Returns the size of general purpose partition 1 to 4 (154:143); 0 if there is none.
     pub const fn gp_bytes(&self, partition: u8) -> u64 {
         match (partition, self.hc_wp_group_bytes()) {
             (1..=4, Some(unit)) => self.number(143 + 3 * (partition as usize - 1), 3) * unit,
@@ -116,14 +117,14 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Start of the enhanced user area (139:136), in bytes.
+    /// Returns the start of the enhanced user area (139:136), in bytes.
     pub const fn enhanced_start_bytes(&self) -> u64 {
         // In bytes on devices up to 2 GB, else in sectors.
         let unit = if self.capacity_bytes() > 2 << 30 { 512 } else { 1 };
         self.number(136, 4) * unit
     }
 
-    /// Size of the enhanced user area (142:140).
+    /// Returns the size of the enhanced user area (142:140).
     pub const fn enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(140, 3) * unit,
@@ -131,7 +132,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// The largest that the enhanced area may be (159:157).
+    /// Returns the largest size of the enhanced area (159:157).
     pub const fn max_enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(157, 3) * unit,
@@ -139,67 +140,68 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// The cache (252:249); 0 if there is none.
+    /// Returns the size of the cache (252:249); 0 if there is none.
     pub const fn cache_bytes(&self) -> u64 {
         self.number(249, 4) * KIB
     }
 
-    /// The cache is flushed in the order in which data came in, so that a barrier costs nothing.
+    /// Returns whether the cache is flushed in the order in which data came in, so that a barrier
+    /// costs nothing.
     pub const fn cache_flushes_in_order(&self) -> bool {
         self.cache_flush_policy() & 1 != 0
     }
 
-    /// HS at 26 MHz.
+    /// Returns whether the device has HS at 26 MHz.
     pub const fn hs26(&self) -> bool {
         self.device_type() & 1 << 0 != 0
     }
 
-    /// HS at 52 MHz.
+    /// Returns whether the device has HS at 52 MHz.
     pub const fn hs52(&self) -> bool {
         self.device_type() & 1 << 1 != 0
     }
 
-    /// DDR52 at 1.8 or 3.3 V.
+    /// Returns whether the device has DDR52 at 1.8 or 3.3 V.
     pub const fn ddr52(&self) -> bool {
         self.device_type() & 1 << 2 != 0
     }
 
-    /// DDR52 at 1.2 V.
+    /// Returns whether the device has DDR52 at 1.2 V.
     pub const fn ddr52_1v2(&self) -> bool {
         self.device_type() & 1 << 3 != 0
     }
 
-    /// HS200 at 1.8 V.
+    /// Returns whether the device has HS200 at 1.8 V.
     pub const fn hs200(&self) -> bool {
         self.device_type() & 1 << 4 != 0
     }
 
-    /// HS200 at 1.2 V.
+    /// Returns whether the device has HS200 at 1.2 V.
     pub const fn hs200_1v2(&self) -> bool {
         self.device_type() & 1 << 5 != 0
     }
 
-    /// HS400 at 1.8 V.
+    /// Returns whether the device has HS400 at 1.8 V.
     pub const fn hs400(&self) -> bool {
         self.device_type() & 1 << 6 != 0
     }
 
-    /// HS400 at 1.2 V.
+    /// Returns whether the device has HS400 at 1.2 V.
     pub const fn hs400_1v2(&self) -> bool {
         self.device_type() & 1 << 7 != 0
     }
 
-    /// HS400 with enhanced strobe.
+    /// Returns whether the device has HS400 with enhanced strobe.
     pub const fn enhanced_strobe(&self) -> bool {
         self.strobe_support() & 1 != 0
     }
 
-    /// Depth of the command queue, 1 to 32; 0 if there is none.
+    /// Returns the depth of the command queue, 1 to 32; 0 if there is none.
     pub const fn cmdq_depth(&self) -> u8 {
         if self.cmdq_support() & 1 == 0 { 0 } else { (self.cmdq_depth_less_1() & 0x1f) + 1 }
     }
 
-    /// The high-priority interrupt, if there is one.
+    /// Returns how the high-priority interrupt is sent; `None`: there is none.
     pub const fn hpi(&self) -> Option<Hpi> {
         match self.hpi_features() & 3 {
             1 => Some(Hpi::Cmd13),
@@ -208,49 +210,49 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Trim is supported.
+    /// Returns whether trim is supported.
     pub const fn trim(&self) -> bool {
         self.sec_feature_support() & 1 << 4 != 0
     }
 
-    /// Discard is supported: it came with 4.5.
+    /// Returns whether discard is supported: from version 4.5 on.
     pub const fn discard(&self) -> bool {
         self.ext_csd_rev() >= 6
     }
 
-    /// Secure erase and secure trim are supported.
+    /// Returns whether secure erase and secure trim are supported.
     pub const fn secure_erase(&self) -> bool {
         self.sec_feature_support() & 1 << 0 != 0
     }
 
-    /// Sanitize is supported.
+    /// Returns whether sanitize is supported.
     pub const fn sanitize(&self) -> bool {
         self.sec_feature_support() & 1 << 6 != 0
     }
 
-    /// Reliable writes may have any length; else they have 1 or
+    /// Returns whether reliable writes may have any length; otherwise they have 1 or
     /// [`rel_wr_sec_c`](Self::rel_wr_sec_c) sectors.
     pub const fn reliable_write_enhanced(&self) -> bool {
         self.wr_rel_param() & 1 << 2 != 0
     }
 
-    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2
-    /// system pool, 3 packed, 4 extended security.
+    /// Returns the exception events that happened (55:54): bit 0 urgent background operations, 1
+    /// dynamic capacity, 2 system pool, 3 packed, 4 extended security.
     pub const fn exception_events_status(&self) -> u16 {
         self.number(54, 2) as u16
     }
 
-    /// Exception events that raise the status bit (57:56).
+    /// Returns the exception events that raise the status bit (57:56).
     pub const fn exception_events_ctrl(&self) -> u16 {
         self.number(56, 2) as u16
     }
 
-    /// Extended partition attributes (53:52), four bits a partition.
+    /// Returns the extended partition attributes (53:52), four bits a partition.
     pub const fn ext_partitions_attribute(&self) -> u16 {
         self.number(52, 2) as u16
     }
 
-    /// Configuration of a context, 1 to 15 (51:37); 0 for any other.
+    /// Returns the configuration of a context, 1 to 15 (51:37); 0 for any other.
     pub const fn context_conf(&self, context: u8) -> u8 {
         match context {
             1..=15 => self.0[36 + context as usize],
@@ -258,37 +260,37 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Sectors of the last write that were programmed (245:242).
+    /// Returns the sectors of the last write that were programmed (245:242).
     pub const fn correctly_programmed_sectors(&self) -> u32 {
         self.number(242, 4) as u32
     }
 
-    /// Firmware version (261:254), in the maker's coding.
+    /// Returns the firmware version (261:254), in the maker's coding.
     pub const fn firmware_version(&self) -> u64 {
         self.number(254, 8)
     }
 
-    /// Device version (263:262).
+    /// Returns the device version (263:262).
     pub const fn device_version(&self) -> u16 {
         self.number(262, 2) as u16
     }
 
-    /// Sectors of a firmware update that were programmed (305:302).
+    /// Returns the sectors of a firmware update that were programmed (305:302).
     pub const fn firmware_sectors_programmed(&self) -> u32 {
         self.number(302, 4) as u32
     }
 
-    /// Argument of CMD25 in a firmware update (490:487).
+    /// Returns the argument of CMD25 in a firmware update (490:487).
     pub const fn ffu_arg(&self) -> u32 {
         self.number(487, 4) as u32
     }
 
-    /// The maker's own account of its health (301:270).
+    /// Returns the maker's own health report (301:270).
     pub fn vendor_health(&self) -> &[u8] {
         self.0.get(270..302).unwrap_or(&[])
     }
 
-    /// Spare blocks that are used up.
+    /// Returns the share of the spare blocks that is used up.
     pub const fn pre_eol(&self) -> PreEol {
         match self.pre_eol_info() {
             0 => PreEol::Undefined,
@@ -299,17 +301,17 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Wear of type A memory (by custom, the fast one).
+    /// Returns the wear of type A memory (by custom, the fast one).
     pub const fn life_time_a(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_a())
     }
 
-    /// Wear of type B memory (by custom, the bulk).
+    /// Returns the wear of type B memory (by custom, the bulk).
     pub const fn life_time_b(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_b())
     }
 
-    /// Longest busy of CMD6 (248); where the device does not tell, [`timing::emmc::SWITCH_NS`].
+    /// Returns the longest busy of CMD6 (248); if not declared, [`timing::emmc::SWITCH_NS`].
     pub const fn generic_cmd6_time_ns(&self) -> u64 {
         match self.generic_cmd6_time() {
             0 => timing::emmc::SWITCH_NS,
@@ -317,7 +319,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy of a partition switch (199); where the device does not tell, that of CMD6.
+    /// Returns the longest busy of a partition switch (199); if not declared, that of CMD6.
     pub const fn part_switch_time_ns(&self) -> u64 {
         match self.partition_switch_time() {
             0 => self.generic_cmd6_time_ns(),
@@ -325,12 +327,12 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy after a high-priority interrupt (198); 0 if the device does not tell.
+    /// Returns the longest busy after a high-priority interrupt (198); 0 if not declared.
     pub const fn out_of_interrupt_time_ns(&self) -> u64 {
         self.out_of_interrupt_time() as u64 * 10 * MS
     }
 
-    /// Longest busy of a long power-off notification (247); where the device does not tell, that of
+    /// Returns the longest busy of a long power-off notification (247); if not declared, that of
     /// CMD6.
     pub const fn power_off_long_time_ns(&self) -> u64 {
         match self.power_off_long_time() {
@@ -339,37 +341,37 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Longest busy of CMD5 (217).
+    /// Returns the longest busy of CMD5 (217).
     pub const fn sleep_awake_time_ns(&self) -> u64 {
         doubled(100, self.s_a_timeout())
     }
 
-    /// Longest busy of a sleep notification (216).
+    /// Returns the longest busy of a sleep notification (216).
     pub const fn sleep_notification_time_ns(&self) -> u64 {
         doubled(10_000, self.sleep_notification_time())
     }
 
-    /// Longest power-up (CMD1) after partitioning (241); 0 if the device does not tell.
+    /// Returns the longest power-up (CMD1) after partitioning (241); 0 if not declared.
     pub const fn first_power_up_time_ns(&self) -> u64 {
         self.ini_timeout_ap() as u64 * 100 * MS
     }
 
-    /// Longest erase of one high-capacity erase group (223); 0 if the device does not tell.
+    /// Returns the longest erase of one high-capacity erase group (223); 0 if not declared.
     pub const fn erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_mult() as u64 * 300 * MS
     }
 
-    /// Longest trim or discard of one erase group (232); 0 if the device does not tell.
+    /// Returns the longest trim or discard of one erase group (232); 0 if not declared.
     pub const fn trim_timeout_ns(&self) -> u64 {
         self.trim_mult() as u64 * 300 * MS
     }
 
-    /// Longest secure erase of one erase group (230); 0 if the device does not tell.
+    /// Returns the longest secure erase of one erase group (230); 0 if not declared.
     pub const fn secure_erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_erase_mult() as u64
     }
 
-    /// Longest secure trim of one erase group (229); 0 if the device does not tell.
+    /// Returns the longest secure trim of one erase group (229); 0 if not declared.
     pub const fn secure_trim_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_trim_mult() as u64
     }

@@ -1,7 +1,7 @@
 //! The eMMC's extended register: 512 bytes of abilities and modes [eMMC 7.4].
 //!
-//! Here: the bytes as they stand, each under the standard's name in lower case. What they mean in
-//! bytes and nanoseconds is in `derived.rs`, the numbers for CMD6 are in [`index`].
+//! This file has the bytes unchanged, each under the standard's name in lower case. `derived.rs`
+//! has their meaning in bytes and nanoseconds, [`index`] the numbers for CMD6.
 
 mod derived;
 pub mod index;
@@ -10,7 +10,7 @@ pub use derived::{Hpi, LifeTime, PreEol};
 
 use super::{Field, ParseError};
 
-/// EXT_CSD, as CMD8 brought it.
+/// EXT_CSD, as read by CMD8.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtCsd<'a>(&'a [u8; 512]);
 
@@ -79,7 +79,7 @@ bytes! {
     /// 166: bit 2 reliable write without length limits, bit 0 [`wr_rel_set`](Self::wr_rel_set) can
     /// be written, bit 4 RPMB by 32.
     wr_rel_param 166;
-    /// 167: partitions that keep old data when a write is cut off.
+    /// 167: partitions that keep the old data when a write is interrupted.
     wr_rel_set 167;
     /// 168: RPMB in units of 128 KiB.
     rpmb_size_mult 168;
@@ -169,7 +169,7 @@ bytes! {
     acc_size 225;
     /// 226: a boot area in 128 KiB.
     boot_size_mult 226;
-    /// 228: ways to boot: bit 0 alternative, 1 double data rate, 2 high speed.
+    /// 228: boot modes: bit 0 alternative, 1 double data rate, 2 high speed.
     boot_info 228;
     /// 229: secure trim takes an erase's time times this.
     sec_trim_mult 229;
@@ -254,8 +254,8 @@ bytes! {
 }
 
 impl<'a> ExtCsd<'a> {
-    /// From the bytes as they came. Error: a structure of the CSD (194) that is reserved, since
-    /// then nothing here can be trusted.
+    /// Reads the bytes. Error: a reserved CSD structure (194), since then no other field is
+    /// reliable.
     pub const fn parse(bytes: &'a [u8; 512]) -> Result<Self, ParseError> {
         match bytes[194] {
             0..=2 => Ok(ExtCsd(bytes)),
@@ -263,7 +263,7 @@ impl<'a> ExtCsd<'a> {
         }
     }
 
-    /// All 512 bytes.
+    /// Returns all 512 bytes.
     pub const fn bytes(&self) -> &'a [u8; 512] {
         self.0
     }

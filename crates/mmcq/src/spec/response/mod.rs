@@ -1,4 +1,4 @@
-//! Responses as the host hands them over [SD 4.9], [eMMC 6.12], [SDIO 4.10].
+//! Responses as a host returns them [SD 4.9], [eMMC 6.12], [SDIO 4.10].
 
 mod ocr;
 mod status;
@@ -16,48 +16,48 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// See above.
+    /// The words, as described above.
     pub words: [u32; 4],
 }
 
 impl Response {
-    /// A 48-bit response with this content.
+    /// Makes a 48-bit response with this content.
     pub const fn short(content: u32) -> Self {
         Response { words: [content, 0, 0, 0] }
     }
 
-    /// Read as R1 or R1b.
+    /// Returns the content as R1 or R1b.
     pub const fn r1(&self) -> R1 {
         R1(self.words[0])
     }
 
-    /// Read as R3: the OCR.
+    /// Returns the content as R3: the OCR.
     pub const fn ocr(&self) -> Ocr {
         Ocr(self.words[0])
     }
 
-    /// Read as R4 of an I/O card.
+    /// Returns the content as R4 of an I/O card.
     pub const fn r4(&self) -> R4 {
         R4(self.words[0])
     }
 
-    /// Read as R5 of an I/O card.
+    /// Returns the content as R5 of an I/O card.
     pub const fn r5(&self) -> R5 {
         R5(self.words[0])
     }
 
-    /// Read as R6: the published RCA.
+    /// Returns the content as R6: the published RCA.
     pub const fn r6(&self) -> R6 {
         R6(self.words[0])
     }
 
-    /// Read as R7: the interface condition.
+    /// Returns the content as R7: the interface condition.
     pub const fn r7(&self) -> R7 {
         R7(self.words[0])
     }
 }
 
-/// Is bit `n` (0 to 31) of `word` set?
+/// Returns whether bit `n` (0 to 31) of `word` is set.
 const fn bit(word: u32, n: u32) -> bool {
     word >> n & 1 != 0
 }
@@ -67,27 +67,28 @@ const fn bit(word: u32, n: u32) -> bool {
 pub struct R4(pub u32);
 
 impl R4 {
-    /// C: the card has powered up.
+    /// Returns whether the card has powered up (C).
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }
 
-    /// Number of I/O functions besides function 0, 0 to 7.
+    /// Returns the number of I/O functions besides function 0, 0 to 7.
     pub const fn functions(self) -> u8 {
         (self.0 >> 28 & 7) as u8
     }
 
-    /// The card has memory as well: a combo card.
+    /// Returns whether the card also has memory: a combo card.
     pub const fn memory_present(self) -> bool {
         bit(self.0, 27)
     }
 
-    /// S18A: the card will switch to 1.8 V signalling.
+    /// Returns whether the card will switch to 1.8 V signalling (S18A).
     pub const fn s18a(self) -> bool {
         bit(self.0, 24)
     }
 
-    /// Voltage window, bits 23:0 of the I/O OCR: bit 8 is 2.0 to 2.1 V, bit 23 is 3.5 to 3.6 V.
+    /// Returns the voltage window, bits 23:0 of the I/O OCR: bit 8 is 2.0 to 2.1 V, bit 23 is 3.5
+    /// to 3.6 V.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ffff
     }
@@ -114,22 +115,22 @@ impl R5 {
     /// Bits 15, 14 (both of the previous command), 11, 9 and 8: every error.
     pub const ERRORS: u32 = 0xcb00;
 
-    /// The byte that was read; after a plain write, the byte that was sent.
+    /// Returns the byte that was read; after a plain write, the byte that was sent.
     pub const fn data(self) -> u8 {
         self.0 as u8
     }
 
-    /// The CRC of the previous command was wrong.
+    /// Returns whether the CRC of the previous command was wrong.
     pub const fn com_crc_error(self) -> bool {
         bit(self.0, 15)
     }
 
-    /// The previous command was not legal in its state.
+    /// Returns whether the previous command was not legal in its state.
     pub const fn illegal_command(self) -> bool {
         bit(self.0, 14)
     }
 
-    /// What the I/O part was doing.
+    /// Returns the state of the I/O part.
     pub const fn state(self) -> IoState {
         match self.0 >> 12 & 3 {
             0 => IoState::Dis,
@@ -139,22 +140,22 @@ impl R5 {
         }
     }
 
-    /// General or unknown error.
+    /// Returns whether there was a general or unknown error.
     pub const fn error(self) -> bool {
         bit(self.0, 11)
     }
 
-    /// The function does not exist.
+    /// Returns whether the function does not exist.
     pub const fn function_number(self) -> bool {
         bit(self.0, 9)
     }
 
-    /// The argument was out of this function's range.
+    /// Returns whether the argument was out of this function's range.
     pub const fn out_of_range(self) -> bool {
         bit(self.0, 8)
     }
 
-    /// The error bits alone; 0 is good.
+    /// Returns only the error bits; 0: no error.
     pub const fn errors(self) -> u32 {
         self.0 & Self::ERRORS
     }
@@ -165,12 +166,12 @@ impl R5 {
 pub struct R6(pub u32);
 
 impl R6 {
-    /// The address that the card now has; 0 is no address, ask again.
+    /// Returns the card's new address; 0 is no address, repeat CMD3.
     pub const fn rca(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The card status bits that R6 carries (23, 22, 19 and 12:0), where R1 has them.
+    /// Returns the card status bits in R6 (23, 22, 19 and 12:0), at their places in R1.
     pub const fn status(self) -> R1 {
         R1((self.0 & 0xc000) << 8 | (self.0 & 0x2000) << 6 | self.0 & 0x1fff)
     }
@@ -181,28 +182,29 @@ impl R6 {
 pub struct R7(pub u32);
 
 impl R7 {
-    /// The supply voltage that the card accepts: 1 is 2.7 to 3.6 V, 0 is none of those asked for.
+    /// Returns the supply voltage that the card accepts: 1 is 2.7 to 3.6 V, 0 is none of the
+    /// requested ones.
     pub const fn supply(self) -> u8 {
         (self.0 >> 8 & 0xf) as u8
     }
 
-    /// The echo of the pattern.
+    /// Returns the echo of the pattern.
     pub const fn pattern(self) -> u8 {
         self.0 as u8
     }
 
-    /// The card has a PCIe interface (SD Express).
+    /// Returns whether the card has a PCIe interface (SD Express).
     pub const fn pcie(self) -> bool {
         bit(self.0, 12)
     }
 
-    /// The card's PCIe interface can do with 1.2 V.
+    /// Returns whether the card's PCIe interface can work with 1.2 V.
     pub const fn pcie_1v2(self) -> bool {
         bit(self.0, 13)
     }
 
-    /// Did the card accept the supply voltage and echo the pattern of
-    /// [`send_if_cond`](crate::spec::command::sd::send_if_cond)?
+    /// Returns whether the card accepted the supply voltage and echoed the pattern of
+    /// [`send_if_cond`](crate::spec::command::sd::send_if_cond).
     pub const fn echoes(self, supply: u8, pattern: u8) -> bool {
         self.supply() == supply & 0xf && self.supply() != 0 && self.pattern() == pattern
     }

@@ -2,7 +2,7 @@
 
 use super::bit;
 
-/// How a card counts addresses.
+/// The unit of a card's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressUnit {
     /// In bytes: up to 2 GB.
@@ -11,42 +11,44 @@ pub enum AddressUnit {
     Sector,
 }
 
-/// The OCR, as in R3. A bit that only one standard has is named so.
+/// The OCR, as in R3. Bits that only one standard has are named accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ocr(pub u32);
 
 impl Ocr {
-    /// 2.7 to 3.6 V, bits 23:15: what a card of either standard has to support in full.
+    /// 2.7 to 3.6 V, bits 23:15: every card of either standard supports all of it.
     pub const V27_36: u32 = 0x00ff_8000;
     /// eMMC: 1.70 to 1.95 V, bit 7.
     pub const V170_195: u32 = 1 << 7;
 
-    /// Bit 31: power-up is over. Until then the bits above the voltages mean nothing.
+    /// Returns whether power-up is over (bit 31). Until then the bits above the voltages mean
+    /// nothing.
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }
 
-    /// SD, CCS: the card is over 2 GB and counts in sectors. Valid once [`ready`](Self::ready).
+    /// SD, CCS: returns whether the card is over 2 GB and uses sector addresses. Valid once
+    /// [`ready`](Self::ready).
     pub const fn ccs(self) -> bool {
         bit(self.0, 30)
     }
 
-    /// SD: the card has a UHS-II interface.
+    /// SD: returns whether the card has a UHS-II interface.
     pub const fn uhs2(self) -> bool {
         bit(self.0, 29)
     }
 
-    /// SD, CO2T: the card is over 2 TB.
+    /// SD, CO2T: returns whether the card is over 2 TB.
     pub const fn co2t(self) -> bool {
         bit(self.0, 27)
     }
 
-    /// SD, S18A: the card will switch to 1.8 V signalling.
+    /// SD, S18A: returns whether the card will switch to 1.8 V signalling.
     pub const fn s18a(self) -> bool {
         bit(self.0, 24)
     }
 
-    /// eMMC, bits 30:29: how the device counts addresses; `None` for the two reserved codes.
+    /// Returns the unit of an eMMC's addresses, bits 30:29; `None` for the two reserved codes.
     pub const fn emmc_access(self) -> Option<AddressUnit> {
         match self.0 >> 29 & 3 {
             0 => Some(AddressUnit::Byte),
@@ -55,14 +57,14 @@ impl Ocr {
         }
     }
 
-    /// Voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7 the low
-    /// range.
+    /// Returns the voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7
+    /// the low range.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ff80
     }
 
-    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at
-    /// both ends.
+    /// Returns whether the card works with this supply, in millivolts. The windows of 2.7 V and up
+    /// include both ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;

@@ -3,7 +3,7 @@
 use super::bit;
 use core::fmt;
 
-/// What a card is doing [SD 4.1], [eMMC 6.1].
+/// The state of a card [SD 4.1], [eMMC 6.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// 0: before identification.
@@ -33,7 +33,7 @@ pub enum State {
 }
 
 impl State {
-    /// From its number, of which the low four bits count.
+    /// Returns the state with this number, of which the low four bits count.
     pub const fn from_number(number: u8) -> Self {
         match number & 0xf {
             0 => State::Idle,
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> u8 {
         match self {
             State::Idle => 0,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The standards' short name.
+    /// Returns the standards' short name.
     pub const fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -90,10 +90,10 @@ impl State {
 
 /// The card status.
 ///
-/// The standards say of each bit when it is found and when it clears. The error bits fall into
-/// three sets that do not overlap and together are [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`],
-/// [`R1::DEFERRED`]. A bit that can be found both before the response and after it (type "R X") is
-/// deferred if programming can set it, since then it may speak of another request's data.
+/// The standards define for each bit when it is set and when it is cleared. The error bits are
+/// divided into three sets without overlap, together [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`],
+/// [`R1::DEFERRED`]. A bit that can be set both before the response and after it (type "R X") is
+/// deferred if programming can set it, since then it may belong to another request's data.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct R1(pub u32);
 
@@ -156,24 +156,24 @@ impl R1 {
     pub const WP_ERASE_SKIP: u32 = 1 << 15;
     /// Status, SD: the command ran without the card's ECC.
     pub const CARD_ECC_DISABLED: u32 = 1 << 14;
-    /// An erase sequence was dropped because another command came in between. No error: nothing was
-    /// erased, no data are lost, and CMD38 is answered with
-    /// [`ERASE_SEQ_ERROR`](Self::ERASE_SEQ_ERROR) then.
+    /// An erase sequence was dropped because another command came in between. Not an error: nothing
+    /// was erased, no data are lost, and CMD38 then fails with
+    /// [`ERASE_SEQ_ERROR`](Self::ERASE_SEQ_ERROR).
     pub const ERASE_RESET: u32 = 1 << 13;
     /// Status: the buffer is empty.
     pub const READY_FOR_DATA: u32 = 1 << 8;
-    /// eMMC: CMD6 did not do what it was asked to.
+    /// eMMC: CMD6 did not do the switch.
     pub const SWITCH_ERROR: u32 = 1 << 7;
-    /// Status: something happened; eMMC says what in EXT_CSD, SD (`FX_EVENT`) in an extension
-    /// register.
+    /// Status: an event has happened; eMMC has the details in EXT_CSD, SD (`FX_EVENT`) in an
+    /// extension register.
     pub const EXCEPTION_EVENT: u32 = 1 << 6;
     /// Status: the next command is taken as an application command, or this one was.
     pub const APP_CMD: u32 = 1 << 5;
     /// SD: error in the order of the authentication.
     pub const AKE_SEQ_ERROR: u32 = 1 << 3;
 
-    /// Errors of this very command: the card checks them before it answers, and refuses. In the
-    /// answer to CMD12 or CMD13 they speak of the transfer before it; an open-ended read up to the
+    /// Errors of this very command: the card checks them before its response, and refuses. In the
+    /// response to CMD12 or CMD13 they belong to the transfer before; an open-ended read up to the
     /// card's last block may leave `OUT_OF_RANGE` there although all its data are good [SD 4.3.3].
     pub const OWN: u32 = Self::OUT_OF_RANGE
         | Self::ADDRESS_ERROR
@@ -185,11 +185,11 @@ impl R1 {
     /// Errors of the command before this one (clear condition B): the card did not answer that one.
     pub const PREVIOUS: u32 = Self::COM_CRC_ERROR | Self::ILLEGAL_COMMAND;
 
-    /// Errors that an earlier data transfer, programming, erase or switch left behind; the command
-    /// that shows them may have nothing to do with them. Reading clears them (condition C;
-    /// `SWITCH_ERROR`: B), so the code that sees them first must keep them:
+    /// Errors of an earlier data transfer, programming, erase or switch; the command whose response
+    /// has them may have nothing to do with them. Reading clears them (condition C; `SWITCH_ERROR`:
+    /// B), so the code that reads them first must keep them:
     /// - `WP_VIOLATION`: found block by block, while the data of a write come in;
-    /// - `LOCK_UNLOCK_FAILED`: CMD42 is judged after its data, when its response is long gone;
+    /// - `LOCK_UNLOCK_FAILED`: CMD42 is checked after its data, long after its response;
     /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming
     ///   behind;
     /// - `CID_CSD_OVERWRITE`: CMD26 and CMD27 compare after their data;
@@ -204,9 +204,9 @@ impl R1 {
         | Self::WP_ERASE_SKIP
         | Self::SWITCH_ERROR;
 
-    /// Every error bit. On SD mask [`SWITCH_ERROR`](Self::SWITCH_ERROR) out, on eMMC
-    /// [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR), if reserved bits are not to be trusted to be 0. Bits
-    /// 18 and 17 (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
+    /// All error bits. If reserved bits may be other than 0, mask
+    /// [`SWITCH_ERROR`](Self::SWITCH_ERROR) on SD, and [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR) on
+    /// eMMC. Bits 18 and 17 (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
     pub const ERRORS: u32 = Self::OWN | Self::PREVIOUS | Self::DEFERRED;
 
     const fn has(self, mask: u32) -> bool {
@@ -298,7 +298,7 @@ impl R1 {
         self.has(Self::ERASE_RESET)
     }
 
-    /// The state in which the card received the command; the one after it may differ.
+    /// Returns the state in which the card received the command; the state after it may differ.
     pub const fn current_state(self) -> State {
         State::from_number((self.0 >> 9 & 0xf) as u8)
     }
@@ -328,12 +328,13 @@ impl R1 {
         self.has(Self::AKE_SEQ_ERROR)
     }
 
-    /// All error bits; 0 is good.
+    /// Returns all error bits; 0: no error.
     pub const fn errors(self) -> u32 {
         self.0 & Self::ERRORS
     }
 
-    /// Free for the next data command: the state is tran and the buffer empty.
+    /// Returns whether the card is free for the next data command: the state is tran and the buffer
+    /// empty.
     pub const fn idle_in_tran(self) -> bool {
         matches!(self.current_state(), State::Tran) && self.ready_for_data()
     }

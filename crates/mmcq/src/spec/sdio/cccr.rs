@@ -20,7 +20,7 @@ pub mod reg {
     pub const ABORT: u32 = 0x06;
     /// Bus width, pull-up of DAT3.
     pub const INTERFACE: u32 = 0x07;
-    /// What the card can do.
+    /// Abilities of the card.
     pub const CAPABILITY: u32 = 0x08;
     /// First of three bytes: where the common CIS begins.
     pub const CIS: u32 = 0x09;
@@ -32,11 +32,11 @@ pub mod reg {
     pub const SPEED: u32 = 0x13;
     /// UHS modes that the card offers.
     pub const UHS: u32 = 0x14;
-    /// Strength of its drivers.
+    /// Driver strength.
     pub const DRIVE: u32 = 0x15;
     /// Asynchronous interrupt.
     pub const INTERRUPT_EXTENSION: u32 = 0x16;
-    /// The last of the vendor's own; what standard and most cards have nothing behind.
+    /// The last register of the vendor; the standard and most cards have nothing there.
     pub const NOTHING: u32 = 0xff;
 }
 
@@ -67,8 +67,7 @@ pub enum Revision {
     V3_00,
 }
 
-/// The CCCR as it was read. What a register of a later revision offers reads as "no" in earlier
-/// ones.
+/// The CCCR as it was read. In earlier revisions, registers of a later revision read as "no".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cccr {
     /// Structure of the CCCR.
@@ -106,7 +105,7 @@ pub struct Cccr {
 }
 
 impl Cccr {
-    /// Reads 00h to 16h. Only an unknown revision is refused: then the rest means nothing.
+    /// Reads 00h to 16h. Only an unknown revision is refused: then the other bytes have no meaning.
     pub fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let at = |addr: u32| bytes.get(addr as usize).copied().unwrap_or(0);
         let revision = match at(reg::REVISION) & 0xf {
@@ -143,93 +142,95 @@ impl Cccr {
         self.capability >> bit & 1 != 0
     }
 
-    /// SDC: CMD52 is answered while data move.
+    /// Returns whether CMD52 is answered during data (SDC).
     pub const fn direct_during_data(&self) -> bool {
         self.can(0)
     }
 
-    /// SMB: CMD53 in block mode.
+    /// SMB: returns whether CMD53 has a block mode.
     pub const fn multi_block(&self) -> bool {
         self.can(1)
     }
 
-    /// SRW: read wait.
+    /// SRW: returns whether there is read wait.
     pub const fn read_wait(&self) -> bool {
         self.can(2)
     }
 
-    /// SBS: suspend and resume.
+    /// SBS: returns whether there are suspend and resume.
     pub const fn suspend(&self) -> bool {
         self.can(3)
     }
 
-    /// S4MI: interrupts between the blocks of a transfer on four lines.
+    /// S4MI: returns whether the card can interrupt between the blocks of a transfer on four lines.
     pub const fn interrupt_between_blocks(&self) -> bool {
         self.can(4)
     }
 
-    /// E4MI: and they are on.
+    /// Returns whether such interrupts are on (E4MI).
     pub const fn interrupt_between_blocks_on(&self) -> bool {
         self.can(5)
     }
 
-    /// LSC: up to 400 kHz only.
+    /// LSC: returns whether the card is limited to 400 kHz.
     pub const fn low_speed(&self) -> bool {
         self.can(6)
     }
 
-    /// Four data lines: every full-speed card, and a low-speed card with 4BLS.
+    /// Returns whether four data lines work: on every full-speed card, and a low-speed card with
+    /// 4BLS.
     pub const fn width4(&self) -> bool {
         !self.low_speed() || self.can(7)
     }
 
-    /// SHS: high speed.
+    /// SHS: returns whether the card has high speed.
     pub const fn high_speed(&self) -> bool {
         self.speed & 1 != 0
     }
 
-    /// SSDR50.
+    /// Returns whether the card has SDR50 (SSDR50).
     pub const fn sdr50(&self) -> bool {
         self.uhs & 1 != 0
     }
 
-    /// SSDR104.
+    /// Returns whether the card has SDR104 (SSDR104).
     pub const fn sdr104(&self) -> bool {
         self.uhs & 2 != 0
     }
 
-    /// SDDR50.
+    /// Returns whether the card has DDR50 (SDDR50).
     pub const fn ddr50(&self) -> bool {
         self.uhs & 4 != 0
     }
 
-    /// SMPC: the card may be told how much power it gets.
+    /// Returns whether the host may set how much power the card gets (SMPC).
     pub const fn power_control(&self) -> bool {
         self.power & 1 != 0
     }
 
-    /// EMPC: it may draw more than 200 mA.
+    /// Returns whether the card may draw more than 200 mA (EMPC).
     pub const fn power_control_on(&self) -> bool {
         self.power & 2 != 0
     }
 
-    /// SDTA, SDTC, SDTD: driver types A, C and D, one bit each from bit 0; type B always works.
+    /// Returns the driver types A, C and D (SDTA, SDTC, SDTD), one bit each from bit 0; type B
+    /// always works.
     pub const fn driver_types(&self) -> u8 {
         self.drive & 7
     }
 
-    /// The driver type in use: 0 B, 1 A, 2 C, 3 D.
+    /// Returns the driver type in use: 0 B, 1 A, 2 C, 3 D.
     pub const fn driver_type(&self) -> u8 {
         self.drive >> 4 & 3
     }
 
-    /// SAI: interrupts without a clock.
+    /// SAI: returns whether interrupts work without a clock.
     pub const fn async_interrupt(&self) -> bool {
         self.interrupt_extension & 1 != 0
     }
 }
 
-/// Three bytes, lowest first.
+/// Returns the number in three bytes, lowest first.
 pub(super) const fn little_endian(bytes: [u8; 3]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }

@@ -1,20 +1,20 @@
 //! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
 //!
-//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says
-//! which one it wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`]
-//! bytes, inside of the area that the standard gives. Tuples of code 0 are padding and count as
-//! bytes only. A link of FFh ends the chain as CISTPL_END does. Bodies of other tuples are not even
-//! read.
+//! [`Walker`] reads a chain a byte at a time: it returns the address of the next byte, and the
+//! caller reads that byte by any means. It only moves forward, at most [`TUPLES_MAX`] tuples and
+//! [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0 are padding
+//! and count only as bytes. A link of FFh ends the chain as CISTPL_END does. Bodies of other tuples
+//! are not read.
 
 use core::fmt;
 
-/// Tuples in a chain, without its padding.
+/// Most tuples in a chain, without its padding.
 pub const TUPLES_MAX: u8 = 64;
-/// Bytes that are read of a chain.
+/// Most bytes that are read of a chain.
 pub const BYTES_MAX: u16 = 1024;
-/// Where tuples may be [SDIO 6.11].
+/// Addresses where tuples may be [SDIO 6.11].
 pub const AREA: core::ops::Range<u32> = 0x1000..0x1_8000;
-/// Bytes of a body that are kept; those beyond are skipped.
+/// Most bytes of a body that are kept; others are skipped.
 const BODY_MAX: usize = 64;
 
 /// Tuple codes [SDIO 16.2].
@@ -31,7 +31,7 @@ pub mod code {
     pub const MANFID: u8 = 0x20;
     /// CISTPL_FUNCID: kind of function.
     pub const FUNCID: u8 = 0x21;
-    /// CISTPL_FUNCE: what card or function can do.
+    /// CISTPL_FUNCE: abilities of card or function.
     pub const FUNCE: u8 = 0x22;
     /// CISTPL_SDIO_STD: standard interface.
     pub const SDIO_STD: u8 = 0x91;
@@ -39,17 +39,17 @@ pub mod code {
     pub const END: u8 = 0xff;
 }
 
-/// The ways of PC Cards to go on elsewhere; SDIO has none of them.
+/// Link tuples of PC Cards that continue a chain elsewhere; SDIO has none of them.
 const LONG_LINKS: [u8; 4] = [0x02, 0x06, 0x11, 0x12];
 
-/// What is wrong with a chain.
+/// Faults of a chain.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CisFault {
     /// The pointer in CCCR or FBR, or a link, leaves [`AREA`].
     Outside,
-    /// A tuple that goes on elsewhere.
+    /// A tuple that continues the chain elsewhere.
     LongLink,
     /// More than [`TUPLES_MAX`] tuples.
     Tuples,
@@ -59,9 +59,9 @@ pub enum CisFault {
     Time,
     /// The body is too short for its fields.
     Short {
-        /// Its bytes.
+        /// Number of its bytes.
         bytes: u8,
-        /// What its fields need.
+        /// Number of bytes that its fields need.
         needed: u8,
     },
     /// The largest block has no bytes.
@@ -74,13 +74,13 @@ pub enum CisFault {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {
-    /// Whose: 0 is the common CIS.
+    /// The function; 0 is the common CIS.
     pub function: u8,
-    /// Where the tuple begins.
+    /// Address of the tuple.
     pub addr: u32,
     /// Its code.
     pub tuple: u8,
-    /// What is wrong.
+    /// The fault.
     pub fault: CisFault,
 }
 
@@ -117,7 +117,7 @@ pub struct Manufacturer {
 /// CISTPL_FUNCE of the card (type 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardExtension {
-    /// TPLFE_FN0_BLK_SIZE, in bytes; 0 on cards that tell none.
+    /// TPLFE_FN0_BLK_SIZE, in bytes; 0 on cards that do not give it.
     pub block_bytes: u16,
     /// TPLFE_MAX_TRAN_SPEED in hertz; `None` for a reserved code.
     pub max_clock_hz: Option<u32>,
@@ -126,7 +126,7 @@ pub struct CardExtension {
 /// CISTPL_FUNCE of a function (type 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionExtension {
-    /// TPLFE_FUNCTION_INFO bit 0: it can wake the host.
+    /// TPLFE_FUNCTION_INFO bit 0: whether it can wake the host.
     pub wakes: bool,
     /// TPLFE_STD_IO_REV.
     pub standard_revision: u8,
@@ -159,19 +159,19 @@ pub struct VersionTexts {
 }
 
 impl VersionTexts {
-    /// What follows the revision, as it came.
+    /// Returns the bytes after the revision, unchanged.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// The texts in their order (manufacturer, product, ...), in whatever code the card uses.
+    /// Returns the texts in their order (manufacturer, product, ...), in the card's character code.
     pub fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let all = self.bytes().split(|&byte| byte == 0xff).next().unwrap_or(&[]);
         all.split(|&byte| byte == 0).filter(|text| !text.is_empty())
     }
 }
 
-/// What a chain tells that we keep.
+/// Contents of a chain that are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
     /// Its maker.
@@ -184,7 +184,7 @@ pub struct Cis {
     pub function: Option<FunctionExtension>,
     /// Its texts.
     pub version: Option<VersionTexts>,
-    /// Tuples that were skipped: vendors', and those that have no use here.
+    /// Number of tuples that were skipped: vendors', and those of no use here.
     pub skipped: u8,
 }
 
@@ -192,7 +192,7 @@ pub struct Cis {
 enum Step {
     Code,
     Link,
-    /// So many bytes of the body are wanted; its length is the other.
+    /// Reading this many bytes of a body; the second number is its length.
     Body(u8, u8),
     End,
 }
@@ -202,7 +202,7 @@ enum Step {
 pub struct Walker {
     function: u8,
     step: Step,
-    /// The byte that is wanted next.
+    /// Address of the next byte.
     at: u32,
     tuple: u8,
     tuple_at: u32,
@@ -213,7 +213,7 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// A chain of this function (0: the card's) that begins here.
+    /// Begins a chain of this function (0: the card's) at this address.
     pub fn new(function: u8, pointer: u32) -> Result<Self, CisError> {
         let walker = Walker {
             function,
@@ -229,12 +229,12 @@ impl Walker {
         if AREA.contains(&pointer) { Ok(walker) } else { walker.fail(CisFault::Outside) }
     }
 
-    /// The address in function 0 that it wants; `None` at the end of the chain.
+    /// Returns the address in function 0 of the next byte; `None` at the end of the chain.
     pub fn wants(&self) -> Option<u32> {
         (self.step != Step::End).then_some(self.at)
     }
 
-    /// The error for this fault in the tuple being read.
+    /// Returns the error for this fault in the tuple being read.
     pub fn error(&self, fault: CisFault) -> CisError {
         CisError { function: self.function, addr: self.tuple_at, tuple: self.tuple, fault }
     }
@@ -243,7 +243,7 @@ impl Walker {
         Err(self.error(fault))
     }
 
-    /// The byte that was wanted.
+    /// Takes the next byte.
     pub fn give(&mut self, byte: u8) -> Result<(), CisError> {
         match self.step {
             Step::Code => {
@@ -303,7 +303,7 @@ impl Walker {
         }
     }
 
-    /// On to a later byte.
+    /// Skips to a later byte.
     fn advance(&mut self, by: u32) -> Result<(), CisError> {
         self.at = self.at.saturating_add(by);
         self.bytes = self.bytes.saturating_add(1);
@@ -316,7 +316,7 @@ impl Walker {
         Ok(())
     }
 
-    /// The wanted part of a body is complete.
+    /// Handles a body whose needed part is complete.
     fn keep(&mut self, length: u8) -> Result<(), CisError> {
         self.step = Step::Code;
         let body = &self.body;
@@ -376,8 +376,8 @@ impl Walker {
         Ok(())
     }
 
-    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its
-    /// largest block.
+    /// Returns the contents of the chain, once [`wants`](Self::wants) is `None`. The chain of a
+    /// function must have its largest block.
     pub fn finish(self) -> Result<Cis, CisError> {
         if self.function != 0 && self.cis.function.is_none() {
             return self.fail(CisFault::NoExtension);
@@ -386,7 +386,7 @@ impl Walker {
     }
 }
 
-/// TPLFE_MAX_TRAN_SPEED: a unit and a factor, as in the CSD [SD 5.3.2].
+/// Returns TPLFE_MAX_TRAN_SPEED in hertz: a unit and a factor, as in the CSD [SD 5.3.2].
 fn transfer_speed_hz(code: u8) -> Option<u32> {
     const TENTHS: [u32; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
     const UNIT_HZ: [u32; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
@@ -400,7 +400,7 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Reads a chain that lies at 1000h; what is beyond reads as FFh.
+    /// Reads a chain at 1000h; bytes after it read as FFh.
     fn walk(function: u8, bytes: &[u8]) -> Result<Cis, CisError> {
         let mut walker = Walker::new(function, 0x1000)?;
         let mut reads = 0;

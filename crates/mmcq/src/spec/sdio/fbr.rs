@@ -18,7 +18,7 @@ pub mod reg {
     pub const BLOCK_SIZE: u32 = 0x10;
 }
 
-/// Bytes of a FBR that mean something.
+/// Bytes of a FBR with a meaning.
 pub const BYTES: usize = 0x12;
 
 /// Interface codes [SDIO 6.10, table 6-4].
@@ -43,7 +43,7 @@ pub mod class {
     pub const EXTENDED: u8 = 0xf;
 }
 
-/// Where a function's FBR begins.
+/// Returns the address of a function's FBR.
 pub const fn base(function: u8) -> u32 {
     (function as u32 & 7) << 8
 }
@@ -51,19 +51,19 @@ pub const fn base(function: u8) -> u32 {
 /// A function's basic registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fbr {
-    /// Interface code: see [`class`]; that of the extended register where the first says so.
+    /// Interface code: see [`class`]; from the extended register if the first one refers to it.
     pub class: u8,
-    /// It has a code storage area.
+    /// Whether it has a code storage area.
     pub csa: bool,
-    /// ... and access to it is on.
+    /// Whether access to that area is on.
     pub csa_on: bool,
-    /// SPS: it can be used with less power.
+    /// SPS: whether it can be used with less power.
     pub power_selection: bool,
-    /// EPS: and is.
+    /// EPS: whether it is used with less power.
     pub low_power: bool,
-    /// Where its CIS begins, 24 bits.
+    /// Address of its CIS, 24 bits.
     pub cis: u32,
-    /// Where the window into its code storage stands, 24 bits.
+    /// Address of the window into its code storage, 24 bits.
     pub csa_pointer: u32,
     /// Block size of CMD53 in bytes; 0 if never set.
     pub block_bytes: u16,

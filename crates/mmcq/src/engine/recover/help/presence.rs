@@ -1,26 +1,26 @@
-//! Cards that come and go: what is in the slot is believed after a moment of quiet.
+//! Cards that come and go: a change of the slot counts after it has been stable for a moment.
 
 use super::super::super::Engine;
 use super::ServiceRequest;
 use crate::host::Host;
 use crate::sched::Profile;
 
-/// The card must be in, or out, for so long before the engine believes it.
+/// How long a card must be present, or absent, before the engine accepts the change.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// A card that could not be brought up is tried again after this pause, then after twice as long
-/// each time, up to the second.
+/// Pause before a card that could not be brought up is tried again. The pause doubles with each
+/// try, up to the second.
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The card in the slot is told anew after a pause, which grows.
+    /// Plans to report the card in the slot again after a pause, which grows.
     pub(super) fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
         let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
         self.supervisor.helping_mut().retry_ns = retry_ns;
         self.timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
-    /// Ends the doubt about the slot: the program, or the supervisor, has said what is in it.
+    /// Ends the doubt about the slot: the program or the supervisor has reported what is in it.
     pub(in super::super::super) fn settle_presence(&mut self) {
         let helping = self.supervisor.helping_mut();
         helping.untold = false;
@@ -52,8 +52,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Asks the supervisor for help with the card that is there, or is gone, now that its presence
-    /// is stable.
+    /// Requests the supervisor's help for the card that is present, or is gone, now that this is
+    /// stable.
     pub(super) fn report_presence(&mut self, now_ns: u64) {
         self.timers.clear_presence();
         let help = if self.bus.host().present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };

@@ -1,4 +1,4 @@
-//! Supervisors that come and go: whom the engine wakes when it needs help.
+//! Supervisors that come and go: which waker the engine reports when it needs help.
 
 use super::super::super::Engine;
 use super::super::super::timers::NEVER;
@@ -8,9 +8,9 @@ use crate::sched::Profile;
 use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// The supervisor is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its
-    /// scratch memory. False: it is at work, or there is none; try again later. It does so when it
-    /// is polled next: wake it.
+    /// Ends the supervisor, which then returns [`Event::Dismissed`](crate::card::Event::Dismissed)
+    /// and its scratch memory. Returns false if the supervisor is working, or there is none; try
+    /// again later. The supervisor ends when it is polled next, so wake it.
     pub fn dismiss_supervisor(&mut self) -> bool {
         let free = self.supervisor.helping().supervisor && self.supervisor.helping().asked.is_none();
         if P::RECOVERS && self.supervisor.helping().rests() {
@@ -29,10 +29,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         free
     }
 
-    /// Sets what to wake when help is needed; the engine itself wakes nothing. As long as a waker
-    /// is named here (and after [`take_service_request`](Self::take_service_request)) the engine
-    /// waits for help, and keeps one slot free for urgent requests; `None`: there is no supervisor
-    /// any more. The waker that is not kept comes back, to be dropped outside of any lock.
+    /// Sets the waker to call when help is needed; the engine itself wakes nothing. While a waker
+    /// is set (and after [`take_service_request`](Self::take_service_request)) the engine waits for
+    /// help, and keeps one slot free for urgent requests. `None`: there is no supervisor any more.
+    /// The waker that is not kept comes back, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 
-    /// The waker of help that is needed.
+    /// Takes the waker, if help is needed.
     pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
         if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
     }

@@ -1,7 +1,8 @@
 //! The list of a chain in memory [SDHC 4.10, 1.13.5].
 //!
 //! An integrated descriptor for each transfer points to its command descriptor: four pairs of words
-//! that the controller writes to its registers. The ADMA2 table of the data is right behind it.
+//! that the controller writes to its registers. The ADMA2 table of the data follows directly after
+//! it.
 
 use super::super::Table;
 use super::super::regs::*;
@@ -15,7 +16,7 @@ const NARROW: usize = 2;
 const WIDE: usize = 4;
 
 /// Memory for chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors each. The
-/// controller reads it, so it lives as long as the program.
+/// controller reads it, so it must live as long as the program.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct ChainList<const ENTRIES: usize, const PIECES: usize> {
@@ -30,7 +31,7 @@ pub(super) struct Described<const PIECES: usize> {
     table: Table<PIECES>,
 }
 
-/// What the controller writes to its registers for a transfer.
+/// The values that the controller writes to its registers for a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     pub count: u32,
@@ -42,11 +43,11 @@ pub(super) struct Words {
 impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
     /// Its size in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Where the first transfer begins, and the bytes of each.
+    /// Offset of the first transfer; and the bytes of each transfer.
     const TRANSFERS_AT: usize = 16 * ENTRIES;
     const EACH: usize = COMMAND_BYTES + Table::<PIECES>::BYTES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         const {
             assert!(Self::BYTES == Self::TRANSFERS_AT + ENTRIES * Self::EACH && PIECES > 0);
@@ -57,13 +58,13 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         ChainList { integrated: [[0; 4]; ENTRIES], transfers }
     }
 
-    /// Bytes of an integrated descriptor.
+    /// Returns the bytes of an integrated descriptor.
     pub(super) const fn step(wide: bool) -> u32 {
         4 * if wide { WIDE } else { NARROW } as u32
     }
 
-    /// Describes the transfer in this place; bytes of it that are in use. `None`: there is too little
-    /// memory in the segments, or too little room.
+    /// Describes the transfer in this place, and returns its bytes that are used. `None`: the
+    /// segments are too short, or there are not enough descriptors.
     pub(super) fn describe(
         &mut self,
         form: Form,
@@ -84,7 +85,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         Some(COMMAND_BYTES + used)
     }
 
-    /// Points to the transfer in this place of the list at `bus`; `last`: the chain ends with it.
+    /// Writes the integrated descriptor that points to the transfer in this place of the list at
+    /// `bus`; `last`: the chain ends with it.
     pub(super) fn point(&mut self, wide: bool, place: usize, bus: u64, last: bool) {
         let words = if wide { WIDE } else { NARROW };
         let end = if last { ADMA_END } else { 0 };
@@ -94,12 +96,13 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         }
     }
 
-    /// Where the transfer in this place is, for the controller.
+    /// Returns the controller's address of the transfer in this place.
     fn transfer_at(bus: u64, place: usize) -> u64 {
         bus.wrapping_add((Self::TRANSFERS_AT + place * Self::EACH) as u64)
     }
 
-    /// The transfer whose ADMA2 descriptors are here, or end here; lower halves of addresses.
+    /// Returns the transfer whose ADMA2 descriptors contain this address or end at it; compares
+    /// lower halves of addresses.
     pub(super) fn transfer_of(bus: u64, address: u32) -> Option<u8> {
         let from = address.wrapping_sub(Self::transfer_at(bus, 0) as u32) as usize;
         let (place, within) = (from / Self::EACH, from % Self::EACH);
@@ -112,7 +115,7 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         .filter(|&place| usize::from(place) < ENTRIES)
     }
 
-    /// The memory of a transfer, and where it is for the controller.
+    /// Returns the memory of a transfer, and its address for the controller.
     pub(super) fn transfer(&mut self, bus: u64, place: usize) -> Option<(u64, &mut Described<PIECES>)> {
         Some((Self::transfer_at(bus, place), self.transfers.get_mut(place)?))
     }

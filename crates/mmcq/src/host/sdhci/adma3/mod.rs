@@ -3,9 +3,9 @@
 // Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts and
 // ends).
 //!
-//! A chain costs six accesses: an address that is none of its list's, and that of its list; the
-//! status and its acknowledgement; and the two addresses that say how far the list went. They are
-//! compared each time: a controller that ends a list early says that all is well.
+//! A chain costs six accesses: two writes for the address of its list (first another address), the
+//! status and its acknowledgement, and two addresses that show how far the list was executed. These
+//! two are compared each time, because a controller that ends a list early reports success.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -29,34 +29,36 @@ pub use list::ChainList;
 /// An SDHCI that executes chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors
 /// each.
 ///
-/// Where it cannot ([`chain_caps`](ChainHost::chain_caps) says why), it is the controller alone.
+/// Where the controller executes no chains ([`chain_caps`](ChainHost::chain_caps) has the reason),
+/// it works as without this type.
 pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut ChainList<ENTRIES, PIECES>,
     list_bus: u64,
     caps: Result<ChainCaps, ChainError>,
     at: At,
-    /// Transfers that are described.
+    /// Number of transfers that are described.
     count: u8,
-    /// One of them writes.
+    /// Whether one of them writes.
     writes: bool,
     auto: Automatic,
 }
 
-/// What the list is at.
+/// State of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Rest,
     /// The controller executes it.
     Runs,
-    /// It has failed; the lines are to be reset.
+    /// The list has failed; the lines have to be reset.
     Stopped,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize>
     Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
 {
-    /// Joins a driver with memory for chains; reads the capabilities and maps the list, once and for good. Nothing is written.
+    /// Joins a driver with memory for chains. Reads the capabilities and maps the list, once and
+    /// for good. Writes no register.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, list: &'static mut ChainList<ENTRIES, PIECES>) -> Self {
         let caps = Err(ChainError::Transfer);
         let (at, auto) = (At::Rest, Automatic::Nothing);
@@ -93,17 +95,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         Ok(ChainCaps { entries: ENTRIES as u8, max_segments, max_bytes })
     }
 
-    /// The driver of the controller.
+    /// Returns the driver of the controller.
     pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
         &self.host
     }
 
-    /// Can its data be moved by a list?
+    /// Returns whether a list can transfer this memory.
     fn by_dma(&self, segments: &[Segment]) -> bool {
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// While a list is executed, the caller asks for a phase's events.
+    /// Handles a call for a phase's events while a list is executed: returns only events that
+    /// belong to no phase.
     #[cold]
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();

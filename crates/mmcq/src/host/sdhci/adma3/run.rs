@@ -1,4 +1,4 @@
-//! How a chain is described, starts and ends.
+//! The description, start and end of a chain.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -124,8 +124,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         events
     }
 
-    /// The controller says that all is done. Both registers must show the last transfer: drivers
-    /// were posted whose lists ended with the first, and a controller may do the same.
+    /// Handles the controller's report that all is done. Both registers must show the last
+    /// transfer: some published drivers had lists that ended with the first transfer, and a
+    /// controller may do the same.
     fn ended(&mut self) -> Result<(), ChainFault> {
         if self.stands_at() != Some((self.count, self.count.wrapping_sub(1))) {
             self.at = At::Stopped;
@@ -158,8 +159,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         ChainFault { fault: Fault { cause, stage, response }, passed }
     }
 
-    /// The next integrated descriptor, and the transfer whose ADMA2 descriptors were read last. Lower
-    /// halves say it: the list does not reach over 4 GiB.
+    /// Returns the next integrated descriptor, and the transfer whose ADMA2 descriptors were read
+    /// last. The lower halves of addresses are enough: the list does not cross 4 GiB.
     fn stands_at(&self) -> Option<(u8, u8)> {
         let step = ChainList::<ENTRIES, PIECES>::step(self.host.model.wide);
         let list = self.host.port.read32(ADMA3_ADDRESS).wrapping_sub(self.list_bus as u32);
@@ -168,9 +169,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         Some((next, ChainList::<ENTRIES, PIECES>::transfer_of(self.list_bus, table)?))
     }
 
-    /// Transfers that have come to their end when the list has stopped. Some controllers count a
-    /// descriptor when they read it, others when its transfer is over: of the two registers the one
-    /// that says less is believed, and neither if they do not go together.
+    /// Returns the number of transfers that have ended when the list has stopped. Some controllers
+    /// count a descriptor when they read it, others when its transfer is over. So the smaller of
+    /// the two registers is used, and neither if they contradict each other.
     pub(super) fn behind(&self) -> Option<u8> {
         if self.at == At::Rest {
             return None;

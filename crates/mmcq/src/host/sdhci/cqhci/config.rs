@@ -1,28 +1,29 @@
-//! What a board knows about its queue engine, and what the registers say.
+//! Settings of the command queue engine by the board, and the contents of its registers.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::*;
 use crate::host::{QueueCaps, QueueError};
 
-/// Where a queue engine departs from the standard; join several with [`with`](CqhciQuirks::with).
+/// Deviations of a command queue engine from the standard; combine several with
+/// [`with`](CqhciQuirks::with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqhciQuirks(u32);
 
 impl CqhciQuirks {
-    /// Follows the standard.
+    /// No deviation.
     pub const NONE: CqhciQuirks = CqhciQuirks(0);
     /// With 64-bit addresses a transfer descriptor has 12 bytes, not 16.
     pub const SHORT_DESCRIPTORS: CqhciQuirks = CqhciQuirks(1 << 0);
-    /// Direct commands do not work: slot 31 is a task's.
+    /// Direct commands do not work: slot 31 is used for a task.
     pub const NO_DIRECT: CqhciQuirks = CqhciQuirks(1 << 1);
-    /// A direct command with busy is told that it needs no idle data lines.
+    /// A direct command with busy is marked as one that needs no idle data lines.
     pub const DIRECT_BUSY_BESIDE: CqhciQuirks = CqhciQuirks(1 << 2);
-    /// The controller's Transfer Mode is to be set before the engine goes on.
+    /// The controller's Transfer Mode must be set before the engine continues.
     pub const TRANSFER_MODE: CqhciQuirks = CqhciQuirks(1 << 3);
     /// A transfer descriptor must not cross a boundary of 128 MiB.
     pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
-    /// The card must not be asked beside data: commands are damaged by the last block.
+    /// The card must not be polled during data: commands are damaged by the last block.
     pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
 
     /// Intel's Gemini Lake (PCI 8086:31cc).
@@ -46,53 +47,53 @@ impl CqhciQuirks {
         ("no-poll-beside", Self::NO_POLL_BESIDE),
     ];
 
-    /// The quirk of this name: that of the constant, in small letters with hyphens.
+    /// Returns the quirk of this name: the constant's name in small letters with hyphens.
     pub fn named(name: &str) -> Option<CqhciQuirks> {
         Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
     }
 
-    /// Names of all quirks.
+    /// Returns the names of all quirks.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::NAMED.iter().map(|known| known.0)
     }
 
-    /// These and those.
+    /// Returns both sets together.
     pub const fn with(self, other: CqhciQuirks) -> CqhciQuirks {
         CqhciQuirks(self.0 | other.0)
     }
 
-    /// Are all of `other` set?
+    /// Returns whether all of `other` are set.
     pub const fn has(self, other: CqhciQuirks) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What a board says about its queue engine. Start from [`CqhciConfig::at`].
+/// Settings of the command queue engine by the board. Start from [`CqhciConfig::at`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CqhciConfig {
     pub(super) offset: u16,
     /// Departures from the standard.
     pub quirks: CqhciQuirks,
-    /// The clock that polling and coalescing are counted in, in hertz, instead of what the
-    /// capabilities say. They are wrong on some chips.
+    /// The clock of polling and coalescing, in hertz, instead of the one in the capabilities, which
+    /// is wrong on some chips.
     pub timer_hz: Option<u32>,
 }
 
 setters!(CqhciConfig { quirks: CqhciQuirks, timer_hz: Option<u32> });
 
 impl CqhciConfig {
-    /// An engine that follows the standard, whose registers begin so many bytes after those of the
-    /// controller: 200h with Intel, Arasan, Broadcom and TI.
+    /// Makes settings for an engine that follows the standard. Its registers begin this many bytes
+    /// after those of the controller: 200h with Intel, Arasan, Broadcom and TI.
     ///
     /// # Safety
-    /// The registers that the driver is given have an engine there: 128 bytes of it, and an
-    /// `offset` that is a multiple of 4.
+    /// The registers that the driver is given have 128 bytes of such an engine at this offset, and
+    /// `offset` is a multiple of 4.
     pub const unsafe fn at(offset: u16) -> CqhciConfig {
         CqhciConfig { offset, quirks: CqhciQuirks::NONE, timer_hz: None }
     }
 
-    /// From version and capabilities to what the engine can do.
+    /// Returns the engine's capabilities, by its version and capability registers.
     pub(super) fn caps(
         &self,
         version: u32,
@@ -120,7 +121,7 @@ impl CqhciConfig {
     }
 }
 
-/// The clock that capabilities name.
+/// Returns the clock in the capabilities.
 fn timer_hz(capabilities: u32) -> Option<u32> {
     const UNITS_HZ: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
     let unit = capabilities >> CAP_UNIT_SHIFT & 0xf;

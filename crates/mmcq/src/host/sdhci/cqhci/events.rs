@@ -1,4 +1,4 @@
-//! How tasks end, and what else the engine tells.
+//! The ends of tasks, and other events of the command queue engine.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -7,11 +7,12 @@ use super::regs::*;
 use super::{At, Cqhci};
 use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
 
-/// What is cleared in the engine's status.
+/// Bits that are cleared in the engine's status.
 const KNOWN: u32 = INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Ends of tasks that are believed, if that is all there is; 0: nothing has been taken.
+    /// Returns the tasks that surely have ended, if there is no other event; 0: nothing was
+    /// acknowledged.
     #[inline]
     pub(super) fn take_ends(&mut self) -> u32 {
         if self.at != At::On {
@@ -34,7 +35,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         done
     }
 
-    /// Everything.
+    /// Acknowledges and returns all events.
     #[cold]
     #[inline(never)]
     pub(super) fn take_all(&mut self) -> QueueEvents {
@@ -77,7 +78,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    /// The ends that the engine tells.
+    /// Acknowledges the ends that the engine reports.
     fn take_done(&mut self, events: &mut QueueEvents) {
         let told = self.read(TCN);
         if told == 0 {
@@ -104,7 +105,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// What the controller has to say beside the engine.
+    /// Handles events of the controller that do not come from the engine.
     fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
         if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
@@ -116,7 +117,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// While the engine is on, the caller asks for a phase's events.
+    /// Handles a call for a phase's events while the engine is on: returns only events that belong
+    /// to no phase.
     pub(super) fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS) & RARE;
@@ -127,7 +129,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    /// `responded`: a response had an error bit, whatever else went wrong.
+    /// Returns the fault. `responded`: a response had an error bit, whatever else failed.
     fn fault(&mut self, errors: u32, responded: bool) -> QueueFault {
         let blamed = self.read(TERRI);
         let half = |valid: u32, shift: u32| {
@@ -144,7 +146,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, response)
     }
 
-    /// A fault; its task is named only if it is one.
+    /// Makes a fault; names its slot only if that is a task.
     fn blame(
         &self,
         cause: Cause,
@@ -156,7 +158,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Notes that the controller is off the bus: what is gone reaches no memory.
+    /// Notes that the controller is off the bus, where it accesses no memory.
     fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;

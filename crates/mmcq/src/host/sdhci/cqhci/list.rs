@@ -6,19 +6,19 @@ use super::super::table::piece;
 use super::regs::*;
 use crate::host::{Dma, Segment};
 
-/// The list is aligned to this, as the controller sees it.
+/// Alignment of the list at the controller's address.
 const ALIGN_BYTES: u64 = 1024;
 /// Words of the largest list of slots.
 const LIST_WORDS: usize = 256;
-/// What a transfer descriptor must not cross where that is so.
+/// Boundary that a transfer descriptor must not cross on some controllers.
 const BOUNDARY_BYTES: u64 = 128 << 20;
 
 /// Memory for the tasks of 32 slots, of up to `PIECES` transfer descriptors each. The controller
-/// reads it, so it lives as long as the program.
+/// reads it, so it must live as long as the program.
 #[repr(C, align(1024))]
 #[derive(Debug)]
 pub struct TaskList<const PIECES: usize> {
-    /// The list of slots, and as much again: where it begins the controller's addresses say.
+    /// The list of slots, with as much memory again: its begin depends on the controller's address.
     slots: [u32; 2 * LIST_WORDS],
     /// Transfer descriptors of each slot.
     pieces: [[[u32; 4]; PIECES]; 32],
@@ -27,22 +27,24 @@ pub struct TaskList<const PIECES: usize> {
 impl<const PIECES: usize> TaskList<PIECES> {
     /// Its size in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Where the transfer descriptors of the first slot begin, and bytes of those of each.
+    /// Offset of the first slot's transfer descriptors; and the bytes of those of each slot.
     pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
     pub(super) const SLOT_BYTES: usize = 16 * PIECES;
 
-    /// An empty list.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
     }
 
-    /// Where the list of slots begins, in bytes from the beginning, if that is at `bus`.
+    /// Returns the offset of the list of slots, in bytes, if this memory is at `bus`; `None`: not
+    /// possible.
     pub(super) fn offset(bus: u64) -> Option<usize> {
         let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
         (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)
     }
 
-    /// Links each slot with its transfer descriptors: for good. `bus` is that of the whole.
+    /// Links each slot with its transfer descriptors, for good. `bus` is the address of this
+    /// memory.
     pub(super) fn link(&mut self, form: &Form, bus: u64) {
         for slot in 0..32u8 {
             let at = bus + (Self::PIECES_AT + usize::from(slot) * Self::SLOT_BYTES) as u64;
@@ -51,14 +53,14 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// The slot of direct commands has no data.
+    /// Removes the link of the slot of direct commands, which has no data.
     pub(super) fn unlink(&mut self, form: &Form, slot: u8) {
         if let Some([_, link]) = self.slot(form, slot) {
             put(link, END, 0);
         }
     }
 
-    /// A slot's task descriptor and its link.
+    /// Returns a slot's task descriptor and its link.
     #[inline(always)]
     fn slot(&mut self, form: &Form, slot: u8) -> Option<[&mut [u32]; 2]> {
         let half = form.half_words();
@@ -76,8 +78,8 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Writes the transfer descriptors of the first `bytes` of the segments; gives their bytes, or
-    /// `None` if there is too little memory in the segments or too little room here.
+    /// Writes the transfer descriptors of the first `bytes` of the segments. Returns their bytes,
+    /// or `None` if the segments are too short or there are not enough descriptors.
     #[inline(always)]
     pub(super) fn build(
         &mut self,
@@ -108,18 +110,18 @@ impl<const PIECES: usize> Default for TaskList<PIECES> {
     }
 }
 
-/// How descriptors look.
+/// The format of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     /// 128-bit tasks and 64-bit addresses.
     pub(super) wide: bool,
     /// 32-bit words of a transfer descriptor: 2, 3 or 4.
     pub(super) words: usize,
-    /// Most bytes that one may move.
+    /// Most bytes of one descriptor.
     pub(super) chunk: u32,
-    /// None crosses 128 MiB.
+    /// Whether a descriptor must not cross 128 MiB.
     pub(super) bounded: bool,
-    /// Where the list of slots begins, in bytes.
+    /// Offset of the list of slots, in bytes.
     pub(super) offset: usize,
 }
 
@@ -129,7 +131,7 @@ impl Form {
         if self.wide { 4 } else { 2 }
     }
 
-    /// Where a slot's task descriptor is, and its bytes.
+    /// Returns offset and size of a slot's task descriptor.
     #[inline(always)]
     pub(super) fn task_at(&self, slot: u8) -> (usize, usize) {
         let bytes = 4 * self.half_words();
@@ -174,7 +176,7 @@ fn build_list(
     (left == 0).then_some(4 * used * form.words)
 }
 
-/// Writes a descriptor with an address; the fields that its form does not have are left out.
+/// Writes a descriptor with an address; leaves out the fields that its format does not have.
 #[inline]
 fn put(place: &mut [u32], head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];

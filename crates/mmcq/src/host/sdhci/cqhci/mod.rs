@@ -1,16 +1,18 @@
-//! CQHCI 5.10: the engine for the command queue of an eMMC [eMMC 5.1, B], beside an SDHCI.
+//! CQHCI 5.10: the command queue engine for an eMMC [eMMC 5.1, B], next to an SDHCI. In these files
+//! "the engine" is this one.
 //!
 // Read first: `list.rs` (what the engine reads in memory), then `tasks.rs` (how a task starts),
 // `events.rs` (how it ends) and `switch.rs` (on, off, halt, clear). `config.rs` has what a board
 // must say.
 //!
-//! The two share lines, DMA and interrupt. While the engine is on the controller's own interrupts
-//! are errors alone, and phases are refused. Off or halted everything is the controller's.
+//! Engine and controller share lines, DMA and interrupt. While the engine is on, the controller's
+//! own interrupts are only errors, and phases are refused. While it is off or halted, the
+//! controller uses everything.
 //!
-//! A task that ends by itself costs five accesses: the doorbell; the engine's status, whose bit is
-//! cleared unread; the ends; that status again, which has the errors of responses; the
-//! acknowledgement of the ends. Everything else that has happened keeps the interrupt line up, and
-//! is looked at in the call after that.
+//! The end of a task without other events takes five accesses: the doorbell; the engine's status,
+//! whose bit is cleared without reading; the ends; the status again, which has the errors of
+//! responses; the acknowledgement of the ends. Any other event keeps the interrupt line asserted,
+//! and is handled in the next call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -39,8 +41,8 @@ use regs::*;
 
 /// An SDHCI with its queue engine, and memory for `PIECES` transfer descriptors of each task.
 ///
-/// Where the engine is of no use ([`queue_caps`](CommandQueueHost::queue_caps) says why), it is
-/// the controller alone.
+/// Where the engine cannot be used ([`queue_caps`](CommandQueueHost::queue_caps) has the reason),
+/// the controller works as without this type.
 pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut TaskList<PIECES>,
@@ -54,7 +56,7 @@ pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize>
     timeout_ns: u64,
 }
 
-/// What the engine is at.
+/// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Off,
@@ -63,7 +65,7 @@ enum At {
     Halted,
     /// Halted, and this task is being cleared.
     Clearing(u8),
-    /// Halted, and all are.
+    /// Halted, and all tasks are being cleared.
     ClearingAll,
 }
 
@@ -74,15 +76,15 @@ struct Slots {
     prepared: u32,
     /// Rung, and neither done nor cleared.
     rung: u32,
-    /// The next end of these is not believed unless the doorbell says the same: the engine may have
-    /// an end of the task that was there before it was switched off, or cleared.
+    /// Tasks whose next end counts only if the doorbell confirms it: the engine may still report an
+    /// end of the slot's earlier task, from before it was switched off or cleared.
     doubtful: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Joins a driver with the engine beside its controller; reads version and capabilities and
-    /// maps the list, once and for good. Nothing is written. Some engines answer only while the
-    /// controller's internal clock runs: there the board starts it before.
+    /// Joins a driver with the engine of its controller. Reads version and capabilities and maps
+    /// the list, once and for good. Writes no register. Some engines respond only while the
+    /// controller's internal clock runs: there the board starts that clock before.
     pub fn new(
         host: Sdhci<R, D, DESCRIPTORS>,
         list: &'static mut TaskList<PIECES>,
@@ -131,7 +133,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(caps)
     }
 
-    /// The driver of the controller.
+    /// Returns the driver of the controller.
     pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
         &self.host
     }
@@ -146,7 +148,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.host.port.write32(self.config.offset.wrapping_add(register), value);
     }
 
-    /// Shows the controller a part of the list, which begins so many bytes in.
+    /// Makes a part of the list, from this offset, visible to the controller.
     #[inline(always)]
     fn sync(&mut self, at: usize, bytes: usize) {
         let whole: NonNull<u8> = NonNull::from(&mut *self.list).cast();
@@ -157,18 +159,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Are the lines, and the controller's interrupts, the engine's?
+    /// Returns whether the engine owns the lines and the controller's interrupts.
     #[inline(always)]
     fn has_lines(&self) -> bool {
         !matches!(self.at, At::Off | At::Halted)
     }
 
-    /// Can its data be moved by the engine?
+    /// Returns whether the engine can transfer this memory.
     fn by_dma(&self, segments: &[Segment]) -> bool {
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Only accesses of 32 bits.
+    /// Returns whether only accesses of 32 bits work.
     fn only_32(&self) -> bool {
         self.host.config.quirks.has(SdhciQuirks::ACCESS_32BIT)
     }

@@ -10,9 +10,9 @@ pub const CFG: u16 = 0x08;
 pub const CTL: u16 = 0x0c;
 /// Interrupt status; written ones clear.
 pub const IS: u16 = 0x10;
-/// Which bits of the status come.
+/// Enabled bits of the status.
 pub const ISTE: u16 = 0x14;
-/// Which of them interrupt.
+/// Bits of the status that interrupt.
 pub const ISGE: u16 = 0x18;
 /// Interrupt coalescing.
 pub const IC: u16 = 0x1c;
@@ -20,25 +20,25 @@ pub const IC: u16 = 0x1c;
 pub const TDLBA: u16 = 0x20;
 /// Its upper half.
 pub const TDLBAU: u16 = 0x24;
-/// Doorbells: a written one rings, and reads until the task is done.
+/// Doorbells: writing a one rings the task; reads as one until it is done.
 pub const TDBR: u16 = 0x28;
 /// Task completion notification; written ones clear.
 pub const TCN: u16 = 0x2c;
-/// The card's last answer to what is ready.
+/// The card's last report of ready tasks.
 pub const DQS: u16 = 0x30;
 /// Tasks that the card knows.
 pub const DPT: u16 = 0x34;
 /// Task clear.
 pub const TCLR: u16 = 0x38;
-/// How the card is asked what is ready.
+/// Parameters of the polls for ready tasks.
 pub const SSC1: u16 = 0x40;
-/// The card's address for that.
+/// The card's address for these polls.
 pub const SSC2: u16 = 0x44;
 /// The response of a direct command.
 pub const CRDCT: u16 = 0x48;
 /// Bits of an R1 that stop the queue.
 pub const RMEM: u16 = 0x50;
-/// What was on the lines when something went wrong.
+/// The command and data on the lines when a fault happened.
 pub const TERRI: u16 = 0x54;
 /// Argument of the last response.
 pub const CRA: u16 = 0x5c;
@@ -73,11 +73,11 @@ pub const INT_CLEARED: u32 = 1 << 3;
 
 /// IC: on.
 pub const IC_ENABLE: u32 = 1 << 31;
-/// IC: count and time begin again.
+/// IC: restarts count and time.
 pub const IC_RESET: u32 = 1 << 16;
 /// IC: the threshold is written.
 pub const IC_TASKS_WRITE: u32 = 1 << 15;
-/// IC: where the threshold begins.
+/// IC: shift of the threshold.
 pub const IC_TASKS_SHIFT: u32 = 8;
 /// IC: the timeout is written.
 pub const IC_TIME_WRITE: u32 = 1 << 7;
@@ -86,24 +86,24 @@ pub const IC_TIME_MAX: u64 = 0x7f;
 /// IC: clocks in a step of the timeout.
 pub const IC_TIME_CLOCKS: u64 = 1024;
 
-/// SSC1: blocks left when the card is asked beside data.
+/// SSC1: shift of the number of blocks left at which the card is polled during data.
 pub const SSC1_BLOCKS_SHIFT: u32 = 16;
-/// SSC1: the longest pause between two questions, in clocks.
+/// SSC1: longest pause between two polls, in clocks.
 pub const SSC1_CLOCKS_MAX: u64 = 0xffff;
 
 /// TERRI: a command was on the line; its index is in 5:0, its task in 12:8.
 pub const TERRI_COMMAND: u32 = 1 << 15;
-/// TERRI: data moved; index and task are where those of the command are, 16 bits up.
+/// TERRI: data were being transferred; index and task are 16 bits above those of the command.
 pub const TERRI_DATA: u32 = 1 << 31;
 
 /// The slot of direct commands.
 pub const DIRECT_SLOT: u8 = 31;
 
-/// Of a descriptor: valid.
+/// In a descriptor: valid.
 pub const VALID: u32 = 1;
-/// The last of its list.
+/// In a descriptor: the last of its list.
 pub const END: u32 = 1 << 1;
-/// Its end interrupts at once.
+/// In a descriptor: its end interrupts at once.
 pub const INT: u32 = 1 << 2;
 /// Act: transfer data.
 pub const ACT_TRANSFER: u32 = 4 << 3;
@@ -111,18 +111,18 @@ pub const ACT_TRANSFER: u32 = 4 << 3;
 pub const ACT_TASK: u32 = 5 << 3;
 /// Act: a link.
 pub const ACT_LINK: u32 = 6 << 3;
-/// Of a task: card to host.
+/// In a task: card to host.
 pub const TASK_READ: u32 = 1 << 12;
-/// Of a task: where the context begins.
+/// In a task: shift of the context.
 pub const TASK_CONTEXT_SHIFT: u32 = 7;
-/// Of a task: where blocks, or the index of a command, begin.
+/// In a task: shift of the blocks, or of a command's index.
 pub const TASK_BLOCKS_SHIFT: u32 = 16;
-/// Of a command: it needs no idle data lines.
+/// In a command: it needs no idle data lines.
 pub const COMMAND_BESIDE: u32 = 1 << 22;
-/// Of a command: a response of 48 bits.
+/// In a command: a response of 48 bits.
 pub const COMMAND_R1: u32 = 2 << 23;
-/// Of a command: the same, and busy.
+/// In a command: a response of 48 bits and busy.
 pub const COMMAND_R1B: u32 = 3 << 23;
 
-/// Normal Interrupt Status of the controller: the engine's [`IS`] has something [SDHC 4.20].
+/// Normal Interrupt Status of the controller: the engine's [`IS`] has an event [SDHC 4.20].
 pub const INT_QUEUE: u32 = 1 << 14;

@@ -1,4 +1,4 @@
-//! The engine goes on, off, halts, and has its tasks cleared.
+//! Switching the engine on and off, halting it, and clearing its tasks.
 
 use super::super::events::OF_PHASE;
 use super::super::regs::*;
@@ -7,16 +7,16 @@ use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, Slots};
 use crate::host::{Coalescing, Dma, QueueError, QueueEvents, QueueSettings, Regs};
 
-/// Words that a buffer may have left of a tuning: blocks of 128 bytes, and of what came before.
+/// Most words that a tuning may have left in the buffer: blocks of 128 bytes, and earlier data.
 const BUFFER_WORDS: u32 = 1024;
 const BLOCK_BYTES: u16 = 512;
 
-/// Of a clock: so long in clocks, rounded up.
+/// Returns this time in clocks, rounded up.
 fn clocks(ns: u64, hz: u32) -> u64 {
     ns.saturating_mul(hz.into()).div_ceil(1_000_000_000)
 }
 
-/// IC.
+/// Returns the value of IC.
 fn coalescing(settings: Option<Coalescing>, hz: u32) -> u32 {
     let Some(Coalescing { tasks, wait_ns }) = settings else {
         // Both are written, as none.
@@ -136,7 +136,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(())
     }
 
-    /// Has what was asked for been cleared? The doorbells say so, whatever interrupts.
+    /// Checks whether the requested tasks were cleared: by the doorbells, whatever interrupts.
     pub(super) fn look_for_clear(&mut self, events: &mut QueueEvents) {
         let asked = match self.at {
             At::Clearing(slot) => 1 << slot,
@@ -168,14 +168,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         !self.is_halted()
     }
 
-    /// Gives the lines back to the controller: the halt that was asked for is there.
+    /// Gives the lines back to the controller after the requested halt.
     pub(super) fn enter_halted(&mut self) {
         self.at = At::Halted;
         self.write(ISGE, 0);
         self.release_lines();
     }
 
-    /// Switches the engine off, whatever it is at, and forgets its tasks.
+    /// Switches the engine off in any state, and drops its tasks.
     pub(super) fn drop_tasks(&mut self) {
         self.slots = Slots::default();
         if self.at == At::Off {
@@ -192,7 +192,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         (self.at, self.slots) = (At::Off, Slots::default());
     }
 
-    /// Ends and events of whatever was before.
+    /// Clears earlier ends and events.
     fn forget_events(&mut self) {
         self.write(IS, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         let stale = self.read(TCN);
@@ -201,7 +201,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// No phase, and nothing in the buffer: some hang where a tuning has left something there.
+    /// Checks that there is no phase, and nothing in the buffer: some engines hang if a tuning has
+    /// left data there.
     fn check_lines(&mut self) -> Result<(), QueueError> {
         let used = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
         let state = self.host.present_state().ok_or(QueueError::Busy)?;
@@ -219,8 +220,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// From now on the lines are the engine's: of the controller's own interrupts errors remain,
-    /// and what belongs to no phase.
+    /// Gives the lines to the engine: of the controller's own interrupts only errors stay enabled,
+    /// and those that belong to no phase.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;
@@ -237,7 +238,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.route(INT_QUEUE);
     }
 
-    /// Interrupts for the engine: this, errors, and what belongs to no phase.
+    /// Enables the interrupts for the engine: `more`, errors, and those that belong to no phase.
     fn route(&mut self, more: u32) {
         let phases = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
         let enable = self.host.shadow.enable & !phases | more;
@@ -246,8 +247,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.host.set_signal(signal);
     }
 
-    /// The lines are the controller's again. Some have latched ends of commands meanwhile; the next
-    /// phase looks twice.
+    /// Gives the lines back to the controller. Some controllers have latched ends of commands
+    /// meanwhile; the next phase checks twice.
     fn release_lines(&mut self) {
         self.host.idle = false;
         self.host.enable_interrupts();

@@ -1,4 +1,4 @@
-//! How a task starts.
+//! The start of a task.
 
 use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, TaskList};
@@ -8,7 +8,7 @@ use crate::spec::command::{Command, Resp};
 const BLOCK_BYTES: u32 = 512;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Is the slot there, and free?
+    /// Checks that the slot exists, and is free.
     #[inline]
     fn check_slot(&self, slot: u8) -> Result<u32, QueueError> {
         let bit = 1u32.checked_shl(slot.into()).ok_or(QueueError::Slot(slot))?;

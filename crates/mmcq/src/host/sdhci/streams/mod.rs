@@ -1,21 +1,21 @@
-//! Transfers that stay open on an SDHCI, in three ways.
+//! Transfers that stay open on an SDHCI, by two methods.
 //!
 // Read first: `stops.rs` (data that stop at a boundary of memory). What a carrier is stands here.
 //!
-//! The standard knows no transfer whose memory comes bit by bit. Two of its means make one:
+//! The standard has no transfer whose memory is supplied in parts. Two of its means allow one:
 //!
-//! - **Stops.** SDMA stops at each boundary of memory, tells by the DMA Interrupt, and goes on with
-//!   whatever address is written then [SDHC 2.2.1]. A read is over when its last boundary is told:
-//!   its data are in memory. A write is not: that interrupt says that memory was *fetched*, and the
-//!   last block is still to go. So Stop At Block Gap is requested there [SDHC 2.2.12], and the write
-//!   is over when the controller stands at the gap: the card has taken every block.
-//! - **A carrier.** Only the card waits: CMD25 goes out with the exact count of its own data, and
-//!   what follows goes as the data of a CMD13, which the card answers while it receives. The
-//!   controller ends each with an ordinary Transfer Complete. No standard promises that a
-//!   controller sends data with a CMD13, and none forbids it.
+//! - **Stops.** SDMA stops at each boundary of memory, raises the DMA Interrupt, and continues at
+//!   the address that is written then [SDHC 2.2.1]. A read is over at the interrupt of its last
+//!   boundary: its data are in memory. A write is not: that interrupt means that memory was *read*,
+//!   and the last block is still to be sent. So Stop At Block Gap is requested there [SDHC 2.2.12],
+//!   and the write is over when the controller stops at the gap: the card has taken every block.
+//! - **A carrier.** Only the card's transfer stays open: CMD25 is sent with the exact count of its
+//!   own data, and later data are sent as the data of a CMD13, which the card answers while it
+//!   receives. The controller ends each with an ordinary Transfer Complete. No standard promises
+//!   that a controller sends data with a CMD13, and none forbids it.
 //!
-//! Neither has been seen on silicon by this project. Both are off until a board says otherwise:
-//! [`StreamConfig`]. A controller that fails at one twice in a row is not asked again by the engine.
+//! This project has seen neither on silicon. Both are off until a board enables them by
+//! [`StreamConfig`]. After two failures in a row the engine does not use them any more.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -41,64 +41,65 @@ const SEND_STATUS: u8 = 13;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
-    /// Not at all.
+    /// Not at all: each write is closed.
     #[default]
     No,
-    /// By stops of SDMA, each request ended at a block gap. Memory in whole boundaries of 4 KiB.
+    /// By stops of SDMA; each request ends at a block gap. Memory must be whole boundaries of 4
+    /// KiB.
     Gap,
-    /// Behind a CMD13. Any memory.
+    /// By data of a CMD13. Any memory.
     Carrier,
 }
 
-/// Which transfers a controller leaves open: what was tried on it.
+/// Which transfers a controller leaves open. Enable what was tried on it.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
-    /// Reads, by stops of SDMA. Memory in whole boundaries of 4 KiB.
+    /// Whether reads stay open, by stops of SDMA. Memory must be whole boundaries of 4 KiB.
     pub reads: bool,
-    /// Writes.
+    /// How writes stay open.
     pub writes: OpenWrites,
 }
 
 setters!(StreamConfig { reads: bool, writes: OpenWrites });
 
 impl StreamConfig {
-    /// The driver leaves no transfer open: so it is for an untried controller.
+    /// No transfer stays open: the setting for an untried controller.
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
-/// An SDHCI that leaves transfers open where its board says that it can.
+/// An SDHCI driver that leaves transfers open where its board has enabled it.
 ///
-/// Where it cannot, it is the controller alone: by ADMA2 only, with SDMA announced, no cache lines
-/// to keep, and no quirk that speaks against it.
+/// Otherwise it works as without this type. It needs ADMA2, a declared SDMA, no cache line
+/// restrictions, and no quirk that excludes it.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress is one by stops.
+    /// The phase in progress, if it is one by stops.
     run: Option<Run>,
-    /// What the phase in progress, one of the driver inside, is here.
+    /// The role of the phase in progress, if it is one of the driver inside.
     plain: Plain,
     resets: Resets,
     /// The argument of the CMD7 that selected the card; 0: none is selected.
     selected: u32,
-    /// Errors that the card told in a carrier's response. The engine does not see that response: the
-    /// driver adds them to the next one that the engine gets.
+    /// Errors in a carrier's response. The engine does not see that response, so the driver adds
+    /// them to the next one that the engine gets.
     told: u32,
 }
 
-/// A transfer that the card has not seen the end of.
+/// A transfer whose end the card has not seen.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// The card alone waits.
+    /// Only the card's transfer is open.
     Carrier,
-    /// Nothing goes on with it.
+    /// Nothing continues it.
     Ended,
 }
 
-/// A phase of the driver inside.
+/// The role of a phase of the driver inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -110,7 +111,7 @@ enum Plain {
     Carrier,
 }
 
-/// CMD and DAT after an abort, one after the other [SDHC 3.8].
+/// Resets of CMD and DAT after an abort, one after the other [SDHC 3.8].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resets {
     Over,
@@ -143,7 +144,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// The driver of the controller.
+    /// Returns the driver of the controller.
     pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
         &self.host
     }
@@ -176,7 +177,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// What a carrier's end is to the engine, whose phase had no command.
+    /// Converts a carrier's end for the engine, whose phase had no command.
     fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -188,7 +189,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(Done::default())
     }
 
-    /// An ordinary phase is over while something special holds.
+    /// Handles the end of an ordinary phase while something special is going on.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -210,7 +211,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(done)
     }
 
-    /// CMD, then DAT: neither is waited for.
+    /// Resets CMD, then DAT, without waiting.
     fn finish_resets(&mut self) -> Result<(), StartError> {
         if self.resets == Resets::Over {
             return Ok(());
@@ -226,7 +227,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Err(StartError::CommandLine)
     }
 
-    /// The lines, or all, are reset: nothing is open any more.
+    /// Forgets the open transfer: the lines, or all, are reset.
     fn forget(&mut self) {
         if let Some(Open::Stops(_)) = self.open.take() {
             self.leave_stops();
@@ -235,8 +236,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         self.resets = Resets::Over;
     }
 
-    /// While a transfer stands open and no phase is in progress: what is about the card alone. What
-    /// is about the data is left for the next phase.
+    /// Handles events while a transfer is open and no phase is in progress: only those about the
+    /// card. Events of data are left for the next phase.
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
         let status = self.host.port.read32(INT_STATUS);

@@ -1,8 +1,9 @@
-//! Data that stop at a boundary of memory.
+//! Data that stop at boundaries of memory.
 //!
-//! The transfer has 65 535 blocks by its register, far more than come. Its boundary is the largest
-//! that the memory of its first request allows, 4 KiB to 512 KiB, and holds until its end: each
-//! request is so many steps from boundary to boundary. The engine closes before the count does.
+//! The register of such a transfer counts 65 535 blocks, far more than will come. Its boundary is
+//! the largest that the memory of its first request allows, 4 KiB to 512 KiB, and stays the same
+//! until its end: each request is a number of steps from boundary to boundary. The engine closes
+//! the transfer before the count ends.
 
 use super::{Open, Streams};
 use crate::host::sdhci::Sdhci;
@@ -19,37 +20,37 @@ const STEP_MIN: u32 = 4096;
 const STEP_MAX: u32 = 512 * 1024;
 const BOUNDARY_SHIFT: u32 = 12;
 const BLOCK_BYTES: u32 = 512;
-/// What the register counts.
+/// Largest block count of the register.
 const COUNT: u32 = 65_535;
 
-/// The transfer that stands at a boundary.
+/// The transfer that is stopped at a boundary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
-    /// From boundary to boundary, in bytes.
+    /// Bytes from boundary to boundary.
     step: u32,
-    /// Blocks that the register still counts.
+    /// Blocks that are left in the register.
     left: u32,
-    /// It stands at a block gap: the card has taken all that was sent.
+    /// Whether it is stopped at a block gap: the card has taken all that was sent.
     at_gap: bool,
 }
 
 impl Stops {
-    /// Does it go on with this memory?
+    /// Returns whether this memory can continue it.
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
 }
 
-/// Its phase in progress.
+/// The phase in progress of such a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// CMD18 or CMD25 goes ahead of the data, and its response has not come.
+    /// Whether CMD18 or CMD25 was sent before the data, and its response has not come.
     answers: bool,
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps to go, with the one in progress.
+    /// Steps that are left, including the one in progress.
     steps: u32,
     /// Gaps that may still come before that of the last block.
     gaps: u32,
@@ -59,13 +60,13 @@ fn is_stepped(address: u64, len: u32, step: u32) -> bool {
     address.is_multiple_of(step.into()) && len.is_multiple_of(step) && len != 0
 }
 
-/// May a transfer that stays open begin with this memory?
+/// Returns whether a transfer that stays open may begin with this memory.
 pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
 
-/// The largest boundary for these segments, which hold so many blocks and no more; `None`: there is
-/// none.
+/// Returns the largest boundary, in bytes, that fits these segments of exactly this many blocks;
+/// `None`: no boundary fits.
 pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
     let mut bits = u64::from(STEP_MAX);
     let mut bytes = 0u64;
@@ -79,7 +80,7 @@ pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// CMD18 or CMD25 with its first data.
+    /// Starts CMD18 or CMD25 with its first data.
     pub(super) fn begin_stops(
         &mut self,
         phase: &Phase,
@@ -113,7 +114,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// The next request's memory: one write, or two.
+    /// Continues with the next request's memory: one register write, or two.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
@@ -143,7 +144,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// What every phase by stops has in common.
+    /// Does what every phase by stops has in common.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
@@ -154,7 +155,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// The events of a phase by stops.
+    /// Handles the events of a phase by stops.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {
@@ -221,7 +222,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Some(Ok(Done { response, ..Done::default() }))
     }
 
-    /// DMA and block gap as every other transfer has them.
+    /// Sets DMA and block gap back to the values for ordinary transfers.
     pub(super) fn leave_stops(&mut self) {
         self.host.port.write8(BLOCK_GAP, 0);
         self.host.port.write8(CONTROL, self.host.bus.control());
@@ -229,7 +230,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Below version 4, and without its wide addresses, SDMA has 32 bits.
+    /// Returns whether the segments are in reach: below version 4, or without its wide addresses,
+    /// SDMA has 32 bits.
     fn is_in_reach(&self, segments: &[Segment]) -> bool {
         let wide = self.model.v4 && self.model.wide;
         segments.iter().all(|segment| {
@@ -237,7 +239,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// SDMA stands at a boundary: it goes on with the next step, or the memory is over.
+    /// Handles SDMA's stop at a boundary: continues with the next step, or ends if the memory is
+    /// over.
     fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
         run.steps -= 1;
         run.offset += stops.step;
@@ -254,8 +257,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Passes a gap that is not that of the last block; true: it is. A request that came while an
-    /// earlier block was on the line stops after that one; then the rest goes on to the next gap.
+    /// Handles a block gap; returns true if it is that of the last block. A stop request that came
+    /// while an earlier block was on the line stops after that block; then the transfer continues
+    /// to the next gap.
     fn end_or_pass_gap(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
         if u32::from(self.port.read16(BLOCK_COUNT)) <= stops.left {
             return true;
