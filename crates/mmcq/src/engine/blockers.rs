@@ -208,7 +208,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         note(UNSETTLED, asks(UNSETTLED) && self.durability.is_unsettled());
         note(GENERAL, asks(GENERAL) && !self.may_go_fast());
         note(LEFT_OPEN, asks(LEFT_OPEN) && self.is_left_open());
-        let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.is_queued();
+        let tasks = || self.lane.tasks().is_some_and(|tasks| tasks.is_armed()) || self.lane.is_queued();
         note(QUEUE, asks(QUEUE) && tasks());
         note(PACKS, asks(PACKS) && self.lane.packs().is_some_and(|packs| packs.is_armed()));
         note(CHAINS, asks(CHAINS) && self.lane.chains().is_some_and(|chains| chains.is_armed()));
@@ -284,13 +284,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn reopen(&mut self) -> bool {
         // A lane beside the single one is there for long: then nothing else is asked.
         let lanes = self.causes::<LANES>();
-        if lanes != 0 && !self.rings_tasks() {
+        if lanes != 0 && !self.lane.rings_tasks() {
             self.blockers.keep(lanes | UNREAD);
             return false;
         }
         let found = self.causes::<SHORT>();
         let ordinary = found & !(LANES | WATCHED) == 0;
-        let driven = ordinary && self.rings_tasks() && self.lane.is_idle() && !self.tells_transferred();
+        let driven = ordinary && self.lane.rings_tasks() && self.lane.is_idle() && !self.tells_transferred();
         self.blockers.keep(if driven { DRIVEN } else { found });
         self.blockers.are_none()
     }

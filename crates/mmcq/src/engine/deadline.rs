@@ -18,7 +18,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
         self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
         // Between two transfers of a chain the lines may be free for a moment.
-        now_ns < end_ns && (self.bus.is_blocked() || self.has_chain() || !self.bus.host().command_hangs())
+        now_ns < end_ns
+            && (self.bus.is_blocked() || self.lane.has_chain() || !self.bus.host().command_hangs())
     }
 
     /// Returns when the controller is first polled for a transfer that takes `wire_ns` on the wire,
@@ -32,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns how long the transfer of reads or writes in progress may take, if it is polled
     /// before that.
     pub(super) fn patience_ns(&self) -> Option<u64> {
-        if self.has_chain() {
+        if self.lane.has_chain() {
             return Some(self.chain_times_ns().1);
         }
         let (direction, blocks) = (self.batch.direction(), self.batch.blocks());

@@ -355,10 +355,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Passes an event to the extras, if they are enabled; without them no request that needs them
     /// was accepted.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
-        if self.has_task_step() {
+        if self.lane.has_task_step() {
             return self.task_event(event, now_ns);
         }
-        if self.has_pack_step() {
+        if self.lane.has_pack_step() {
             return self.pack_event(event, now_ns);
         }
         match &self.services.extras {

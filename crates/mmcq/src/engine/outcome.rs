@@ -19,21 +19,21 @@ pub(super) fn not_written(status: u32) -> Error {
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Reads the controller's events and continues. Returns false if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
-        if self.engine_has_lines() {
+        if self.lane.engine_has_lines() {
             return self.engine_interrupts(now_ns);
         }
-        if self.has_chain() {
+        if self.lane.has_chain() {
             return self.chain_interrupts(now_ns);
         }
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
         let segments = self.batch.segments(self.bus.phase().data.is_some());
-        if !Self::FAST || !self.has_fast_task() {
+        if !Self::FAST || !self.lane.has_fast_task() {
             let events = self.bus.host_mut().ack(segments);
             return self.acknowledged(events, ended, now_ns);
         }
         // A command of the card's queue, or the data of a task.
         let events = match self.bus.host_mut().ack_fast(segments) {
-            Ok(end) if self.has_task_step() && !self.bus.is_blocked() && !self.is_concurrent() => {
+            Ok(end) if self.lane.has_task_step() && !self.bus.is_blocked() && !self.is_concurrent() => {
                 message!(trace, "answered {:#010x}", end.status);
                 self.bus.note_end(now_ns);
                 self.timers.give_up_never();
@@ -194,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
-        if is_status && status & R1::DEFERRED != 0 && !self.asks_what_is_ready() {
+        if is_status && status & R1::DEFERRED != 0 && !self.lane.asks_what_is_ready() {
             self.settle(status);
         }
     }

@@ -289,7 +289,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
-        if self.has_chain() {
+        if self.lane.has_chain() {
             return self.try_chain(timeout_ns, now_ns);
         }
         let segments = self.batch.segments(self.bus.phase().data.is_some());

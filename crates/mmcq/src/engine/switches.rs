@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && !self.slots.have_ended()
             && !self.lane.streams().is_open()
             && !self.is_concurrent()
-            && !self.has_tasks()
+            && !self.lane.has_tasks()
     }
 
     /// Returns whether a function on the card has requested attention since the last call. The

@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether sequential streams are watched.
     #[inline(always)]
     pub(super) fn watches(&self) -> bool {
-        !self.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
+        !self.lane.is_queued() && self.order.tails().is_some_and(|hold| hold.watches())
     }
 
     /// Watches streams from now on, since there may be one: a request continues the last transfer

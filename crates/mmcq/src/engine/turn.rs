@@ -103,7 +103,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let fast = Self::FAST && self.lane.fast_kind() != FastKind::Nothing;
         let moved = if fast {
             self.acknowledge_fast(now_ns)
-        } else if Self::FAST && self.is_driven_open() && self.rings_tasks() {
+        } else if Self::FAST && self.is_driven_open() && self.lane.rings_tasks() {
             self.acknowledge_driven(now_ns)
         } else {
             self.acknowledge(now_ns)

@@ -13,12 +13,22 @@
 //! chains are made.
 
 use super::super::Error;
+use super::super::lane::Lane;
 use super::super::slot::{State, bits};
 use super::{BLOCK_BYTES, ChainAt, Engine, Stage};
 use crate::host::{Cause, ChainFault, Direction, Fault, Host};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{Policy, Profile};
+use crate::sched::{Lanes, Policy, Profile};
 use crate::spec::response::{R1, Response};
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the chain has a write before this transfer.
+    pub(in crate::engine) fn has_written(&self, passed: Option<u8>) -> bool {
+        let links = self.chains().map_or(&[][..], |chains| chains.links());
+        let before = links.iter().take(usize::from(passed.unwrap_or(0)));
+        before.into_iter().any(|link| link.direction == Direction::Write)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles a chain that the controller reports as failed.
@@ -33,7 +43,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let told = fault.response.map(|response| response.words[0]);
         self.stop_chain(passed, told, now_ns);
         // An error of a write before it is not its own.
-        if self.has_written(passed)
+        if self.lane.has_written(passed)
             && let Some(status) = told
         {
             fault.response = Some(Response { words: [status & !R1::DEFERRED, 0, 0, 0] });
@@ -41,17 +51,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.phase_failed(Fault { ..fault }, now_ns);
     }
 
-    /// Returns whether the chain has a write before this transfer.
-    fn has_written(&self, passed: Option<u8>) -> bool {
-        let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
-        let before = links.iter().take(usize::from(passed.unwrap_or(0)));
-        before.into_iter().any(|link| link.direction == Direction::Write)
-    }
-
     /// Ends the chain, if a chain is in progress and has failed.
     #[inline(always)]
     pub(in super::super) fn chain_failed(&mut self, now_ns: u64) {
-        if self.has_chain() {
+        if self.lane.has_chain() {
             self.break_chain(now_ns);
         }
     }

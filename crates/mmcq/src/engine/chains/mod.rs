@@ -22,6 +22,7 @@ mod failed;
 use super::batch::Limits;
 use super::blockers::COLLECTIONS;
 use super::bus::SLACK_NS;
+use super::lane::Lane;
 use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, bits};
@@ -30,8 +31,16 @@ use super::{BLOCK_BYTES, Batch, Count, Engine};
 use crate::host::{Auto, Direction, Events, Host};
 use crate::sched::chains::{ChainAt, Link};
 use crate::sched::slot_set::SlotSet;
-use crate::sched::{ChainStats, Policy, Profile};
+use crate::sched::{ChainStats, Lanes, Policy, Profile};
 use crate::spec::command;
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the controller has a chain, or is about to get one.
+    #[inline(always)]
+    pub(in crate::engine) fn has_chain(&self) -> bool {
+        self.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sends ordinary reads and writes to the controller in chains of at most `most` transfers,
@@ -60,12 +69,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the counters of the lane of chains, where the profile has it.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
-    }
-
-    /// Returns whether the controller has a chain, or is about to get one.
-    #[inline(always)]
-    pub(super) fn has_chain(&self) -> bool {
-        self.lane.chains().is_some_and(|chains| matches!(chains.at(), ChainAt::Waits | ChainAt::Runs))
     }
 
     /// Begins a chain with the request that would be next, if that pays. Returns true if it has
@@ -301,7 +304,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(end) = seen.end else { return rare };
         // With a card that went, its chain has ended already.
-        if self.has_chain() && !self.lane.has_failed() {
+        if self.lane.has_chain() && !self.lane.has_failed() {
             self.bus.note_end(now_ns);
             match end {
                 Ok(()) => self.chain_ended(now_ns),

@@ -91,7 +91,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if !failed && status & R1::DEFERRED == 0 {
             // It was about something else.
-            self.set_fate(Fate::Known);
+            self.lane.set_fate(Fate::Known);
             self.settle(status & !R1::EXCEPTION_EVENT);
         } else if failed
             && told & (FAILED | INDEXED) == FAILED | INDEXED
@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Splits a pack whose entry with this number, counted from 1, has failed.
     fn split_pack(&mut self, failed: usize, now_ns: u64) {
-        self.set_fate(Fate::Known);
+        self.lane.set_fate(Fate::Known);
         if let Some(packs) = self.lane.packs_mut() {
             packs.count_split();
         }
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Marks all writes of the pack to be written again, one at a time.
     #[cold]
     fn doubt_pack(&mut self, status: u32) {
-        self.set_fate(Fate::Known);
+        self.lane.set_fate(Fate::Known);
         self.owe_late_status(status);
         message!(warn, "a packed write: no entry is named, status {:#010x}", status);
         for index in bits(self.slots.settling()) {
@@ -196,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(Fate::Doubtful(status)) = self.lane.packs().map(|packs| packs.fate()) {
             self.owe_late_status(status);
         }
-        self.set_fate(Fate::Known);
+        self.lane.set_fate(Fate::Known);
         for index in bits(self.slots.settling()) {
             self.slots.at_mut(index).forbid_merge(true);
         }

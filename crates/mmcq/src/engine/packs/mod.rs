@@ -17,13 +17,14 @@ mod failed;
 use super::blockers::COLLECTIONS;
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::extras::Event;
+use super::lane::Lane;
 use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
 use super::{BLOCK_BYTES, Batch, Count, Engine, FlushBy, Kind};
 use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase};
 use crate::sched::packs::{Entry, Fate, Step};
-use crate::sched::{PackStats, Policy, Profile};
+use crate::sched::{Lanes, PackStats, Policy, Profile};
 use crate::spec::command::emmc::{self, BlockCount};
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
@@ -33,6 +34,21 @@ const VERSION: u32 = 1;
 const READS: u32 = 1 << 8;
 const WRITES: u32 = 2 << 8;
 const ENTRIES_SHIFT: u32 = 16;
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether a command for a pack is under way, other than the one with its data.
+    #[inline(always)]
+    pub(in crate::engine) fn has_pack_step(&self) -> bool {
+        self.packs().is_some_and(|packs| packs.step().is_some())
+    }
+
+    /// Sets whether the result of the last pack's writes is known.
+    pub(in crate::engine) fn set_fate(&mut self, fate: Fate) {
+        if let Some(packs) = self.packs_mut() {
+            packs.set_fate(fate);
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables packed commands of up to this many writes and reads, for a card whose exception bit
@@ -62,12 +78,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Returns whether a command for a pack is under way, other than the one with its data.
-    #[inline(always)]
-    pub(super) fn has_pack_step(&self) -> bool {
-        self.lane.packs().is_some_and(|packs| packs.step().is_some())
-    }
-
     /// Begins the rest of the work for the last pack, while nothing is in progress on the bus.
     /// Returns true if it was begun.
     #[inline(always)]
@@ -79,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match fate {
             Fate::Known => false,
             _ if !self.slots.is_settling() => {
-                self.set_fate(Fate::Known);
+                self.lane.set_fate(Fate::Known);
                 false
             }
             Fate::Open => {
@@ -90,13 +100,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.judge(status, now_ns);
                 true
             }
-        }
-    }
-
-    /// Sets whether the result of the last pack's writes is known.
-    pub(super) fn set_fate(&mut self, fate: Fate) {
-        if let Some(packs) = self.lane.packs_mut() {
-            packs.set_fate(fate);
         }
     }
 

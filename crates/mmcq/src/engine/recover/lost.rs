@@ -44,7 +44,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);
         match self.lane.stage() {
-            Stage::Idle if self.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
+            Stage::Idle if self.lane.engine_has_memory() => self.take_tasks_away(Why::Removed, now_ns),
             Stage::Idle | Stage::Bus | Stage::Pause => {}
             Stage::Recover(_) => self.incident.failed.with(Error::Removed),
             _ => self.fail(Error::Removed),
@@ -77,7 +77,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Stops DMA: the transfer in progress fails.
     pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
-        if self.lane.is_idle() && self.engine_has_memory() {
+        if self.lane.is_idle() && self.lane.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);
         } else if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent);

@@ -38,7 +38,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn begin_task_beside(&mut self, now_ns: u64) -> bool {
         let reads = self.moves_data() && self.batch.direction() == Direction::Read;
         let free = !self.lane.has_control() && !self.is_concurrent() && !self.blockers.is_halted();
-        if !reads || !free || self.is_driven() || !self.bus.host().caps().concurrent_command {
+        if !reads || !free || self.lane.is_driven() || !self.bus.host().caps().concurrent_command {
             return false;
         }
         if self.incident.is_open() || self.incident.is_in_doubt() {

@@ -6,13 +6,14 @@
 
 use super::super::Breach;
 use super::super::bus::SLACK_NS;
+use super::super::lane::Lane;
 use super::super::phases::Stage;
 use super::super::slot::NONE;
 use super::super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Turn};
 use crate::host::{Data, Direction, Host};
 use crate::sched::tasks::{Dialect, Step};
-use crate::sched::{Demotion, Profile, SdTaskQueue};
+use crate::sched::{Demotion, Lanes, Profile, SdTaskQueue};
 use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
@@ -23,6 +24,12 @@ const CONFIRMS_MAX: u8 = 12;
 /// Bits of the switch.
 const ON: u8 = 1;
 const SEQUENTIAL: u8 = 2;
+
+impl<E, T: Lanes> Lane<E, T> {
+    pub(in crate::engine) fn is_sd_queue(&self) -> bool {
+        self.tasks().is_some_and(|tasks| tasks.dialect() != Dialect::Emmc)
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Enables the queue as [`set_task_queue`](Self::set_task_queue) does, for an SD card. Two
@@ -48,13 +55,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (paged && at.offset < 511).then_some(Extension { offset: at.offset + 1, ..at })
     }
 
-    pub(super) fn is_sd_queue(&self) -> bool {
-        self.lane.tasks().is_some_and(|tasks| tasks.dialect() != Dialect::Emmc)
-    }
-
     /// Returns whether the queue can be switched.
     pub(super) fn knows_switch(&self) -> bool {
-        !self.is_sd_queue() || self.queue_register().is_some()
+        !self.lane.is_sd_queue() || self.queue_register().is_some()
     }
 
     /// Sends CMD49 that switches the queue on or off. The queue is empty.

@@ -6,22 +6,25 @@
 //! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. It opens and closes
 //! as the fast path does.
 
+use super::super::lane::Lane;
 use super::super::slot::NONE;
 use super::super::timers::later;
 use super::super::{Request, SlotId};
 use super::{Engine, IDLE_NS};
 use crate::host::{Direction, Host, QueueEvents, TaskFlags};
-use crate::sched::Profile;
 use crate::sched::tasks::Why;
+use crate::sched::{Lanes, Profile};
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether the command queue engine has tasks.
     #[inline(always)]
-    pub(in super::super) fn rings_tasks(&self) -> bool {
-        let on = self.lane.hosted().is_some_and(|hosted| hosted.rings_tasks());
-        on && self.lane.tasks().is_some_and(|tasks| tasks.is_queue_on())
+    pub(in crate::engine) fn rings_tasks(&self) -> bool {
+        let on = self.hosted().is_some_and(|hosted| hosted.rings_tasks());
+        on && self.tasks().is_some_and(|tasks| tasks.is_queue_on())
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Accepts a request, and sends it to the command queue engine if there is space. Called while
     /// nothing prevents that.
     #[inline(always)]
@@ -60,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn may_ring(&self, now_ns: u64) -> bool {
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
         let due = self.timers.turn_is_due(now_ns) || self.timers.chore_is_due(now_ns);
-        self.rings_tasks() && !dull && !due && !self.incident.is_in_doubt()
+        self.lane.rings_tasks() && !dull && !due && !self.incident.is_in_doubt()
     }
 
     /// Returns whether these blocks overlap those of a task, or of a write whose status is not

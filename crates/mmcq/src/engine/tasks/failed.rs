@@ -10,20 +10,31 @@
 //! are written again, in order and one at a time, and each gets a result of its own.
 
 use super::super::SlotId;
+use super::super::lane::Lane;
 use super::super::slot::{State, bits};
 use super::{Engine, Turn};
 use crate::host::{Direction, Host};
 use crate::sched::tasks::At;
-use crate::sched::{Demotion, Policy, Profile};
+use crate::sched::{Demotion, Lanes, Policy, Profile};
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Stops the use of the queue for good.
+    #[cold]
+    pub(in crate::engine) fn leave_for_good(&mut self, why: Demotion) {
+        if self.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {
+            message!(warn, "the card's command queue is given up: {}", why);
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the tasks that wait on the card back into the engine's queue.
     pub(super) fn call_back(&mut self, now_ns: u64) {
-        if !self.is_queued() {
+        if !self.lane.is_queued() {
             return;
         }
         self.park();
-        let held = self.engine_has_memory();
+        let held = self.lane.engine_has_memory();
         let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
@@ -55,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Passes the failure of a phase on to the card's queue, if it is on.
     #[inline(always)]
     pub(in super::super) fn fail_tasks(&mut self, now_ns: u64) {
-        if self.is_queued() {
+        if self.lane.is_queued() {
             self.queue_failed(now_ns);
         }
     }
@@ -78,24 +89,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if driven {
             message!(warn, "the controller's queue engine is given up: {}, CMD{} the last", why, index);
-            self.leave_engine(why);
+            self.lane.leave_engine(why);
         } else if tasks.demote(why) {
             message!(warn, "the card's command queue is given up: {}, CMD{} the last", why, index);
-        }
-    }
-
-    /// Stops the use of the queue for good.
-    #[cold]
-    pub(super) fn leave_for_good(&mut self, why: Demotion) {
-        if self.lane.tasks_mut().is_some_and(|tasks| tasks.demote(why)) {
-            message!(warn, "the card's command queue is given up: {}", why);
         }
     }
 
     /// Handles an impossible answer of the card.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
-        self.leave_for_good(why);
+        self.lane.leave_for_good(why);
         self.queue_failed(now_ns);
         Turn::Again
     }
@@ -106,7 +109,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Whether there is an engine for the next card, that card's kind says.
             hosted.unequip();
         }
-        if self.engine_has_memory() {
+        if self.lane.engine_has_memory() {
             // A reset is to take it from the engine first.
             self.timers.wake_now();
             return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
@@ -131,7 +134,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes a request back whose memory goes out of scope, if its task waits on the card.
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
-        if self.engine_has_memory() {
+        if self.lane.engine_has_memory() {
             // It ends by itself, or the engine is halted.
             return;
         }
@@ -158,7 +161,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Some(false) => return self.switch_queue(false, now_ns),
             None => {
                 tasks.reset();
-                self.leave_for_good(Demotion::Failures);
+                self.lane.leave_for_good(Demotion::Failures);
                 self.recover_lost_card(now_ns);
             }
         }
@@ -169,7 +172,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// written again.
     #[inline(always)]
     pub(in super::super) fn rewrite_suspects(&mut self, status: u32) -> bool {
-        self.is_queued() && self.suspect_several(status)
+        self.lane.is_queued() && self.suspect_several(status)
     }
 
     #[cold]
@@ -177,7 +180,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn suspect_several(&mut self, status: u32) -> bool {
         let settling = self.slots.settling();
         // With an engine the write that was executed last may be a task still.
-        let several = self.is_driven() || settling & settling.wrapping_sub(1) != 0;
+        let several = self.lane.is_driven() || settling & settling.wrapping_sub(1) != 0;
         if settling == 0 || !several {
             return false;
         }

@@ -3,12 +3,26 @@
 //!
 //! `hosted.rs` has the order of these steps, and how long each may take.
 
+use super::super::lane::Lane;
 use super::super::phases::Stage;
 use super::{Engine, Error, Turn};
 use crate::host::{Fault, Host, QueueFault, Stage as Where};
 use crate::sched::tasks::{At, Why};
-use crate::sched::{Demotion, Profile};
+use crate::sched::{Demotion, Lanes, Profile};
 use crate::spec::response::{R1, Response};
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Lets the software drive the card's queue from now on.
+    #[cold]
+    pub(in crate::engine) fn leave_engine(&mut self, why: Demotion) {
+        if let Some(tasks) = self.tasks_mut() {
+            tasks.leave_engine(why);
+        }
+        if let Some(hosted) = self.hosted_mut() {
+            hosted.unequip();
+        }
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Begins to take the tasks from the command queue engine: first it halts.
@@ -28,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// the rest.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
-        let left = self.has_tasks();
+        let left = self.lane.has_tasks();
         let Some(hosted) = self.lane.hosted_mut() else { return };
         hosted.begin_clear(now_ns);
         let Some(queue) = self.bus.host_mut().queue() else { return };
@@ -70,18 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         message!(warn, "the controller's queue engine is given up: {}", why);
         self.blame(now_ns);
-        self.leave_engine(why);
-    }
-
-    /// Lets the software drive the card's queue from now on.
-    #[cold]
-    pub(super) fn leave_engine(&mut self, why: Demotion) {
-        if let Some(tasks) = self.lane.tasks_mut() {
-            tasks.leave_engine(why);
-        }
-        if let Some(hosted) = self.lane.hosted_mut() {
-            hosted.unequip();
-        }
+        self.lane.leave_engine(why);
     }
 
     /// Takes the tasks from the command queue engine, because no request needs them any more, or

@@ -21,17 +21,44 @@
 
 use super::super::blockers::TASKS;
 use super::super::bus::SLACK_NS;
+use super::super::lane::Lane;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules};
 use super::super::timers::later;
 use super::{Chosen, Engine, FlushBy, IDLE_NS, Kind, Turn};
 use crate::host::{Cause, Direction, Host, QueueError, QueueSettings, TaskFlags};
 use crate::sched::tasks::{At, Why};
-use crate::sched::{Demotion, Profile};
+use crate::sched::{Demotion, Lanes, Profile};
 
 /// Time between polls of the card by the queue engine while no task is ready: one poll takes half a
 /// microsecond, and no interrupt.
 const POLL_NS: u64 = 5_000;
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the controller's queue engine drives the card's queue.
+    #[inline(always)]
+    pub(in crate::engine) fn is_driven(&self) -> bool {
+        self.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
+    }
+
+    /// Returns whether the queue engine has lines and interrupts.
+    #[inline(always)]
+    pub(in crate::engine) fn engine_has_lines(&self) -> bool {
+        self.hosted().is_some_and(|hosted| hosted.has_lines())
+    }
+
+    /// Returns whether the queue engine has memory of requests.
+    #[inline(always)]
+    pub(in crate::engine) fn engine_has_memory(&self) -> bool {
+        self.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
+    }
+
+    #[inline]
+    pub(in crate::engine) fn is_late(&self, now_ns: u64) -> bool {
+        let (Some(tasks), Some(hosted)) = (self.tasks(), self.hosted()) else { return false };
+        now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
+    }
+}
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets up the controller's queue engine, if there is one for the card's queue.
@@ -59,25 +86,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[cold]
     fn refuse_engine(&mut self, why: QueueError) {
         message!(warn, "the controller's queue engine is given up: {}", why);
-        self.leave_engine(Demotion::Engine(why));
-    }
-
-    /// Returns whether the controller's queue engine drives the card's queue.
-    #[inline(always)]
-    pub(super) fn is_driven(&self) -> bool {
-        self.lane.hosted().is_some_and(|hosted| hosted.drives() || hosted.at() != At::Off)
-    }
-
-    /// Returns whether the queue engine has lines and interrupts.
-    #[inline(always)]
-    pub(in super::super) fn engine_has_lines(&self) -> bool {
-        self.lane.hosted().is_some_and(|hosted| hosted.has_lines())
-    }
-
-    /// Returns whether the queue engine has memory of requests.
-    #[inline(always)]
-    pub(in super::super) fn engine_has_memory(&self) -> bool {
-        self.lane.hosted().is_some_and(|hosted| hosted.at() != At::Off) && self.has_tasks()
+        self.lane.leave_engine(Demotion::Engine(why));
     }
 
     /// Decides what the queue engine does next. No phase is in progress.
@@ -89,17 +98,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             At::Halting | At::Clearing => return self.await_engine(now_ns),
             At::Reset => return Turn::Wait,
         }
-        if self.engine_has_memory() {
+        if self.lane.engine_has_memory() {
             if self.card.target().is_none() {
                 self.take_tasks_away(Why::Removed, now_ns);
                 return Turn::Again;
             }
-            if self.is_late(now_ns) && self.look_for_tasks(now_ns) {
+            if self.lane.is_late(now_ns) && self.look_for_tasks(now_ns) {
                 return Turn::Again;
             }
         }
         let drives = self.lane.hosted().is_some_and(|hosted| hosted.drives());
-        if !drives && !self.has_tasks() {
+        if !drives && !self.lane.has_tasks() {
             self.park();
             return Turn::Again;
         }
@@ -111,7 +120,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 turn => return turn,
             }
         }
-        if self.has_tasks() {
+        if self.lane.has_tasks() {
             self.wake_for_tasks();
             return Turn::Wait;
         }
@@ -264,7 +273,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Switches the queue engine off if it has no task, so that the lines are free.
     #[inline(always)]
     pub(in super::super) fn park(&mut self) {
-        if self.engine_has_lines() && !self.has_tasks() {
+        if self.lane.engine_has_lines() && !self.lane.has_tasks() {
             self.disable_engine();
         }
     }
@@ -282,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(in super::super) fn free_lines(&mut self) -> bool {
         self.park();
-        !self.engine_has_lines()
+        !self.lane.engine_has_lines()
     }
 
     /// Sets the engine's deadline by which the queue engine should have reported an end.
@@ -290,12 +299,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return };
         let looks_ns = if hosted.has_looked() { u64::MAX } else { tasks.too_old_ns() };
         self.timers.wake_by(hosted.limit_ns().min(looks_ns));
-    }
-
-    #[inline]
-    fn is_late(&self, now_ns: u64) -> bool {
-        let (Some(tasks), Some(hosted)) = (self.lane.tasks(), self.lane.hosted()) else { return false };
-        now_ns >= hosted.limit_ns() || !hosted.has_looked() && now_ns >= tasks.too_old_ns()
     }
 
     /// Checks a task that should have ended. Returns true if something was done.
@@ -426,7 +429,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.lane.hosted_mut().is_some_and(|hosted| hosted.count_stale()) {
             let why = Demotion::Stale(stale);
             message!(warn, "the controller's queue engine is given up: {}", why);
-            self.leave_engine(why);
+            self.lane.leave_engine(why);
         }
     }
 
@@ -463,7 +466,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether this request is in a task that the queue engine has.
     #[inline(always)]
     pub(in super::super) fn engine_has(&self, index: u8) -> bool {
-        self.engine_has_memory() && self.lane.tasks().is_some_and(|tasks| tasks.has(index))
+        self.lane.engine_has_memory() && self.lane.tasks().is_some_and(|tasks| tasks.has(index))
     }
 
     /// Returns whether the collected request is a write that its task makes durable.

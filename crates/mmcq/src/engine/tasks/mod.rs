@@ -29,6 +29,7 @@ use super::batch::Limits;
 use super::blockers::TASKS;
 use super::bus::{NO_PHASE, SLACK_NS};
 use super::fast::FastKind;
+use super::lane::Lane;
 use super::phases::Stage;
 use super::runs::End;
 use super::slot::{NONE, Rules, bits};
@@ -36,7 +37,7 @@ use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
 use crate::host::{Data, Direction, Host, Phase};
 use crate::sched::tasks::{Mode, Step, Task};
-use crate::sched::{Policy, Profile, TaskStats};
+use crate::sched::{Lanes, Policy, Profile, TaskStats};
 use crate::spec::command::emmc;
 
 /// Time after which an empty queue is switched off, so that the card may rest.
@@ -62,6 +63,27 @@ enum Chosen {
     Turn(Turn),
     /// A task is collected; its memory is mapped.
     Task,
+}
+
+impl<E, T: Lanes> Lane<E, T> {
+    /// Returns whether the card's queue is on, as far as is known.
+    #[inline(always)]
+    pub(in crate::engine) fn is_queued(&self) -> bool {
+        self.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
+    }
+
+    /// Returns whether a command of the queue is under way, or the data of a task.
+    #[inline(always)]
+    pub(in crate::engine) fn has_fast_task(&self) -> bool {
+        let stage = matches!(self.stage(), Stage::Extra | Stage::Main);
+        self.is_queued() && stage && !self.has_control()
+    }
+
+    /// Returns whether a task waits on the card.
+    #[inline(always)]
+    pub(in crate::engine) fn has_tasks(&self) -> bool {
+        self.tasks().is_some_and(|tasks| !tasks.is_empty())
+    }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -93,25 +115,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
 
-    /// Returns whether the card's queue is on, as far as is known.
-    #[inline(always)]
-    pub(super) fn is_queued(&self) -> bool {
-        self.lane.tasks().is_some_and(|tasks| tasks.mode() != Mode::Off)
-    }
-
-    /// Returns whether a command of the queue is under way, or the data of a task.
-    #[inline(always)]
-    pub(super) fn has_fast_task(&self) -> bool {
-        let stage = matches!(self.lane.stage(), Stage::Extra | Stage::Main);
-        self.is_queued() && stage && !self.lane.has_control()
-    }
-
-    /// Returns whether a task waits on the card.
-    #[inline(always)]
-    pub(super) fn has_tasks(&self) -> bool {
-        self.lane.tasks().is_some_and(|tasks| !tasks.is_empty())
-    }
-
     /// Decides what the card's queue does next, while nothing is in progress on the bus.
     #[inline(always)]
     pub(super) fn step_tasks(&mut self, now_ns: u64) -> Turn {
@@ -120,7 +123,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match tasks.mode() {
             Mode::Off if !tasks.is_armed() => Turn::Pass,
             Mode::Off => self.try_enter_queue(now_ns),
-            Mode::On if self.is_driven() => self.go_on_with_engine(now_ns),
+            Mode::On if self.lane.is_driven() => self.go_on_with_engine(now_ns),
             Mode::On => self.go_on_with_tasks(now_ns),
             Mode::Lost => self.clean_queue(now_ns),
         }
@@ -200,7 +203,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 turn => return turn,
             }
         }
-        if self.has_tasks() {
+        if self.lane.has_tasks() {
             return self.ask_for_ready(now_ns);
         }
         if self.owes_status() && (self.asks_soon() || !self.postpone_status(now_ns)) {

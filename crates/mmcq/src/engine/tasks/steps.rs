@@ -5,12 +5,13 @@
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::extras::Event;
 use super::super::fast::FastKind;
+use super::super::lane::Lane;
 use super::super::phases::Stage;
 use super::super::timers::later;
 use super::{Engine, Error, Turn};
 use crate::host::{Host, Phase};
 use crate::sched::tasks::{After, Mode, Step};
-use crate::sched::{Demotion, Profile};
+use crate::sched::{Demotion, Lanes, Profile};
 use crate::spec::command::Command;
 use crate::spec::command::emmc::{self, EmmcQueueOp, EmmcTask, SwitchMode};
 use crate::spec::command::sd::{self, SdQueueOp};
@@ -22,18 +23,20 @@ const SWITCH_NS: u64 = 2_550_000_000;
 /// Time between two polls of a card that is busy with one of these.
 const LOOK_NS: u64 = 20_000;
 
-impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
+impl<E, T: Lanes> Lane<E, T> {
     /// Returns whether a command for the queue is under way.
     #[inline(always)]
-    pub(in super::super) fn has_task_step(&self) -> bool {
-        self.lane.tasks().is_some_and(|tasks| tasks.step().is_some())
+    pub(in crate::engine) fn has_task_step(&self) -> bool {
+        self.tasks().is_some_and(|tasks| tasks.step().is_some())
     }
 
     /// Returns whether the response shows which tasks are ready, instead of the card's status.
-    pub(in super::super) fn asks_what_is_ready(&self) -> bool {
-        self.lane.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
+    pub(in crate::engine) fn asks_what_is_ready(&self) -> bool {
+        self.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
     }
+}
 
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles a status that came outside of the queue. If the card still programs, it does not
     /// complete any write.
     fn settle_idle(&mut self, status: u32) {
@@ -104,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Sends CMD6 that switches the queue on or off. The queue is empty.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
-        if self.is_sd_queue() {
+        if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
         }
         self.switching();
@@ -123,7 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Sends CMD48, or CMD43: the card discards all tasks.
     pub(super) fn discard_tasks(&mut self, now_ns: u64) {
-        let discard = match self.is_sd_queue() {
+        let discard = match self.lane.is_sd_queue() {
             true => sd::q_management(SdQueueOp::AbortAll),
             false => emmc::cmdq_task_mgmt(EmmcQueueOp::DiscardAll),
         };
@@ -228,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.refused_queue(now_ns);
             }
             After::Refused(false) => self.fail(Error::Card(status.0)),
-            After::Switch(on) if self.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
+            After::Switch(on) if self.lane.is_sd_queue() => self.confirm_switch(on, 0, now_ns),
             After::Switch(on) => self.switched(on, now_ns),
         }
     }
