@@ -31,13 +31,13 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 pub struct Bar {
     /// Label next to the bar.
     pub label: String,
-    /// From left to right: length and colour.
+    /// Parts from left to right: length and colour.
     pub parts: Vec<(f64, RGBColor)>,
 }
 
 /// One line through points.
 pub struct Line {
-    /// From left to right.
+    /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
     /// Its colour.
     pub colour: RGBColor,

@@ -183,9 +183,9 @@ pub struct Report {
 pub struct GroupDir {
     /// Bytes transferred by all.
     pub bytes: u64,
-    /// Shortest entry.
+    /// Run time of the shortest entry.
     pub min_run_ms: u64,
-    /// Longest entry; 0: nothing was transferred.
+    /// Run time of the longest entry; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Slowest entry.
     pub min_bw: u64,
