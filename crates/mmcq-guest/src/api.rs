@@ -1,4 +1,4 @@
-//! What C calls.
+//! Functions and types that a C program calls.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,8 +10,8 @@ use std::io::Write;
 use std::path::Path;
 use std::ptr;
 
-/// Copies between the model and memory: `to_memory` is not 0 if the bytes go there. 0 if memory
-/// answered.
+/// Copies bytes between the model and memory; to memory if `to_memory` is not 0. Returns 0 on
+/// success.
 pub type mmcq_sim_dma = unsafe extern "C" fn(
     opaque: *mut c_void,
     address: u64,
@@ -53,10 +53,10 @@ impl DeviceMemory for Memory {
     }
 }
 
-/// A name that is not null and is text.
+/// Returns a name as text. Fails if it is null or no valid text.
 ///
 /// # Safety
-/// `name` is null or ends with a zero byte, and stays as it is.
+/// `name` is null or ends with a zero byte, and does not change.
 unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str, String> {
     if name.is_null() {
         return Err(format!("{what}: no text"));
@@ -65,10 +65,11 @@ unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str, String> {
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| format!("{what}: not UTF-8"))
 }
 
-/// Builds a controller with a card. Null if that fails: then `error` has why, in one line.
+/// Builds a controller with a card. Returns null if that fails; `error` has the reason then, in one
+/// line.
 ///
 /// # Safety
-/// As the header says: texts end with a zero byte, `error` has room for `error_bytes`, and `dma`
+/// As in the header: texts end with a zero byte, `error` has room for `error_bytes`, and `dma`
 /// keeps its contract with `opaque` until [`mmcq_sim_free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_new(
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn mmcq_sim_new(
     }
 }
 
-/// Puts a line where the caller finds it, as much as there is room for.
+/// Writes a line into the caller's buffer, cut off where the room ends.
 ///
 /// # Safety
 /// `error` is null or has room for `error_bytes`.
@@ -115,11 +116,12 @@ unsafe fn say(why: &str, error: *mut c_char, error_bytes: usize) {
     }
 }
 
-/// Reads what will happen to the slot from a file. Not 0 if that fails: then `error` has why, in
-/// one line.
+/// Reads a schedule of events at the slot from a file. Returns 0 on success; else `error` has the
+/// reason, in one line.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it; the texts as there.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it. Texts end with a
+/// zero byte, and `error` has room for `error_bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_schedule(
     sim: *mut mmcq_sim,
@@ -147,10 +149,10 @@ pub unsafe extern "C" fn mmcq_sim_schedule(
     }
 }
 
-/// The schedule's time 0 is now.
+/// Sets now as time 0 of the schedule.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_begin(sim: *mut mmcq_sim, now_ns: u64) {
     // SAFETY: the caller's.
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn mmcq_sim_begin(sim: *mut mmcq_sim, now_ns: u64) {
     sim.schedule.begin(&mut *sim.model, now_ns);
 }
 
-/// What a line of a schedule says happens now. Not 0 if that fails: then `error` has why, in one
+/// Executes a line of a schedule now. Returns 0 on success; else `error` has the reason, in one
 /// line.
 ///
 /// # Safety
@@ -195,26 +197,26 @@ pub unsafe extern "C" fn mmcq_sim_happen(
     }
 }
 
-/// What is behind the caller's pointer.
+/// Returns the object behind the caller's pointer.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 unsafe fn whole<'a>(sim: *mut mmcq_sim) -> &'a mut mmcq_sim {
     // SAFETY: the caller's.
     unsafe { &mut *sim }
 }
 
 impl mmcq_sim {
-    /// Everything up to this time happens.
+    /// Executes everything up to this time.
     fn reach(&mut self, now_ns: u64) {
         self.schedule.advance(&mut *self.model, now_ns);
     }
 }
 
-/// Ends it, and writes what is left of the log. 0 if the log is whole.
+/// Frees the simulation, and writes the rest of the log. Returns 0 if the log is complete.
 ///
 /// # Safety
-/// As for the other calls; and none comes after it.
+/// As for the other calls. No call may follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_free(sim: *mut mmcq_sim) -> c_int {
     if sim.is_null() {
@@ -238,10 +240,10 @@ pub unsafe extern "C" fn mmcq_sim_read(sim: *mut mmcq_sim, offset: u16, bytes: u
     sim.model.read(offset, bytes, now_ns)
 }
 
-/// Writes one.
+/// Writes a register of 1, 2 or 4 bytes at this time.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_write(sim: *mut mmcq_sim, offset: u16, bytes: u8, value: u32, now_ns: u64) {
     // SAFETY: the caller's.
@@ -250,20 +252,20 @@ pub unsafe extern "C" fn mmcq_sim_write(sim: *mut mmcq_sim, offset: u16, bytes: 
     sim.model.write(offset, bytes, value, now_ns);
 }
 
-/// Lets everything happen up to this time.
+/// Executes everything up to this time.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
     // SAFETY: the caller's.
     unsafe { whole(sim) }.reach(now_ns);
 }
 
-/// When something happens by itself; all ones: never.
+/// Returns the next time in ns at which something happens by itself; all ones: never.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_next_event(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
@@ -272,30 +274,30 @@ pub unsafe extern "C" fn mmcq_sim_next_event(sim: *mut mmcq_sim) -> u64 {
     model_ns.into_iter().chain(list_ns).min().unwrap_or(u64::MAX)
 }
 
-/// The level of the interrupt: 1 or 0.
+/// Returns the level of the interrupt: 1 or 0.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_interrupt(sim: *mut mmcq_sim) -> c_int {
     // SAFETY: the caller's.
     c_int::from(unsafe { whole(sim) }.model.irq())
 }
 
-/// How often the driver did what the standard forbids.
+/// Returns the number of the driver's violations of the standard.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_violations(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.
     unsafe { whole(sim) }.model.protocol_violations()
 }
 
-/// Commands on the bus so far, automatic ones included.
+/// Returns the number of commands on the bus so far, automatic ones included.
 ///
 /// # Safety
-/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_sim_commands(sim: *mut mmcq_sim) -> u64 {
     // SAFETY: the caller's.

@@ -1,9 +1,9 @@
 //! The laboratory's SDHCI controller, or DesignWare's, with a card in it, for a C program that has
-//! a clock and a memory of its own.
+//! its own clock and memory.
 //!
-//! `include/mmcq_sim.h` is what a C program sees, with its contract. `tools/guest-time/` is one: it
-//! puts the model into QEMU, and moves it by the time of the guest. So an unmodified Linux drives
-//! the laboratory's controller and cards in virtual time.
+//! `include/mmcq_sim.h` is the interface for C, with its contract. `tools/guest-time/` is one such
+//! program: it puts the model into QEMU, and advances it by the guest's time. So an unmodified
+//! Linux drives the laboratory's controller and cards in virtual time.
 #![deny(unsafe_code)]
 // The names are C's.
 #![allow(non_camel_case_types)]

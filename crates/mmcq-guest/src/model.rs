@@ -1,4 +1,4 @@
-//! A board's controller and a card, by their names.
+//! Builds a controller model and a card by their names.
 
 use mmcq_lab::board;
 use mmcq_lab::controller::ControllerConfig;
@@ -17,13 +17,13 @@ use std::rc::Rc;
 /// The file with the log of the bus; its last lines may still be in memory.
 pub(crate) type LogFile = Rc<RefCell<BufWriter<File>>>;
 
-/// The model of either kind.
+/// A controller model of either kind.
 pub(crate) trait Model: Controller + RegisterFile {}
 
 impl<M: Controller + RegisterFile> Model for M {}
 
-/// The controller of `platform`, with `card`, or with the platform's own if that is empty. An error
-/// is one line.
+/// Builds the controller of `platform` with `card`, or with the platform's own card if `card` is
+/// empty. An error is one line.
 pub(crate) fn build(
     platform: &str,
     card: &str,

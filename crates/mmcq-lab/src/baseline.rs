@@ -1,5 +1,5 @@
-//! A report of an earlier run as the budget of the same load: each of its figures that has a better
-//! and a worse direction.
+//! Uses the report of an earlier run as the budget of the same load. Counts each figure that has a
+//! better and a worse direction.
 
 use crate::budgets::{Kept, Side};
 use crate::finished;
@@ -9,22 +9,22 @@ use crate::scene::Scene;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A figure of a report.
+/// One figure of a report.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// The run, or a job's direction.
+    /// The run, or the direction of a job.
     of: String,
     name: String,
-    /// Which side is to be kept.
+    /// Side of the figure that must be kept.
     side: Side,
     value: f64,
 }
 
-/// Counters that are better if there are fewer of them for each request.
+/// Counters for which fewer per request is better.
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
-/// The figures of a report.
+/// Returns the figures of a report.
 fn figures(report: &Value) -> Vec<Figure> {
     let mut all = Vec::new();
     let counted = |name: &str| report["mmcq"]["counters"][name].as_f64();
@@ -65,11 +65,11 @@ fn figures(report: &Value) -> Vec<Figure> {
     all
 }
 
-/// Each figure of the old report, and what the new one has of it. A figure is kept that is worse by
-/// `within` percent at most.
+/// Compares each figure of the old report with the new one. A figure passes if it is worse by at
+/// most `within` percent.
 ///
 /// # Errors
-/// One line: what the new report does not have.
+/// One line: a figure that the new report does not have.
 pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>, String> {
     let (old, new) = (figures(old), figures(new));
     let found = |figure: &Figure| new.iter().find(|f| f.of == figure.of && f.name == figure.name);
@@ -100,7 +100,7 @@ pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>,
     Ok(old.iter().filter_map(|figure| Some((figure, found(figure)?))).map(kept).collect())
 }
 
-/// A line for each figure that is worse, and one that counts them.
+/// Returns a line for each figure that is worse, and one with their number.
 pub fn text(all: &[Kept], within_percent: f64) -> String {
     let mut out = String::new();
     let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();
@@ -123,21 +123,22 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Why a report's load does not run again.
+/// Reason why a report's load does not run again.
 #[derive(Debug, thiserror::Error)]
 pub enum AgainError {
-    /// What it says of the load is not enough, or wrong here.
+    /// The report has too little about the load, or something wrong for this purpose.
     #[error("{0}")]
     Report(String),
-    /// The run itself.
+    /// The run itself failed.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// The report of the load that this report is of, run now. `name` is that of the report in errors.
+/// Runs the load of this report again and returns the new report. `name` names the old report in
+/// errors.
 ///
 /// # Errors
-/// It is of a replay, or its load does not run.
+/// The report is of a replay, or its load does not run.
 pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     let wrong = |why: String| AgainError::Report(why);
     if old["mmcq"]["replay"].is_object() {
@@ -159,7 +160,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Where it ran.
+/// Returns the scene in which the report's run took place.
 fn scene(report: &Value) -> Result<Scene, String> {
     let own = &report["mmcq"];
     let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));

@@ -1,4 +1,4 @@
-//! From files to a running machine: controller, card, driver and engine, brought up and ready.
+//! Builds a running machine from files: controller, card, driver and engine, brought up and ready.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -26,42 +26,42 @@ use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
-/// Turns without any event after which bring-up is stuck; steps that need no time take one each.
+/// Turns without any event after which bring-up counts as stuck. Each step that takes no time is a
+/// turn.
 const QUIET_MAX: u32 = 100;
-/// Bring-up that takes longer than this in virtual time has failed.
+/// Virtual time in ns after which bring-up has failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
 /// The driver as it runs in the laboratory.
 pub type Driver = Charged<controller::Driver>;
 
-/// The engine's handle.
+/// Handle of mmcq's engine.
 pub type Stack<const N: usize> = mmcq::task::Stack<(NoLock, Driver, Profile), N>;
 
 thread_local! {
-    /// The clock of the board that is being brought up; afterwards the machine passes the time
-    /// itself.
+    /// Clock of the board that is being brought up. Afterwards the machine gives the time itself.
     static CLOCK: RefCell<Time> = RefCell::new(Time::new());
     static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The platform's clock and alarm during bring-up.
+/// Clock and alarm of the platform during bring-up.
 pub const TIMER: Timer = Timer {
     now_ns: || CLOCK.with(|clock| clock.borrow().now()),
     set_alarm: |at| ALARM.with(|alarm| alarm.set(at)),
 };
 
-/// Why there is no board.
+/// Reasons why a board cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// The platform's file.
+    /// The platform's file is not valid.
     #[error(transparent)]
     Platform(#[from] crate::platform::PlatformError),
-    /// No card of this name.
+    /// There is no card of this name.
     #[error("card {name}: unknown; expected a file ending in .toml or one of: {known}")]
     NoCard {
-        /// Asked for.
+        /// The requested name.
         name: String,
-        /// Known ones.
+        /// The known names.
         known: String,
     },
     /// The card's file cannot be read.
@@ -69,27 +69,27 @@ pub enum BoardError {
     CardFile {
         /// The file.
         name: String,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It has functions instead of blocks.
+    /// The card has functions instead of blocks.
     #[error(
         "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
          `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
     )]
     Io {
-        /// Asked for.
+        /// The requested name.
         name: String,
-        /// What it is.
+        /// Description of the card.
         description: String,
     },
-    /// An image for a card with functions.
+    /// An image was given for a card with functions.
     #[error("card {name}: an I/O card has no blocks; expected no image")]
     IoImage {
-        /// Asked for.
+        /// The requested name.
         name: String,
     },
-    /// No card of this kind has the image's size.
+    /// No card of this kind can have the image's size.
     #[error(
         "{image}: the image has {bytes} bytes ({}), and the board's own card, {name}, takes its size; expected {expected}", binary(*bytes)
     )]
@@ -100,65 +100,65 @@ pub enum BoardError {
         bytes: u64,
         /// The card.
         name: String,
-        /// Sizes that there are.
+        /// The possible sizes.
         expected: String,
     },
-    /// The image does not hold the card.
+    /// The image is smaller than the card.
     #[error(
         "card {name}: the card has {capacity} bytes ({}), the image {bytes} ({}); expected an image at least as large (truncate -s {capacity} IMAGE), or no --card: \
          then the board's own card takes the image's size", binary(*capacity), binary(*bytes)
     )]
     Size {
-        /// Asked for.
+        /// The requested card.
         name: String,
         /// Bytes of the card.
         capacity: u64,
         /// Bytes of the image.
         bytes: u64,
     },
-    /// A range of nothing.
+    /// A range contains nothing.
     #[error("{key}: the card's file has a range for it, and no value; expected both")]
     Range {
-        /// Of the value.
+        /// Key of the range.
         key: String,
     },
     /// `--set card.KEY=VALUE`.
     #[error("--set card.{change}: {what}")]
     Change {
-        /// As given, without `card.`.
+        /// The change as given, without `card.`.
         change: String,
         /// What is wrong with it.
         what: String,
     },
-    /// The card's profile.
+    /// The card's profile is not valid.
     #[error(transparent)]
     Profile(#[from] mmcq_sim::card::ProfileError),
-    /// The card's memory.
+    /// The card's memory cannot be made.
     #[error(transparent)]
     Medium(#[from] mmcq_sim::card::MediumError),
-    /// The driver does not take the controller.
+    /// The driver refuses the controller.
     #[error("platform {platform}: {error}")]
     Driver {
-        /// Whose.
+        /// Name of the platform.
         platform: String,
-        /// Why.
+        /// Reason.
         error: String,
     },
-    /// The card does not come up.
+    /// The card cannot be brought up.
     #[error("platform {platform}, card {card}: bring-up failed: {error}")]
     BringUp {
         /// Platform.
         platform: String,
         /// Card.
         card: String,
-        /// Why.
+        /// Reason.
         error: String,
     },
 }
 
-/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated
-/// memory. A card that was named must fit into its medium, whose rest is not used; the platform's
-/// own takes the medium's size.
+/// Builds a card with its memory. `card` replaces the platform's own card, and `medium` the
+/// generated memory. A named card must fit into its medium, whose rest is not used. The platform's
+/// own card takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,
@@ -191,46 +191,46 @@ pub fn card_with(
     Ok((profile, medium))
 }
 
-/// Whose software runs around the driver.
+/// Whose software costs are charged around the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
-    /// The platform's costs, Linux's.
+    /// The platform's costs, which are Linux's.
     Linux,
-    /// Our own path length, register accesses priced one by one; the rest of the kernel as it is.
+    /// mmcq's path length, with each register access priced; the rest of the kernel as it is.
     Own,
-    /// Nothing: what is left is wire and card.
+    /// None: what is left is the time of wire and card.
     Nothing,
 }
 
-/// A machine with its card in `tran`.
+/// A machine whose card is in state `tran`.
 pub struct Board<const N: usize> {
-    /// The engine.
+    /// mmcq's engine with its driver.
     pub stack: Stack<N>,
     /// EXT_CSD of an eMMC, as last read.
     pub ext_csd: Option<Box<[u8; 512]>>,
-    /// The controller.
+    /// The controller's model.
     pub controller: Controller,
-    /// Its clock.
+    /// Virtual time of the controller.
     pub time: Time,
-    /// What was found.
+    /// The card that was brought up.
     pub card: Card,
-    /// Software costs.
+    /// Costs of software.
     pub costs: Costs,
-    /// Cores.
+    /// Number of cores.
     pub cores: u8,
-    /// Threads that change their core without need, 0 to 1.
+    /// Probability, 0 to 1, that a thread changes its core without need.
     pub migration: f64,
-    /// The host completes in a thread.
+    /// Whether the host completes requests in a thread.
     pub defer: Defer,
-    /// Which context moves our engine, and what that costs.
+    /// Context that calls mmcq's engine, and its costs.
     pub context: Context,
-    /// DMA memory.
+    /// Memory that DMA can reach.
     pub memory: ShadowMemory,
-    /// Of pages that the engine keeps.
+    /// Memory of the pages that the engine keeps.
     pub(crate) pages: RefCell<Pieces>,
 }
 
-/// Costs of a platform, paid by this price.
+/// Returns the costs of a platform at this price.
 fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     if price == Price::Nothing {
         return Default::default();
@@ -289,7 +289,8 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     (costs, calls, registers)
 }
 
-/// What moves the engine of a platform, at this price, in a machine with these costs.
+/// Returns the context that calls the engine of a platform at this price, in a machine with these
+/// costs.
 fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
     let entry_ns = match price {
         Price::Nothing => return Context::default(),
@@ -309,7 +310,7 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up; card and memory are those of [`card_with`].
+    /// Builds a board and brings its card up. Card and memory are those of [`card_with`].
     pub fn new(
         platform: &Platform,
         card: Option<&str>,
@@ -376,14 +377,14 @@ impl<const N: usize> Board<N> {
         })
     }
 
-    /// The engine initialises its card again, which loses what the card's cache holds.
+    /// Makes the engine initialise its card again, which loses what the card's cache holds.
     #[cfg(test)]
     pub fn initialise_again(&self) -> Result<(), String> {
         start(&self.stack, &self.controller, &self.time)?;
         self.enable_extended_ops()
     }
 
-    /// The boot areas of an eMMC, if it has some.
+    /// Returns the boot areas of an eMMC, if it has some.
     pub fn boot(&self) -> Option<Boot> {
         let ext_csd = ExtCsd::parse(self.ext_csd.as_deref()?).ok()?;
         let (config, switch_ns) = (ext_csd.partition_config() & !7, ext_csd.part_switch_time_ns());
@@ -391,7 +392,7 @@ impl<const N: usize> Board<N> {
         (bytes > 0).then_some(Boot { bytes, config, switch_ns })
     }
 
-    /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.
+    /// Enables erases, zeroes and durable writes on the engine.
     pub fn enable_extended_ops(&self) -> Result<(), String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
@@ -401,8 +402,8 @@ impl<const N: usize> Board<N> {
         result.map_err(|e| e.to_string())
     }
 
-    /// Writes of different places, and reads, may go to the card as one transfer. False: it takes no
-    /// packed commands, or its controller cannot send them.
+    /// Enables packed commands: writes of different places, or reads, as one transfer. Returns
+    /// false if the card does not support them or its controller cannot send them.
     pub fn enable_packed(&self) -> Result<bool, String> {
         let page = self.pages.borrow_mut().piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::enable_packed(&self.stack, &self.card, page);
@@ -418,19 +419,20 @@ impl<const N: usize> Board<N> {
         }
     }
 
-    /// Reads and writes go to the controller in chains that it executes. False: it cannot.
+    /// Makes reads and writes go to the controller in chains that it executes. Returns false if it
+    /// cannot.
     pub fn enable_chains(&self) -> bool {
         self.stack.with(|engine| engine.set_chains(u8::MAX))
     }
 
-    /// Does the controller's engine drive the card's queue?
+    /// Returns whether the controller's command queue engine drives the card's queue.
     pub fn has_queue_engine(&self) -> bool {
         let left = self.stack.with(|engine| engine.task_stats().is_some_and(|tasks| tasks.engine.is_some()));
         self.stack.with(|engine| engine.host().is_some_and(|host| host.inner().has_queue_engine())) && !left
     }
 
-    /// Reads and writes may go through the card's command queue. The answer is how many tasks that
-    /// holds; 0: it has none. An SD card's cache goes on with it.
+    /// Enables the card's command queue for reads and writes. Returns its depth in tasks; 0: it has
+    /// none. On an SD card the cache is enabled with it.
     pub fn enable_task_queue(&self) -> Result<u8, String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
@@ -464,7 +466,7 @@ impl<const N: usize> Board<N> {
     }
 }
 
-/// Brings the card up, letting virtual time run whenever the stack waits.
+/// Result of bringing a card up: the card, and EXT_CSD of an eMMC.
 type Found = (Card, Option<Box<[u8; 512]>>);
 
 fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
@@ -479,7 +481,7 @@ fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time)
     drive(stack, controller, time, future)?.map_err(|e| e.to_string())
 }
 
-/// Runs a future of the stack to its end, letting virtual time run whenever it waits.
+/// Runs a future of the stack to its end. Virtual time advances whenever the stack waits.
 fn drive<const N: usize, F: Future>(
     stack: &Stack<N>,
     controller: &Controller,
@@ -543,7 +545,8 @@ mod tests {
         }
     }
 
-    /// The driver once divided the 200 MHz of the capabilities, whatever the board's clock was.
+    /// Checks for an error of the past: the driver divided the 200 MHz of the capabilities,
+    /// whatever the board's clock was.
     #[test]
     fn the_driver_divides_the_base_clock_that_the_board_has() {
         for hz in [200_000_000, 104_000_000, 99_500_000] {

@@ -1,5 +1,5 @@
-//! Budgets: loads on boards, and what their figures must keep. A run is deterministic, so a figure
-//! that moves was moved by a change.
+//! Budgets: loads on boards, with the figures that they must reach. A run is deterministic, so only
+//! a change of code or of files can change a figure.
 
 use crate::effects;
 use crate::fio::{self, JobFile};
@@ -37,20 +37,20 @@ struct Entry {
     most: BTreeMap<String, Spanned<f64>>,
 }
 
-/// Which side of a figure is kept.
+/// Side of a figure that must be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// It is not below.
+    /// The figure must not be below the budget.
     Least,
-    /// It is not above.
+    /// The figure must not be above the budget.
     Most,
 }
 
-/// What one figure must keep.
+/// Budget of one figure.
 #[derive(Clone, Debug, PartialEq)]
 struct Budget {
-    /// `run_mib_s`, or with a direction: `read_lat_p99_us`.
+    /// Name of the figure: `run_mib_s`, or with a direction: `read_lat_p99_us`.
     figure: String,
     side: Side,
     bound: f64,
@@ -70,47 +70,47 @@ pub struct Load {
     budgets: Vec<Budget>,
 }
 
-/// A budget, and what the run has of it.
+/// A budget, and the value that the run measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Which load.
+    /// Name of the load.
     pub run: String,
-    /// Which figure.
+    /// Name of the figure.
     pub figure: String,
-    /// Which side of it is kept.
+    /// Side of the figure that must be kept.
     pub side: Side,
-    /// The budget.
+    /// Value of the budget.
     pub budget: f64,
-    /// What the run has.
+    /// Value that the run measured.
     pub measured: f64,
-    /// How far the run is on the good side, in percent of the budget.
+    /// Distance from the budget on the good side, in percent of the budget.
     pub room_percent: Option<f64>,
-    /// It is kept.
+    /// Whether the budget is kept.
     pub kept: bool,
 }
 
-/// Why a load could not be compared, in one line.
+/// Reason why a load could not be compared, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// It did not run.
+    /// The load did not run.
     #[error("{place}: {error}")]
     Run {
         /// File, line and load.
         place: String,
-        /// Why.
+        /// Reason.
         error: Box<RunError>,
     },
-    /// It moved nothing in a figure's direction.
+    /// The load transferred nothing in the direction of a figure.
     #[error("{place}: {figure}: the run has nothing of it")]
     Nothing {
         /// File, line and load.
         place: String,
-        /// Which figure.
+        /// Name of the figure.
         figure: String,
     },
 }
 
-/// Reads a file of budgets. Jobs, boards and cards are files beside it, or names.
+/// Reads a file of budgets. Jobs, boards and cards are named, or are files in the same folder.
 ///
 /// # Errors
 /// One line: the file, its line, and what was expected.
@@ -168,12 +168,12 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// What must be 0 where a file does not say otherwise.
+/// Figure that must be 0 unless a file has another budget for it.
 const FAILED: &str = "failed";
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// The figures that a budget can name.
+/// Returns the names of the figures that a budget can have.
 pub fn figures() -> Vec<String> {
     let (of_direction, of_run) = row::figures();
     let of_direction = of_direction.iter().flat_map(|name| DIRECTIONS.map(|of| format!("{of}_{name}")));
@@ -190,16 +190,16 @@ fn known(figure: &str) -> Result<(), String> {
     Err(format!("{figure}: no such figure; the nearest is {nearest}; `mmcq check --figures` lists all"))
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// Each budget, and what is there of it.
+    /// Each budget with its measured value.
     pub kept: Vec<Kept>,
     /// Changes of a load that made no difference, a line each.
     pub idle: Vec<String>,
 }
 
-/// Runs all loads on so many threads. `done` hears of each load.
+/// Runs all loads on this number of threads. Calls `done` for each load.
 ///
 /// # Errors
 /// The load that did not run, and why.
@@ -289,8 +289,8 @@ impl Load {
     }
 }
 
-/// A file for this job in this scene, which stands beside it: what the job has now, with a tenth of
-/// room.
+/// Returns a file of budgets for this job in this scene, to be stored in the same folder: the
+/// present figures, with a margin of a tenth.
 ///
 /// # Errors
 /// One line: the job does not run.
@@ -345,7 +345,7 @@ pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String
     Ok(text)
 }
 
-/// For people.
+/// Returns the results as a table for people.
 pub fn text(all: &[Kept]) -> String {
     let mut table = Table::default();
     let column = |of: &dyn Fn(&Kept) -> String| all.iter().map(of).collect::<Vec<_>>();
@@ -366,7 +366,7 @@ pub fn text(all: &[Kept]) -> String {
     format!("{}{said}\n", table.text())
 }
 
-/// One JSON object a line.
+/// Returns the results as JSON, one object a line.
 pub fn json_lines(all: &[Kept]) -> String {
     let line = |kept: &Kept| serde_json::to_value(kept).unwrap_or(Value::Null).to_string() + "\n";
     all.iter().map(line).collect()

@@ -1,4 +1,4 @@
-//! The memory of a run's I/Os, in pieces of one size.
+//! Memory of a run's I/Os, in pieces of one size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -6,7 +6,7 @@ use mmcq::engine::DmaBuf;
 use std::alloc::Layout;
 use std::collections::HashMap;
 
-/// The largest boundary at which a controller stops [SDHC 2.2.2].
+/// Largest boundary in bytes at which a controller stops [SDHC 2.2.2].
 pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {
@@ -14,16 +14,16 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, align).expect("fewer bytes than there are addresses")
 }
 
-/// Gives out heap memory, and frees what it has given out.
+/// Allocates heap memory, and frees what it has allocated.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Address and length of each that is out.
+    /// Address and length of each allocated piece.
     out: HashMap<usize, usize>,
 }
 
 impl Pieces {
-    /// Fresh memory, aligned to its size up to [`ALIGN_MAX`]: as a page cache's folios are, or a
-    /// buffer of firmware that its linker script places.
+    /// Allocates memory aligned to its size, up to [`ALIGN_MAX`], like the folios of a page cache
+    /// or a buffer that a linker script places.
     pub fn piece(&mut self, bytes: usize) -> DmaBuf {
         if bytes == 0 {
             return DmaBuf::EMPTY;
@@ -39,8 +39,8 @@ impl Pieces {
         DmaBuf::from_static(memory)
     }
 
-    /// Takes a piece back and frees it. Memory from elsewhere, and a part of a piece, is left
-    /// alone: it stays where it is for ever. True: it was freed.
+    /// Frees a piece and returns true. Returns false for memory from elsewhere and for a part of a
+    /// piece, which is never freed.
     pub fn free(&mut self, memory: DmaBuf) -> bool {
         let slice = memory.into_static();
         let address = slice.as_ptr().addr();
@@ -55,25 +55,25 @@ impl Pieces {
     }
 }
 
-/// The buffers of a run; each is here, or with the engine.
+/// Buffers of a run. Each is in this structure, or lent to the engine.
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
-    /// Bytes of each. The pieces behind `pieces` have not been made yet.
+    /// Size of each in bytes. Pieces beyond `pieces` have not been allocated yet.
     bytes: usize,
     free: Vec<u32>,
     owner: Pieces,
 }
 
 impl Buffers {
-    /// So many pieces of so many bytes; only before any is in use.
+    /// Sets number and size of the pieces; only before any is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
         self.bytes = bytes;
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// A free piece; there are as many as the workload said.
+    /// Takes a free piece. There are as many as the workload declared.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
         // They are made in their order, each when it is first used.
@@ -83,27 +83,27 @@ impl Buffers {
         piece
     }
 
-    /// Gives it back.
+    /// Returns a piece to the free ones.
     pub fn release(&mut self, piece: u32) {
         self.free.push(piece);
     }
 
-    /// Its bytes; nothing while it is with the engine.
+    /// Returns its bytes; empty while it is lent to the engine.
     pub fn get(&self, piece: u32) -> &[u8] {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }
 
-    /// Its bytes, to change.
+    /// Returns its bytes, to change them; empty while it is lent to the engine.
     pub fn get_mut(&mut self, piece: u32) -> &mut [u8] {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
 
-    /// Takes the memory for the engine.
+    /// Lends the memory to the engine.
     pub fn lend(&mut self, piece: u32) -> DmaBuf {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// The memory has come back.
+    /// Takes back the memory from the engine.
     pub fn restore(&mut self, piece: u32, memory: DmaBuf) {
         self.pieces[piece as usize] = Some(memory);
     }

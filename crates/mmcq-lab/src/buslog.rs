@@ -1,5 +1,4 @@
-//! Logs of the bus, a line for each event: writing them in a run, reading them, and two of them
-//! side by side.
+//! Logs of the bus, a line for each event: writes them during a run, reads them, and compares two.
 
 mod diff;
 mod gaps;
@@ -17,11 +16,11 @@ use std::rc::Rc;
 type Sink = Rc<RefCell<BufWriter<File>>>;
 
 thread_local! {
-    /// Where the board that runs now writes its log.
+    /// File to which the board that runs now writes its log.
     static SINK: RefCell<Option<Sink>> = const { RefCell::new(None) };
 }
 
-/// Runs something, and writes what is on the bus meanwhile into a file.
+/// Calls `run`, and writes everything on the bus meanwhile into a file.
 pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     let sink = Rc::new(RefCell::new(BufWriter::new(File::create(path)?)));
     SINK.with(|s| *s.borrow_mut() = Some(sink.clone()));
@@ -31,12 +30,12 @@ pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     Ok(result)
 }
 
-/// Is there a log for a board that runs now?
+/// Returns whether the board that runs now writes a log.
 pub(crate) fn is_kept() -> bool {
     SINK.with(|sink| sink.borrow().is_some())
 }
 
-/// Takes an event of the board that runs now.
+/// Writes an event of the board that runs now.
 pub(crate) fn note(event: BusEvent) {
     SINK.with(|sink| {
         if let Some(sink) = &*sink.borrow() {
@@ -46,7 +45,7 @@ pub(crate) fn note(event: BusEvent) {
     });
 }
 
-/// The events of such a file that begin in a window of time. An error is one line.
+/// Returns the events of a log that begin in a window of time. An error is one line.
 pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -62,7 +61,7 @@ pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, S
     Ok(events)
 }
 
-/// When an event begins; of a response, when it ends.
+/// Returns the begin of an event in ns; for a response, its end.
 fn begin_ns(event: &BusEvent) -> u64 {
     match *event {
         BusEvent::Command { start_ns, .. } | BusEvent::Block { start_ns, .. } => start_ns,
@@ -72,7 +71,7 @@ fn begin_ns(event: &BusEvent) -> u64 {
     }
 }
 
-/// An event, as its `Debug` writes it.
+/// Parses an event from the text that `Debug` writes.
 fn event(line: &str) -> Option<BusEvent> {
     let (kind, fields) = line.trim().strip_suffix(" }")?.split_once(" { ")?;
     let field =

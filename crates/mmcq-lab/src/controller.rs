@@ -1,7 +1,7 @@
-//! The kinds of controller that a board can have: model, driver.
+//! Controllers that a board can have: each with its model and its driver.
 //!
-//! Everything that depends on the kind is in this file and in `platform/controller.rs`; a new kind
-//! is a variant of each of the three enums.
+//! Everything that depends on the kind of controller is in this file and in
+//! `platform/controller.rs`. A new kind is one more variant of each of the three enums.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -33,35 +33,37 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
+/// Descriptors of a driver: the largest merged transfer of the laboratory needs one for each of its
+/// I/Os.
 const DESCRIPTORS: usize = 257;
 
-/// The same of a mobile storage host and of ST's SDMMC, whose drivers count on two for each piece.
+/// Descriptors of a mobile storage host's driver, and of ST's SDMMC: these need two for each
+/// segment.
 const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
 
-/// The fastest clock of a card [SD 4.2.4.5]: no board here has slower wires.
+/// Fastest clock of a card in Hz [SD 4.2.4.5]: no board here has slower wires.
 const FASTEST_HZ: u32 = 208_000_000;
 
-/// Pieces of memory in a task of the queue engine.
+/// Segments of memory in a task of the command queue engine.
 const PIECES: usize = 64;
 
 /// Transfers in a chain that the controller executes.
 const CHAINED: usize = 16;
 
-/// The controller as the event loop sees it. Clones are the same controller.
+/// The controller's model with its port. Clones are the same controller.
 #[derive(Clone)]
 pub enum Controller {
-    /// SD host controller by the standard.
+    /// SD host controller of the standard.
     Sdhci(Rc<RefCell<Sdhci>>, Port),
     /// Realtek's reader.
     Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
-    /// Allwinner's, or DesignWare's.
+    /// Allwinner's or DesignWare's mobile storage host.
     Mshc(Rc<RefCell<Mshc>>, MshcPort),
     /// ST's SDMMC.
     Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 
-/// Calls the same method of whichever model it is.
+/// Calls the same method of each model.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
@@ -88,9 +90,9 @@ impl Device for Controller {
 }
 
 impl Controller {
-    /// A controller with its card in the slot, and the driver of it. `engine`: the driver serves
-    /// our engine, not phases that stand for Linux's. A register access costs so many nanoseconds,
-    /// read and write.
+    /// Makes a controller with its card in the slot, and its driver. `engine`: the driver serves
+    /// mmcq's engine, not phases of a Linux model. The two access times are those of a register
+    /// read and write in ns.
     pub fn new(
         platform: &Platform,
         engine: bool,
@@ -185,7 +187,7 @@ impl Controller {
         Ok((controller, Driver { kind, _lent: lent }))
     }
 
-    /// The card's supply fails. How many sectors it had not made durable, which are lost.
+    /// Cuts the card's power. Returns the number of sectors that were not durable and are lost.
     pub fn power_cut(&self, now_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| {
             let stake = card.at_stake(now_ns);
@@ -195,34 +197,35 @@ impl Controller {
         }))
     }
 
-    /// The card's supply fails; of each sector that is not safe that is left which `keep` says.
+    /// Cuts the card's power; `keep` decides what is left of each sector that is not safe.
     pub fn cut(&self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.cut(now_ns, keep)));
     }
 
-    /// What goes wrong in the card from now on; it follows its writes, for [`Controller::cut`].
+    /// Sets the faults of the card from now on. The card then tracks its writes, for
+    /// [`Controller::cut`].
     pub fn set_card_faults(&self, faults: &Faults) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
     }
 
-    /// What went over the bus so far.
+    /// Returns the counters of the bus.
     pub fn stats(&self) -> BusStats {
         let mut stats = model!(self, m => m.borrow().stats().clone());
         stats.fetching_ns = model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| card.fetching_ns()));
         stats
     }
 
-    /// The same, and counts from zero again.
+    /// Returns the counters of the bus and resets them.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
     }
 
-    /// Tells `log` about everything on the bus from now on.
+    /// Sets the log that receives everything on the bus from now on.
     pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
-    /// Register accesses so far.
+    /// Returns the number of register accesses so far.
     pub fn accesses(&self) -> PortCounters {
         match self {
             Controller::Sdhci(_, port) => port.counters(),
@@ -266,7 +269,7 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
         .extra_timings(wires.timings(&platform.timings))
 }
 
-/// What the board says of open transfers on an SDHCI.
+/// Returns the board's settings for open transfers on an SDHCI.
 fn stream_setup(platform: &Platform) -> StreamConfig {
     let setup = StreamConfig::NONE;
     match platform.continue_data {
@@ -311,7 +314,7 @@ fn mshc_setup(config: &MshcConfig, platform: &Platform, engine: bool) -> mshc::M
         .fifo_words(smhc.then_some(config.fifo_words))
 }
 
-/// Four lines at 3.3 V: high speed, and no tuning.
+/// Returns the driver's settings: four lines at 3.3 V, high speed, no tuning.
 fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
     sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
         .max_clock_hz(FASTEST_HZ)
@@ -319,10 +322,10 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
         .busy_after_data(config.data_end_after_busy)
 }
 
-/// The driver, of whichever controller, and its memory.
+/// The driver of a controller, with its memory.
 pub struct Driver {
     kind: Kind,
-    /// Goes after the driver, which uses it.
+    /// Memory of the driver; it must be dropped after the driver.
     _lent: Lent,
 }
 
@@ -330,34 +333,34 @@ pub struct Driver {
 // One of them exists for each board.
 #[allow(clippy::large_enum_variant)]
 enum Kind {
-    /// SD host controller by the standard.
+    /// SD host controller of the standard.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
-    /// The same with its queue engine.
+    /// SD host controller with its command queue engine.
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
-    /// The same that executes chains.
+    /// SD host controller that executes chains.
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
-    /// The same that leaves transfers open.
+    /// SD host controller that leaves transfers open.
     Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
     /// Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
-    /// Allwinner's.
+    /// Allwinner's mobile storage host.
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// DesignWare's.
+    /// DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// ST's, with one buffer.
+    /// ST's SDMMC with one buffer.
     Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
-    /// ST's, with a list of them.
+    /// ST's SDMMC with a list of buffers.
     Stm32SdmmcList(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, MSHC_DESCRIPTORS>),
 }
 
 impl Driver {
-    /// Has it the controller's queue engine?
+    /// Returns whether the driver uses the controller's command queue engine.
     pub fn has_queue_engine(&self) -> bool {
         matches!(self.kind, Kind::Queue(_))
     }
 }
 
-/// Calls the same method of whichever driver it is.
+/// Calls the same method of each driver.
 macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {

@@ -1,4 +1,4 @@
-//! What this thread has done, counted for tests that bound it.
+//! Counters of this thread's work, for tests that bound it.
 
 use std::cell::Cell;
 
@@ -8,27 +8,27 @@ thread_local! {
     static BUILT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The file of a board or of a card was parsed.
+/// Counts a parsed file of a board or a card.
 pub fn parsed() {
     PARSED.set(PARSED.get() + 1);
 }
 
-/// A board was built.
+/// Counts a board that was built.
 pub fn built() {
     BUILT.set(BUILT.get() + 1);
 }
 
-/// So many more pieces of memory are lent to drivers.
+/// Adds to the number of memory pieces lent to drivers.
 pub fn lent(more: i32) {
     LENT.set(LENT.get() + more);
 }
 
-/// How many are.
+/// Returns the number of memory pieces lent to drivers now.
 pub fn lent_now() -> i32 {
     LENT.get()
 }
 
-/// Files that were parsed, and boards that were built, by this.
+/// Calls `what`. Returns its result, with the numbers of files parsed and boards built by it.
 pub fn by<T>(what: impl FnOnce() -> T) -> (T, u32, u32) {
     let (parsed, built) = (PARSED.get(), BUILT.get());
     let done = what();

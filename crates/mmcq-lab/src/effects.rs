@@ -1,10 +1,10 @@
-//! Which changes of a run made a difference.
+//! Finds the changes of a run that made no difference.
 
 use crate::fio::stats::Stats;
 use crate::runner::{self, Counters, Outcome};
 use crate::scene::{Loaded, Scene};
 
-/// What a change makes a difference to: the jobs, their times and all counters.
+/// Figures that a change can affect: the jobs, their times and all counters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     stats: Vec<Stats>,
@@ -13,8 +13,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of the same run without one of its changes. `load` loads it with others. `None`:
-    /// it does not run without.
+    /// Returns the figures of the same run without one of its changes. `load` loads the run with
+    /// the other changes. `None`: it does not run without the change.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -28,14 +28,14 @@ impl Figures {
         Some(Figures { stats, counters, verify_errors })
     }
 
-    /// Whether a run has the same.
+    /// Returns whether a run has the same figures.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
         (&self.stats, &self.counters, &self.verify_errors)
             == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
     }
 }
 
-/// The changes without which this run is the same, in lines.
+/// Returns the changes without which this run is the same, as lines.
 pub fn idle<E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -46,12 +46,12 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Says that a change made no difference, where, and what to try instead.
+/// Returns the text that a change made no difference, where, and what to try instead.
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// What to try instead.
+/// Returns what to try instead.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

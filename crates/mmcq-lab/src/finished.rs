@@ -1,4 +1,4 @@
-//! What a finished run says of itself: fio's report, with what the laboratory adds to it.
+//! The report of a finished run: fio's, with what the laboratory adds to it.
 
 use crate::fio::report::{self, Context, Origin, Report};
 use crate::fio::stats::{Cpu, DirStats, DiskUtil};
@@ -9,7 +9,7 @@ use crate::scene::{Loaded, Scene};
 use crate::why::{self, Phases};
 use mmcq::sched::Any;
 
-/// fio's report of a run. Its clock is the virtual one, which begins in 1970.
+/// Returns fio's report of a run. Its clock is the virtual one, which begins in 1970.
 pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     let Loaded { file, workers, .. } = loaded;
     let counters = &outcome.counters;
@@ -35,8 +35,8 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     Report::new(context, results, vec![disk])
 }
 
-/// The disk's line: what Linux's block layer counted, or what it would have counted of requests that
-/// our engine merged. A request that goes on in an open transfer is none that was merged.
+/// Returns the disk's line: what Linux's block layer counted, or what it would have counted for
+/// requests that mmcq's engine merged. A request that continues an open transfer was not merged.
 fn disk(outcome: &Outcome) -> DiskUtil {
     let counters = &outcome.counters;
     let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
@@ -52,8 +52,8 @@ fn disk(outcome: &Outcome) -> DiskUtil {
     }
 }
 
-/// Of a run by our engine, which counts merged requests of both directions together: each direction
-/// has them by its requests without a command of their own.
+/// Returns the disk use of a run by mmcq's engine, which counts merged requests of both directions
+/// together. Each direction gets a share by its requests without a command of their own.
 fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let c = &outcome.counters;
     let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
@@ -71,7 +71,7 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
-/// What a saved report needs to be run again, and what was counted.
+/// Returns what a saved report needs to be run again, and the counters.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
@@ -113,7 +113,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Which scheduler says what is next.
+/// Returns the name of the scheduler that picks the next request.
 fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
     match platform.stack.scheduler {
         _ if scene.setting.is_linux() => "mq-deadline",
@@ -123,7 +123,7 @@ fn scheduler(scene: &Scene, platform: &Platform) -> &'static str {
     }
 }
 
-/// How late requests went, against the times of a trace.
+/// Returns how late requests started, compared with the times of a trace.
 fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
     let late = outcome.group().late;
     if late.ns.samples == 0 {

@@ -1,4 +1,4 @@
-//! What is said of a function of one's own: the rows of `mmcq run`, and where a packet's time goes.
+//! Report on a function of one's own: the rows of `mmcq run`, and where a packet's time is spent.
 
 use crate::reproduce::Row;
 use crate::sdio::Failure;
@@ -7,7 +7,7 @@ use crate::sdio::packet::SETTINGS;
 use crate::sdio::platform::Board;
 use crate::sdio::served::{Seen, run};
 
-/// A load in each setting.
+/// The results of a load in each setting.
 pub struct Told<'a> {
     load: &'a Load,
     board: &'a Board,
@@ -39,7 +39,7 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// What a function's user sees: rate, latencies, wake-ups, what is left of the CPU.
+    /// Returns what a function's user sees: rate, latencies, wake-ups, the free share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let o = &seen.outcome;
@@ -65,7 +65,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Where a packet's time goes: its steps, and what they add up to.
+    /// Returns where a packet's time is spent: its steps, and their sum.
     pub fn steps(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let us = |ns: f64| ns / 1e3;
@@ -81,7 +81,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// A line for each setting: what takes most of a packet's time.
+    /// Returns a line for each setting: the step that takes most of a packet's time.
     pub fn conclusions(&self) -> String {
         let line = |(setting, seen): &(&str, Seen)| {
             let whole_ns = (first_ns(seen) + seen.means.whole_ns).max(1.0);
@@ -102,7 +102,7 @@ impl<'a> Told<'a> {
         self.seen.iter().map(line).collect()
     }
 
-    /// What a latency is counted from.
+    /// Returns the words for the begin and end of a latency.
     fn asked(&self) -> &'static str {
         if self.load.poll_ns.is_some() { "arrival to cleared" } else { "interrupt to cleared" }
     }
@@ -115,19 +115,20 @@ impl<'a> Told<'a> {
         100.0 * seen.outcome.kcycles / self.board.idle_kcycles
     }
 
-    /// CPU time for each packet.
+    /// Returns the CPU time for each packet in ns.
     fn busy_ns(&self, seen: &Seen) -> f64 {
         let share = 1.0 - self.idle(seen) / 100.0;
         share * seen.outcome.for_ns as f64 / seen.outcome.packets.max(1) as f64
     }
 }
 
-/// From the card's interrupt, or the arrival, to the start of the first command.
+/// Returns the time in ns from the card's interrupt, or the arrival, to the start of the first
+/// command.
 fn first_ns(seen: &Seen) -> f64 {
     (seen.outcome.mean_ns() - seen.means.to_clear_ns).max(0.0)
 }
 
-/// What of a packet's time something is on the bus.
+/// Returns the part in ns of a packet's time in which something is on the bus.
 fn bus_ns(seen: &Seen) -> f64 {
     seen.means.whole_ns - seen.means.completions_ns
 }

@@ -1,19 +1,18 @@
-//! Which programs may use an image file at a time.
+//! Locks that decide which programs may use an image file at the same time.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
-/// An image that is kept for this program as long as this lives: for a writer alone, for a reader
-/// together with other readers.
+/// A lock on an image as long as this value lives: exclusive for a writer, shared among readers.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Keeps the image at `path`. An error is one line. On a file system that knows no locks every
+    /// Locks the image at `path`. An error is one line. On a file system without locks every
     /// program gets one.
     pub fn take(path: &Path, write: bool) -> Result<Self, String> {
         let shown = path.display();

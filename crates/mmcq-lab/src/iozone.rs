@@ -11,18 +11,18 @@ use std::path::Path;
 const FILES_KIB: (u64, u64) = (64, 512 << 10);
 /// Records of `-a` without `-y`, `-q`, `-r`, in KiB.
 const RECORDS_KIB: (u64, u64) = (4, 16 << 10);
-/// File and record without `-a`.
+/// Sizes of file and record without `-a`, in KiB.
 const ONE_KIB: (u64, u64) = (512, 4);
-/// In longer files `-a` leaves records below [`LARGE_KIB`] out, unless a size was given, or `-z`.
+/// Size above which `-a` leaves out records below [`LARGE_KIB`], unless a size was given, or `-z`.
 const CROSSOVER_KIB: u64 = 16 << 10;
 const LARGE_KIB: u64 = 64;
-/// The longest file and record of a line.
+/// Largest file and record of a line, in KiB.
 const KIB_MAX: u64 = 1 << 30;
-/// Options that stand with a value.
+/// Options that have a value.
 const VALUED: &str = "srfiyqng";
-/// Options that stand alone and are understood.
+/// Options without a value that are supported.
 const FLAGS: &str = "azIewMR";
-/// Columns of the table: the test, and what its jobs are called and do.
+/// Columns of the table: the number of the test, and name and `rw=` of its jobs.
 const TESTS: [(u32, [(&str, &str); 2]); 3] = [
     (0, [("write", "write"), ("rewrite", "write")]),
     (1, [("read", "read"), ("reread", "read")]),
@@ -33,7 +33,7 @@ const NAMES: &str = "                                                           
      random    random     bkwd    record    stride\n              kB  reclen    write  rewrite    \
      read    reread    read     write     read   rewrite      read   fwrite frewrite    fread  freread\n";
 
-/// What a line asks for.
+/// What an iozone command line requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iozone {
     /// Pairs of file and record, in KiB.
@@ -42,9 +42,9 @@ pub struct Iozone {
     tests: Vec<u32>,
     file: String,
     direct: bool,
-    /// The flush counts as time of the writes.
+    /// Whether the time of the flush counts as time of the writes.
     flush: bool,
-    /// What iozone says first of its options.
+    /// iozone's messages about its options, printed first.
     said: Vec<String>,
     line: String,
 }
@@ -56,8 +56,8 @@ fn program_words(words: &[String]) -> usize {
     if words.get(sudo).is_some_and(|word| is(word, "iozone")) { sudo + 1 } else { 0 }
 }
 
-/// Whether words are a line of iozone's: its name stands first, or options that fio has not, as in
-/// `-az` and `-i0`.
+/// Returns whether words are an iozone command line: its name is first, or there are options that
+/// fio does not have, such as `-az` and `-i0`.
 pub fn is_line(words: &[String]) -> bool {
     if program_words(words) > 0 {
         return true;
@@ -68,7 +68,7 @@ pub fn is_line(words: &[String]) -> bool {
     flags || number
 }
 
-/// Options as getopt finds them: a letter, and its value.
+/// Returns options as getopt finds them: a letter and its value.
 fn letters(words: &[String]) -> Result<Vec<(char, String)>, String> {
     let mut found = Vec::new();
     let mut words = words.iter();
@@ -96,7 +96,7 @@ fn letters(words: &[String]) -> Result<Vec<(char, String)>, String> {
     Ok(found)
 }
 
-/// A size in KiB, as iozone reads it: without a letter it counts KiB.
+/// Parses a size in KiB as iozone does: without a letter it counts KiB.
 fn kib(letter: char, text: &str) -> Result<u64, String> {
     let wrong = || format!("iozone's -{letter} {text}: expected a size in kB, or as 16k, 4m, 1g");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -110,16 +110,16 @@ fn kib(letter: char, text: &str) -> Result<u64, String> {
     size.filter(|kib| (1..=KIB_MAX).contains(kib)).ok_or_else(wrong)
 }
 
-/// Sizes from the least, doubled, to the most.
+/// Returns the sizes from the least to the most, each twice the one before.
 fn doubled((least, most): (u64, u64)) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(least), |kib| kib.checked_mul(2)).take_while(move |kib| *kib <= most)
 }
 
 impl Iozone {
-    /// Reads a line. The program's name may stand before its options.
+    /// Parses a command line. The program's name may stand before its options.
     ///
     /// # Errors
-    /// An option is not known, or what it asks for is not there.
+    /// An option is not known, or requests something that is not supported.
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let options = letters(&words[program_words(words)..])?;
         let has = |letter: char| options.iter().any(|(known, _)| *known == letter);
@@ -175,13 +175,14 @@ impl Iozone {
         Ok(Iozone { sizes_kib, tests, file, direct: has('I'), flush: has('e'), said, line })
     }
 
-    /// The columns that have figures.
+    /// Returns the columns that have figures.
     fn columns(&self) -> impl Iterator<Item = (u32, (&'static str, &'static str))> {
         let wanted = TESTS.iter().filter(|(test, _)| self.tests.contains(test));
         wanted.flat_map(|(test, jobs)| jobs.iter().map(|job| (*test, *job)))
     }
 
-    /// The jobs, one after the other: for each pair of sizes its tests. Each works on the same file.
+    /// Returns the jobs, one after the other: for each pair of sizes its tests. Each works on the
+    /// same file.
     ///
     /// # Errors
     /// The file's name cannot stand in a job file.
@@ -205,7 +206,7 @@ impl Iozone {
         parse_text("iozone", text.as_bytes(), &System).map_err(|error| error.to_string())
     }
 
-    /// The table. `stats` are those of the jobs, in their order.
+    /// Returns the table. `stats` are those of the jobs, in their order.
     pub fn table<'s>(&self, stats: impl IntoIterator<Item = &'s Stats>) -> String {
         let mut out = String::new();
         for line in &self.said {
@@ -234,7 +235,7 @@ impl Iozone {
     }
 }
 
-/// What iozone says of an option before its table.
+/// Returns the message that iozone prints about an option before its table.
 fn spoken(letter: char, value: &str) -> Result<Option<String>, String> {
     Ok(Some(match letter {
         'a' => "Auto Mode".to_owned(),
@@ -274,7 +275,8 @@ mod tests {
         assert_eq!(parsed(&format!("./iozone {LINE}")).unwrap(), asked);
     }
 
-    /// The job of the tree that was written from the line by hand. The packed crate has no jobs.
+    /// Checks that the line gives the job of the tree that was written by hand. The packed crate
+    /// has no jobs.
     #[test]
     fn the_threads_line_is_the_job_that_was_written_by_hand() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/iozone.fio");

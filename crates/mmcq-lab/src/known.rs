@@ -1,13 +1,13 @@
-//! What was made once and may be wanted again.
+//! A cache of results that may be needed again.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Most of one kind that are kept.
+/// Most entries of one cache.
 const MOST: usize = 256;
 
-/// What was made for a key. Threads share it.
+/// Results by key. Threads share it.
 #[derive(Debug)]
 pub struct Known<K, V>(Mutex<HashMap<K, V>>);
 
@@ -18,11 +18,11 @@ impl<K, V> Default for Known<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> Known<K, V> {
-    /// What belongs to the key; `make` makes it, if it is not known. Where there are too many, the
-    /// others are forgotten.
+    /// Returns the result for a key; `make` computes it if it is not stored. When the cache is
+    /// full, all other entries are dropped.
     ///
     /// # Errors
-    /// That of `make`.
+    /// The error of `make`.
     pub fn get_or<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = known().get(&key) {

@@ -1,14 +1,14 @@
-//! Memory that a driver has for as long as it is there.
+//! Memory lent to a driver for as long as the driver exists.
 //!
-//! A driver takes its tables for ever, as firmware has them. The laboratory makes many boards: it
-//! frees the tables of one that is gone.
+//! A driver takes its tables for ever, as in firmware. The laboratory makes many boards, and frees
+//! the tables of a board that was dropped.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use std::any::Any;
 use std::ptr::NonNull;
 
-/// Memory that is freed with this.
+/// Memory that is freed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Lent(Vec<NonNull<dyn Any>>);
 
@@ -16,8 +16,8 @@ impl Lent {
     /// Lends a value.
     ///
     /// # Safety
-    /// Whatever uses the reference is gone before this is dropped. A controller that was given the
-    /// address uses it no more then.
+    /// Nothing uses the reference any more when this is dropped. A controller that was given the
+    /// address does not use it any more then.
     pub unsafe fn lend<T: Any>(&mut self, value: T) -> &'static mut T {
         #[cfg(test)]
         crate::counted::lent(1);

@@ -1,4 +1,4 @@
-//! The program `mmcq`: run fio jobs on simulated boards, reproduce published tables, look at cards.
+//! The program `mmcq`: runs fio jobs on simulated boards, reproduces published tables, shows cards.
 
 #![deny(unsafe_code)]
 

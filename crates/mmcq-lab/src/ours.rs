@@ -1,17 +1,17 @@
-//! Our engine alone: jobs submit to it directly, the context that moves it picks the next transfer
-//! from everything that is pending, and nothing is parked anywhere else.
+//! mmcq's engine alone: jobs submit to it directly, and the context that calls the engine picks the
+//! next transfer from everything that is pending. Nothing waits anywhere else.
 //!
-//! Which context moves it is the board's choice ([`Advance`]):
+//! The board chooses the context that calls the engine ([`Advance`]):
 //! - the hard interrupt calls it;
-//! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a
-//!   real-time thread, and that calls it and unmasks;
-//! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done
-//!   keeps its core instead, reads the controller's status again and again, and moves the engine
-//!   (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait
-//!   meanwhile sleep. When it leaves, it wakes one of those whose I/Os are still under way, which
-//!   spins next. If there is none, no job looks at the controller until the next one waits, and
-//!   gets the role. A spinner does not make room for other threads that would like its core: there
-//!   must be one to spare.
+//! - the hard interrupt leaves its line masked and raises a deferred interrupt, or wakes a
+//!   real-time thread. That context calls the engine and unmasks the line;
+//! - no interrupt is used. The first job that would sleep until one of its I/Os is done becomes the
+//!   spinner: it keeps its core instead, polls the controller's status in a loop, calls the engine
+//!   (deadlines too) and completes I/Os of all jobs, until an I/O of its own is done. Jobs that
+//!   come to wait meanwhile sleep. When the spinner leaves, it wakes one of the jobs whose I/Os are
+//!   still under way, which spins next. If there is none, no job polls the controller until the
+//!   next one waits and becomes the spinner. A spinner does not yield its core to other threads:
+//!   there must be one to spare.
 
 use crate::platform::{Advance, Profile};
 use crate::system::{Event, Front, HeldWatch, How, Io, Step, System};
@@ -23,48 +23,48 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the
+/// Most polls that a spinner does as one step. Actions of others are seen after these at the
 /// latest.
 const LOOKS_MAX: u64 = 64;
 
-/// Which context moves the engine, and what getting there costs.
+/// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// The context.
     pub advance: Advance,
     /// Interrupt entry and exit alone; part of [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
-    /// From the hard interrupt to the deferred one.
+    /// Time in ns from the hard interrupt to the deferred one.
     pub tasklet_ns: u64,
-    /// A spinner's look at the controller.
+    /// Time in ns of a spinner's poll of the controller.
     pub look_ns: u64,
 }
 
 /// The boot areas of an eMMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot {
-    /// Bytes of each.
+    /// Size in bytes of each.
     pub bytes: u64,
-    /// PARTITION_CONFIG without the bits that choose one.
+    /// PARTITION_CONFIG without the bits that select a partition.
     pub config: u8,
-    /// Longest time of a switch.
+    /// Longest time in ns of a switch.
     pub switch_ns: u64,
 }
 
-/// A request that has gone into the engine.
+/// The request that was last submitted to the engine.
 #[derive(Clone, Copy)]
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Transfers that had begun when it was in; it began none.
+    /// Number of transfers that had begun when it was submitted; it began none.
     transfers: Count,
 }
 
-/// The front end: an engine with its table of which job waits for which slot.
+/// Front end of mmcq's engine, with a table of the job that waits for each slot.
 pub struct Ours<H: Host, const N: usize> {
-    /// The engine.
+    /// mmcq's engine.
     pub stack: Stack<(NoLock, H, Profile), N>,
-    /// I/Os whose job is on its way into the engine.
+    /// I/Os whose job is submitting them to the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
     outside: VecDeque<Io>,
@@ -74,17 +74,17 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// The interrupt has been noted, and its line masked.
+    /// Whether the interrupt has been noted, and its line masked.
     noted: bool,
-    /// Until when the job that spins does so at the latest.
+    /// Latest time in ns until which the spinning job spins.
     spinner: Option<u64>,
-    /// What the spinner is about to complete.
+    /// I/Os that the spinner is about to complete.
     spun: Vec<(Io, bool)>,
-    /// I/Os of each job that are not complete.
+    /// Number of I/Os of each job that are not complete.
     outstanding: Vec<u32>,
     timer_ns: u64,
     timer: u64,
-    /// The request that went in last.
+    /// The request that was submitted last.
     newest: Option<Newest>,
     held: HeldWatch,
     /// The card's boot areas.
@@ -94,7 +94,7 @@ pub struct Ours<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Ours<H, N> {
-    /// Sets it up on a machine with so many jobs.
+    /// Makes the front end on a machine with this number of jobs.
     pub fn new(stack: Stack<(NoLock, H, Profile), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
@@ -119,7 +119,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Has it moved from this context instead of the hard interrupt, before it runs.
+    /// Makes the engine be called from this context instead of the hard interrupt. Call it before
+    /// the machine runs.
     pub fn moved_by(mut self, context: Context, sys: &mut System) -> Self {
         self.context = context;
         if context.advance == Advance::Spin {
@@ -128,13 +129,13 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Reads these boot areas, before it runs.
+    /// Makes these boot areas readable. Call it before the machine runs.
     pub fn with_boot(mut self, boot: Option<Boot>) -> Self {
         self.boot = boot;
         self
     }
 
-    /// Has the engine do something now, and tells a trace of a start that is held no more.
+    /// Calls the engine, and reports to a trace when a held start is held no more.
     fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Profile>, u64) -> R) -> R {
         let now_ns = sys.time.now();
         let result = self.stack.with(|e| call(e, now_ns));
@@ -146,14 +147,14 @@ impl<H: Host, const N: usize> Ours<H, N> {
         result
     }
 
-    /// What the card takes for a discard. One that takes none refuses it.
+    /// Returns the kind of erase that the card uses for a discard. A card without one refuses it.
     fn discard(&self) -> Erase {
         let kinds = self.stack.with(|e| e.abilities().erase.kinds);
         let known = [Erase::Discard, Erase::Trim].into_iter().find(|how| kinds & how.bit() != 0);
         known.unwrap_or(Erase::Erase)
     }
 
-    /// A read of a boot area.
+    /// Returns the read of a boot area.
     fn visit(&self, area: u8, io: &Io) -> PartitionAccess {
         let (config, switch_ns) = self.boot.map_or((0, 0), |boot| (boot.config, boot.switch_ns));
         PartitionAccess {
@@ -206,8 +207,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes what is done, and has it completed by a soft interrupt of this core, or by the
-    /// spinner.
+    /// Takes the completed I/Os, and lets a soft interrupt of this core, or the spinner, complete
+    /// them.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -248,7 +249,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// It continues one that still waits, and will go in its transfer.
+    /// Returns whether an I/O continues one that still waits, and will be in the same transfer.
     fn joins(&self, io: &Io) -> bool {
         self.newest.is_some_and(|newest| {
             !matches!(io.how, How::Boot(_))
@@ -264,7 +265,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// The hard interrupt only passes it on.
+    /// Passes the interrupt on to another context.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {
@@ -273,8 +274,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// A context that is not the hard interrupt moves the engine: the controller has something to
-    /// say, a deadline has come, or both.
+    /// Calls the engine from a context that is not the hard interrupt: the controller has an event,
+    /// a deadline has come, or both.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Only a thread may unmap on hosts that insist; the tasklet leaves 0, "at once", to it.
         let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
@@ -295,7 +296,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.handle(sys, work, core);
     }
 
-    /// ... and if it was told by the interrupt, listens to it again.
+    /// Calls the engine, and unmasks the interrupt line if the interrupt was the reason.
     fn turn_noted(&mut self, sys: &mut System, core: u8) {
         sys.lock();
         let noted = std::mem::take(&mut self.noted);
@@ -306,7 +307,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         sys.unlock();
     }
 
-    /// The spinner has looked.
+    /// Handles a poll of the spinner.
     fn look(&mut self, sys: &mut System, job: u32, core: u8) {
         let mut list = std::mem::take(&mut self.spun);
         self.complete(sys, &mut list);
@@ -334,8 +335,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// The spinner has what it waited for; another job must look now, unless it will come back
-    /// anyway.
+    /// Ends the spinner's role when its I/O is done. Another job must poll now, unless this one
+    /// will come back anyway.
     fn leave(&mut self, sys: &mut System, job: u32) {
         self.spinner = None;
         let jobs = self.outstanding.len() as u32;
@@ -357,7 +358,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// One timer, which is never set later: if it goes off too early, it is set again then.
+    /// Sets the one timer, which is never set later: if it expires too early, it is set again then.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         if self.context.advance == Advance::Spin {
             return;

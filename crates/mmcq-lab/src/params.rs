@@ -1,4 +1,5 @@
-//! What can be set: every value of a board and of a card, with its unit, kind, range and source.
+//! Parameters: every value of a board and of a card that can be set, with its unit, kind, range and
+//! source.
 
 use crate::board::{self, BoardError};
 use crate::platform::{self, ControllerConfig, Files, Platform};
@@ -8,18 +9,18 @@ use toml::{Table, Value};
 /// One value, as `--set KEY=VALUE` changes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Param {
-    /// What `--set` takes.
+    /// Key for `--set`.
     pub key: String,
-    /// As in the file. `None`: the file does not say, and the model has a default.
+    /// Value as in the file. `None`: the file has none, and the model has a default.
     pub value: Option<Value>,
-    /// By the key's name; empty without.
+    /// Unit, from the key's name; empty without.
     pub unit: &'static str,
-    /// Where the value comes from. A number: spec, prior, fit, val, measured. Of what has no
-    /// source: board (its file says so) or default (the model's own). Else empty.
+    /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
+    /// source: board (its file has it) or default (the model's own). Else empty.
     pub kind: String,
-    /// The least and the most that the source allows.
+    /// Least and greatest value that the source allows.
     pub range: Option<[f64; 2]>,
-    /// The same in words.
+    /// Source in words.
     pub source: String,
 }
 
@@ -38,9 +39,9 @@ const UNITS: [(&str, &str); 12] = [
     ("_blocks", "block"),
     ("_instructions", "instruction"),
 ];
-/// The part of a card's table that says what its values can be.
+/// Name of the part of a card's table that has the ranges of its values.
 const RANGE: &str = "range";
-/// Kinds, as a card's sources begin with.
+/// Kinds of sources, with which a card's sources begin.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
 const SWITCHES: [&str; 16] = [
@@ -62,7 +63,7 @@ const SWITCHES: [&str; 16] = [
     "stack.weights",
 ];
 
-/// Every value of a board and of its card, with these changes.
+/// Returns every value of a board and of its card, with these changes.
 ///
 /// # Errors
 /// The board or the card cannot be read, or a change is wrong.
@@ -119,7 +120,7 @@ fn unit(key: &str) -> &'static str {
     UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| *unit)
 }
 
-/// The values of a table; each has the source of the innermost group that names one.
+/// Collects the values of a table. Each has the source of the innermost group that names one.
 fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     let Value::Table(table) = value else {
         return params.push(Param::of(key, value, source));
@@ -133,7 +134,7 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
     }
 }
 
-/// What a card's tables say of the least and the most of their values.
+/// Collects the least and the greatest values that a card's tables give.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
     for (name, value) in table.iter().filter(|(name, _)| *name != RANGE) {
@@ -148,7 +149,7 @@ fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardErr
     Ok(())
 }
 
-/// `{ value, kind, source, range }`.
+/// Parses `{ value, kind, source, range }`.
 fn quantity(key: &str, table: &Table) -> Option<Param> {
     let quantity: platform::Quantity = Value::Table(table.clone()).try_into().ok()?;
     Some(Param {
@@ -161,7 +162,7 @@ fn quantity(key: &str, table: &Table) -> Option<Param> {
     })
 }
 
-/// All keys of the controller's model, also those that the board's file leaves out.
+/// Returns all keys of the controller's model, also those that the board's file leaves out.
 fn controller(board: &Platform, given: &Value) -> Vec<Param> {
     let kind = board.controller.kind();
     let whole = match &board.controller {

@@ -1,5 +1,5 @@
-//! A reproduction as a picture: rates of each cell as bars, published values beside the model's,
-//! the physical limit as a line.
+//! A reproduction as a picture: rates of each cell as bars, published values next to the model's,
+//! and the physical limit as a line.
 
 use crate::reproduce::Row;
 use plotters::prelude::*;

@@ -1,4 +1,4 @@
-//! In which unit a rate is shown.
+//! Units in which a rate is shown.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Its name.
+    /// Returns its name.
     pub fn unit(self) -> &'static str {
         match self {
             Rate::MibPerSecond => "MiB/s",
@@ -24,7 +24,8 @@ impl Rate {
         }
     }
 
-    /// A rate in this unit: of MiB a second, in so many requests of so many bytes in all.
+    /// Converts a rate to this unit: MiB per second, of this number of requests with this number of
+    /// bytes.
     pub fn of(self, mib_per_s: f64, requests: f64, bytes: f64) -> f64 {
         let bytes_per_s = mib_per_s * f64::from(1 << 20);
         match self {

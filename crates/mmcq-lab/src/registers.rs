@@ -1,4 +1,4 @@
-//! The registers of a card as a person reads them.
+//! The registers of a card, decoded for people.
 
 use mmcq::card::{Card, Family};
 use mmcq::host::{Timing, Width};
@@ -17,7 +17,7 @@ use std::fmt::Display;
 /// One decoded field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// The register: `CID`, `CSD` ...
+    /// The register: `CID`, `CSD` and others.
     pub register: &'static str,
     /// The field, in the standard's words.
     pub field: String,
@@ -33,14 +33,14 @@ impl Of<'_> {
         self.1.push(Field { register: self.0, field: field.to_owned(), value: value.to_string() });
     }
 
-    /// The names of what is true.
+    /// Adds a field with the names of the entries that are true.
     fn list(&mut self, field: &str, each: &[(bool, &str)]) {
         let names: Vec<&str> = each.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
         self.put(field, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     }
 }
 
-/// Everything a card told at bring-up. `ext_csd` is an eMMC's EXT_CSD.
+/// Returns everything that a card reported at bring-up. `ext_csd` is an eMMC's EXT_CSD.
 pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, ParseError> {
     let mut fields = Vec::new();
     let mut of = Of("card", &mut fields);
@@ -239,7 +239,7 @@ fn ext_csd_fields(of: &mut Of, ext: &ExtCsd) {
     );
 }
 
-/// The standards' names.
+/// Returns the standards' name of a timing.
 fn timing(timing: Timing) -> &'static str {
     match timing {
         Timing::Legacy => "default speed",
@@ -280,7 +280,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|&b| if b.is_ascii_graphic() { char::from(b) } else { '.' }).collect()
 }
 
-/// A size in the largest binary unit that keeps it above 1.
+/// Returns a size in the largest binary unit that keeps it above 1.
 pub(crate) fn binary(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let step = (0..units.len()).rev().find(|&n| bytes >> (10 * n) > 0).unwrap_or(0);
@@ -289,7 +289,7 @@ pub(crate) fn binary(bytes: u64) -> String {
     format!("{shown} {}", units[step])
 }
 
-/// A time in the largest unit that keeps it above 1.
+/// Returns a time in the largest unit that keeps it above 1.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

@@ -32,10 +32,10 @@ pub use served::{Keeping, Served};
 pub use steady::Steady;
 pub use waiting::Waiting;
 
-/// Slots of our engine.
+/// Slots of mmcq's engine.
 const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 
-/// Which stack serves the jobs, and at what price.
+/// Stack that serves the jobs, with its prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Linux without a queue.
@@ -46,45 +46,46 @@ pub enum Setting {
     HsqFifo,
     /// Linux on a host that can continue data: every multi-block request is ended by CMD12.
     Close,
-    /// The same with the STREAM thread's patch: a transfer stays open until a request does not
+    /// Linux with the patch of the STREAM thread: a transfer stays open until a request does not
     /// continue it.
     Patch,
-    /// Ours, at Linux's prices.
+    /// mmcq at Linux's prices.
     Mmcq,
-    /// Ours, at the price of its own path.
+    /// mmcq at the price of its own path.
     MmcqOwn,
-    /// Ours at Linux's prices, told to complete writes with their data
+    /// mmcq at Linux's prices, with writes that are complete with their data
     /// ([`mmcq::engine::Acknowledge::Transferred`]).
     MmcqEarly,
-    /// The same at the price of its own path.
+    /// [`Setting::MmcqEarly`] at the price of mmcq's own path.
     MmcqEarlyOwn,
-    /// Ours at Linux's prices, with the command queue of the card.
+    /// mmcq at Linux's prices, with the card's command queue driven by software.
     Tasks,
-    /// The same at the price of its own path.
+    /// [`Setting::Tasks`] at the price of mmcq's own path.
     TasksOwn,
-    /// Ours at Linux's prices: the command queue of the card by the controller's engine, for all
-    /// that it can be used for.
+    /// mmcq at Linux's prices, with the card's command queue driven by the controller's command
+    /// queue engine for all requests that it can take.
     Cqe,
-    /// The same at the price of its own path.
+    /// [`Setting::Cqe`] at the price of mmcq's own path.
     CqeOwn,
-    /// Ours at Linux's prices: the command queue where it pays, by the engine if there is one.
+    /// mmcq at Linux's prices, with the card's command queue where it pays, driven by the
+    /// controller's command queue engine if there is one.
     Auto,
-    /// The same at the price of its own path.
+    /// [`Setting::Auto`] at the price of mmcq's own path.
     AutoOwn,
-    /// Ours at Linux's prices, with packed commands.
+    /// mmcq at Linux's prices, with packed commands.
     Packed,
-    /// The same at the price of its own path.
+    /// [`Setting::Packed`] at the price of mmcq's own path.
     PackedOwn,
-    /// Ours at Linux's prices, in chains that the controller executes.
+    /// mmcq at Linux's prices, with chains that the controller executes.
     Adma3,
-    /// The same at the price of its own path.
+    /// [`Setting::Adma3`] at the price of mmcq's own path.
     Adma3Own,
     /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
 impl Setting {
-    /// All of them.
+    /// All settings.
     pub const ALL: [Setting; 20] = [
         Setting::None,
         Setting::HsqTag,
@@ -108,7 +109,7 @@ impl Setting {
         Setting::Limit,
     ];
 
-    /// Its name in commands and reports.
+    /// Returns its name in commands and reports.
     pub fn name(self) -> &'static str {
         match self {
             Setting::None => "none",
@@ -134,15 +135,15 @@ impl Setting {
         }
     }
 
-    /// It stands for Linux, and not for our engine.
+    /// Returns whether it is a model of Linux, and not mmcq's engine.
     pub fn is_linux(self) -> bool {
         use Setting::{Close, HsqFifo, HsqTag, None, Patch};
         matches!(self, None | HsqTag | HsqFifo | Close | Patch)
     }
 
-    /// Whether what the setting does makes writes durable on a card that is flushed so. Linux's
-    /// settings send the flush of an eMMC, but that of the reader, whose cards are SD; and where no
-    /// cache is on, there is nothing to send.
+    /// Returns whether the setting's flush makes writes durable on a card that is flushed in this
+    /// way. Linux's settings flush an eMMC, except that of the reader, whose cards are SD. Where no
+    /// cache is on, there is nothing to flush.
     pub(crate) fn may_flush(self, flush: FlushBy) -> bool {
         match flush {
             FlushBy::Status => true,
@@ -163,7 +164,8 @@ impl Setting {
         }
     }
 
-    /// Why the setting cannot run on a host: what it lacks, and the settings that can.
+    /// Returns the reason why the setting cannot run on a host: what the host lacks, and the
+    /// settings that can.
     fn misses(self, caps: &Caps) -> Option<&'static str> {
         match self {
             Setting::Close | Setting::Patch if !caps.continue_data => Some(
@@ -187,13 +189,13 @@ impl std::str::FromStr for Setting {
     }
 }
 
-/// Why a run did not come to its end.
+/// Reason why a run did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The board.
+    /// The board cannot be built.
     #[error(transparent)]
     Board(#[from] BoardError),
-    /// A job that does not fit.
+    /// A job is not valid, or does not fit.
     #[error(transparent)]
     Job(#[from] ParseError),
     /// The files of all jobs do not fit the card.
@@ -203,40 +205,41 @@ pub enum RunError {
         name: String,
         /// Its size.
         bytes: u64,
-        /// What is left.
+        /// Bytes left on the card.
         left: u64,
     },
-    /// Jobs are in the user area.
+    /// A job names a partition other than the user area.
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
         /// The device.
         name: String,
-        /// Why jobs do not go there, and where they do.
+        /// Reason why jobs do not use it, and what they can use.
         why: String,
     },
-    /// The settings of the reader send no flush to a card with a cache, and none of Linux's sends one
-    /// to an SD card.
+    /// A flush that the setting never sends. The reader's settings send none to a card with a
+    /// cache, and none of Linux's sends one to an SD card.
     #[error(
         "job {job}: fsync, fdatasync, sync or end_fsync with setting {setting} on a card with a cache; expected setting mmcq, mmcq-own or limit, \
          a card without a cache, or --set job.fsync=0"
     )]
     Flush {
-        /// Which job.
+        /// Name of the job.
         job: String,
         /// The setting.
         setting: &'static str,
     },
-    /// The settings that stand for Linux discard nothing; some flush no cache.
+    /// Requests that the setting does not support: the models of Linux discard nothing, and some
+    /// flush no cache.
     #[error(
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
         /// The setting.
         setting: &'static str,
-        /// What it does not have.
+        /// Requests that are not supported.
         without: String,
     },
-    /// The card cannot do more than read, write and flush.
+    /// The card supports only read, write and flush.
     #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
     Extended {
         /// The card.
@@ -244,7 +247,7 @@ pub enum RunError {
         /// Why.
         found: String,
     },
-    /// The board's host is not one that this setting was made for.
+    /// The board's host is not one for which this setting was made.
     #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
     Host {
         /// The board.
@@ -266,7 +269,7 @@ pub enum RunError {
         /// What was found instead.
         found: String,
     },
-    /// Nothing is packed there.
+    /// The card or the controller supports no packed commands.
     #[error(
         "card {card}, setting {setting}: no packed commands: {found}; expected an eMMC that takes them (emmc-packed, say)"
     )]
@@ -286,70 +289,71 @@ pub enum RunError {
         /// The setting.
         setting: &'static str,
     },
-    /// A lost completion.
+    /// A completion was lost.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The stack touched memory that it must not touch.
+    /// The stack accessed memory that it must not access.
     #[error("DMA violation: {0}")]
     Memory(String),
 }
 
-/// What to run.
+/// Input of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The jobs, expanded.
+    /// The jobs, expanded to workers.
     pub workers: &'a [FioWorker],
     /// The board.
     pub platform: &'a Platform,
-    /// Another card than the board's.
+    /// Card in place of the board's own.
     pub card: Option<&'a str>,
-    /// The stack.
+    /// Stack that serves the jobs.
     pub setting: Setting,
     /// Seed of everything random that is not fio's own.
     pub seed: u64,
 }
 
-/// What was counted besides fio's statistics.
+/// Counters of a run besides fio's statistics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// I/Os.
     pub ios: u64,
     /// Data commands.
     pub transfers: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// The bus.
+    /// Counters of the bus.
     pub bus: BusStats,
-    /// The CPU.
+    /// Counters of the CPU.
     pub cpu: Counts,
-    /// Register reads and writes.
+    /// Number of register reads and writes.
     pub accesses: (u64, u64),
-    /// From the first submission to the last completion.
+    /// Time in ns from the first submission to the last completion.
     pub elapsed_ns: u64,
-    /// Cores.
+    /// Number of cores.
     pub cores: u8,
     /// I/Os that failed.
     pub failed: u64,
-    /// No job had work for the bus: no I/O was with the stack, and the wires were quiet.
+    /// Time in ns in which the stack had no I/O and the wires were quiet: no job had work for the
+    /// bus.
     pub waiting_ns: u64,
-    /// No request was with the stack.
+    /// Time in ns in which the stack had no request.
     pub without_ns: u64,
     /// Context switches of each job's own thread.
     pub job_switches: Vec<u64>,
-    /// What requests could have been joined with when they came.
+    /// What each request could have been merged with when it came.
     pub chances: Chances,
-    /// The card is an eMMC.
+    /// Whether the card is an eMMC.
     pub emmc: bool,
-    /// What the stack itself counted.
+    /// Counters of the stack itself.
     pub stack: Served,
-    /// The rate without beginning and end.
+    /// Rate without begin and end of the run.
     pub steady: Steady,
     /// Bytes over time.
     pub pace: Pace,
 }
 
 impl Counters {
-    /// Counts what another run on the same board has done as well. Times and rates stay.
+    /// Adds the counters of another run on the same board. Times and rates stay.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
         self.transfers += other.transfers;
@@ -365,17 +369,17 @@ impl Counters {
         self.failed += other.failed;
     }
 
-    /// Mean of 4 KiB units in a transfer.
+    /// Returns the mean number of 4 KiB units in a transfer.
     pub fn merge(&self) -> f64 {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Share of the time in which wire or card were at work for a request.
+    /// Returns the share of the time in which wire or card worked for a request.
     pub fn bus_share(&self) -> f64 {
         self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Share of the CPU's time that was left.
+    /// Returns the share of the CPU's time that was free.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.cpu.busy_ns as f64 / (self.elapsed_ns.max(1) as f64 * f64::from(self.cores.max(1)))
     }
@@ -386,19 +390,18 @@ impl Counters {
 pub struct Outcome {
     /// Statistics of each worker, in order.
     pub stats: Vec<Stats>,
-    /// The workers' states, for logs and verify errors.
+    /// Verify errors of the workers, as text.
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,
     /// Counters.
     pub counters: Counters,
-    /// Another seed may give another outcome. It does not where this is false, as it may be at the
-    /// limit.
+    /// Whether another seed may give another outcome. It can be false for the limit.
     pub seeded: bool,
 }
 
 impl Outcome {
-    /// All workers as one group.
+    /// Returns the statistics of all workers as one group.
     pub fn group(&self) -> Stats {
         let mut all = Stats::default();
         for stats in &self.stats {
@@ -408,8 +411,8 @@ impl Outcome {
     }
 }
 
-/// Runs the jobs. `medium` instead of generated memory; `progress` is told bytes moved and planned,
-/// now and then.
+/// Runs the jobs. `medium` replaces generated memory. Calls `progress` now and then with the bytes
+/// transferred and planned.
 pub fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -427,8 +430,8 @@ struct Jobs<'p> {
 }
 
 impl Jobs<'_> {
-    /// The settings that stand for Linux discard nothing. Those with a block driver for SDHCI flush the
-    /// cache of an eMMC, and no other.
+    /// Returns an error if the setting does not support the jobs. Models of Linux discard nothing.
+    /// Those with a block driver for SDHCI flush the cache of an eMMC, and no other.
     fn refused(run: &Run<'_>, flush: FlushBy) -> Option<RunError> {
         // Without a cache Linux's block layer ends a flush at once.
         let flushes_well = run.setting.may_flush(flush);

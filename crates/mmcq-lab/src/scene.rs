@@ -1,11 +1,11 @@
-//! What a run takes place on: board, card, stack, seed, and single values changed.
+//! Scene of a run: board, card, stack, seed, and changed values.
 
 use crate::fio::{self, JobFile, ParseError, Worker};
 use crate::platform::{JOB, Platform, PlatformError};
 use crate::runner::{self, Setting};
 use clap::Args;
 
-/// The board of all commands.
+/// Default board of all commands.
 pub const PLATFORM: &str = "generic";
 
 /// Board, card, stack and seed, and what was changed of them. Also the options of a command line.
@@ -44,36 +44,36 @@ impl Default for Scene {
     }
 }
 
-/// Why a scene cannot be set, in one line.
+/// Reason why a scene is not valid, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum SceneError {
-    /// The board.
+    /// The board is not valid.
     #[error(transparent)]
     Board(#[from] PlatformError),
-    /// The jobs.
+    /// A job is not valid.
     #[error(transparent)]
     Job(#[from] ParseError),
-    /// A change of an option that has no value.
+    /// A change of an option has no value.
     #[error("--set {0}: expected job.OPTION=VALUE")]
     NoValue(String),
-    /// A change of a job where there are none.
+    /// A change of a job where there are no jobs.
     #[error("--set {0}: a trace has no jobs; expected a key of board or card")]
     NoJobs(String),
 }
 
-/// What stands in a run.
+/// Board and jobs loaded for a run.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The board.
     pub platform: Platform,
     /// The jobs, expanded.
     pub workers: Vec<Worker>,
-    /// The jobs, with what was changed of them.
+    /// The jobs, with their changes.
     pub file: JobFile,
 }
 
 impl Scene {
-    /// The board and the jobs with these changes.
+    /// Loads the board and the jobs with these changes.
     ///
     /// # Errors
     /// The board cannot be read, or a change or a job is wrong.
@@ -81,7 +81,7 @@ impl Scene {
         self.load_on(file, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// The same on a board that `board` reads, which is given its own of the changes.
+    /// Does the same with a board that `board` reads, which gets the changes of the board.
     pub(crate) fn load_on(
         &self,
         file: &JobFile,
@@ -104,7 +104,7 @@ impl Scene {
         Ok(Loaded { platform, workers, file })
     }
 
-    /// The board with these changes, and workers that no job file has.
+    /// Loads the board with these changes, and workers that do not come from a job file.
     ///
     /// # Errors
     /// The board cannot be read, or a change is wrong.
@@ -129,22 +129,22 @@ impl Scene {
         }
     }
 
-    /// What runs, in one line: version, board, card, setting, seed, changes.
+    /// Returns one line about what runs: version, board, card, setting, seed, changes.
     pub fn title(&self, platform: &Platform) -> String {
         let card = self.card_of(platform);
         fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
     }
 
-    /// The name of the card in the slot.
+    /// Returns the name of the card in the slot.
     pub fn card_of<'a>(&'a self, platform: &'a Platform) -> &'a str {
         self.card.as_deref().unwrap_or(&platform.card)
     }
 }
 
-/// A whole number, by its option's value.
+/// Parses a whole number, the value of an option.
 ///
 /// # Errors
-/// It is none, or does not fit.
+/// The text is no whole number, or the number is too large.
 pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
 }

@@ -5,37 +5,37 @@ use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Most steps; half of them at least, in a run that is long enough.
+/// Most steps; a run that is long enough has at least half of them.
 const STEPS: usize = 256;
-/// A step of a short run.
+/// Length in ns of a step of a short run.
 const STEP_NS: u64 = 1_000;
-/// So many I/Os end in a step on average: with fewer a rate is only noise.
+/// Mean number of I/Os that end in a step: with fewer, a rate is only noise.
 const IOS: usize = 32;
 
 thread_local! {
-    /// What keeps the steps of the machine that runs now.
+    /// Recorder of the machine that runs now.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
-/// What happened in one step.
+/// Events of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Bytes of the I/Os that ended, read and written.
     pub bytes: [u64; 2],
-    /// I/Os under way, each with its time.
+    /// Sum in ns of the times of the I/Os under way.
     pub depth_ns: u64,
-    /// When the first I/O came, after the begin of the load.
+    /// Time in ns at which the first I/O came, after the begin of the load.
     pub first_ns: Option<u64>,
 }
 
 /// The steps of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Length of a step.
+    /// Length of a step in ns.
     pub step_ns: u64,
-    /// In their order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// When the last I/O ended.
+    /// Time in ns at which the last I/O ended.
     pub end_ns: u64,
     begin_ns: u64,
     under_way: u64,
@@ -50,8 +50,8 @@ impl Default for Series {
 }
 
 impl Series {
-    /// The steps with their length in time: the last one may be shorter. One that is too short to
-    /// have a rate is left out.
+    /// Returns the steps with begin and length in ns. The last one may be shorter; it is left out
+    /// if it is too short to have a rate.
     pub fn timed(&self) -> impl Iterator<Item = (u64, u64, &Step)> {
         let spans = (0u64..).map(|index| index * self.step_ns);
         let timed = spans
@@ -60,12 +60,13 @@ impl Series {
         timed.filter(|(from_ns, length_ns, _)| *from_ns == 0 || length_ns * 2 >= self.step_ns)
     }
 
-    /// About so long is a request's turn.
+    /// Returns the mean time in ns from one request to the next.
     pub fn turn_ns(&self) -> u64 {
         self.end_ns / (self.ios as u64).max(1)
     }
 
-    /// When the first I/O came in the step that is nearest to the middle of the run and has one.
+    /// Returns the time in ns at which the first I/O came in a step: the step with an I/O that is
+    /// nearest to the middle of the run.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));
@@ -86,7 +87,7 @@ impl Series {
         self.ios += 1;
     }
 
-    /// Time passes: what is under way stays so.
+    /// Advances the time, during which the number of I/Os under way does not change.
     fn advance(&mut self, to_ns: u64) {
         let mut from_ns = self.end_ns;
         // First, so that the steps are as long as they will be.
@@ -100,7 +101,7 @@ impl Series {
         self.end_ns = from_ns;
     }
 
-    /// The step of this moment, made with those before it.
+    /// Returns the step of this moment, and makes it and those before it if needed.
     fn step(&mut self, at_ns: u64) -> &mut Step {
         while at_ns / self.step_ns >= STEPS as u64 {
             self.join();
@@ -112,7 +113,7 @@ impl Series {
         &mut self.steps[at]
     }
 
-    /// Steps become twice as long.
+    /// Joins steps in pairs: they become twice as long.
     fn join(&mut self) {
         self.step_ns *= 2;
         let joined = self.steps.chunks(2).map(|pair| {
@@ -126,7 +127,7 @@ impl Series {
     }
 }
 
-/// Runs something, and keeps the steps of the machine that it runs last.
+/// Calls `run`, and records the steps of the machine that it runs last.
 pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     let keeper = Rc::new(RefCell::new(Series::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -139,7 +140,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// A machine begins its work. What was told of I/Os before is told still.
+/// Attaches the recorder to a machine that begins its work. A log of I/Os that was set before still
+/// works.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

@@ -1,4 +1,4 @@
-//! One machine at work: its event loop, its CPU, its jobs, and the stack that serves them.
+//! One machine that runs: its event loop, its CPU, its jobs, and the stack that serves them.
 
 mod costs;
 mod held;
@@ -16,56 +16,56 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Named steps of a front end, done when their cost has been spent.
+/// Steps of a front end, done when their cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The worker asks the scheduler.
+    /// The worker takes a request from the scheduler.
     Take,
-    /// The driver admits the request, or not.
+    /// The driver admits the request, or refuses it.
     Admit,
     /// The request is prepared.
     Prepared,
-    /// The transfer before is known to be over.
+    /// The end of the transfer before has been noticed.
     Finished,
     /// The status of the card has come.
     Polled,
-    /// The block layer completes.
+    /// The block layer completes requests.
     Complete,
-    /// The controller was busy: try again.
+    /// A transfer is tried again after the controller was busy.
     Retry,
     /// The threaded half of the interrupt handler.
     IrqThread,
     /// The deferred half of the interrupt handler.
     Tasklet,
-    /// The work item of a host driver that does everything in one.
+    /// The work item of a host driver that does everything in one work item.
     HostWork,
-    /// A job that spins looks at the controller.
+    /// A spinning job polls the controller.
     Look(u32),
-    /// A job's I/O is ready to be handed to the stack.
+    /// A job's I/O is ready to be given to the stack.
     Submit(u32),
 }
 
-/// What a thread or a soft interrupt does when its cost is spent.
+/// Action of a thread or a soft interrupt when its cost is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A job is at the end of its system calls: what is done is done.
+    /// A job at the end of its system calls takes its completed I/Os.
     Reap(u32),
-    /// A job hands out its next I/O.
+    /// A job submits its next I/O.
     Next(u32),
     /// A step of the front end.
     Step(Step),
 }
 
-/// What happens.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// In the CPU.
+    /// An event of the CPU.
     Cpu(CpuEvent),
     /// The controller's interrupt reaches its core.
     Irq,
-    /// A timer of the front end; stale ones carry an old number.
+    /// A timer of the front end; outdated ones have an old number.
     Timer(u64),
-    /// A job has slept long enough.
+    /// The sleep of a job is over.
     Alarm(u32),
 }
 
@@ -75,36 +75,37 @@ impl From<CpuEvent> for Event {
     }
 }
 
-/// A stack with whatever stands around it: it gets I/Os, interrupts and timers.
+/// Front end: a stack with its surroundings, which receives I/Os, interrupts and timers.
 pub trait Front {
-    /// A job hands an I/O over, in its own context.
+    /// Submits an I/O of a job, in the job's own context.
     fn submit(&mut self, sys: &mut System, io: Io);
 
-    /// The controller interrupts.
+    /// Handles the controller's interrupt.
     fn irq(&mut self, sys: &mut System);
 
-    /// A step's cost has been spent, on this core.
+    /// Executes a step whose cost has been spent, on this core.
     fn act(&mut self, sys: &mut System, step: Step, core: u8);
 
-    /// A timer went off, in interrupt context.
+    /// Handles a timer that expired, in interrupt context.
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
 
-    /// A job has nothing to do before an I/O is done, or before `until_ns`. True: it stays awake
-    /// for something (which it has been given to go on with) instead of sleeping.
+    /// Called when a job has nothing to do before an I/O is done, or before `until_ns`. Returns
+    /// true if the job stays awake instead of sleeping; the front end has then given it something
+    /// to do.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false
     }
 
-    /// Does the interrupt handler take the stack's lock?
+    /// Returns whether the interrupt handler takes the stack's lock.
     fn irq_locks(&self) -> bool {
         true
     }
 }
 
-/// Between two threads that fio releases at its start: a system call.
+/// Time in ns between two threads that fio releases at its start: a system call.
 const RELEASE_NS: u64 = 10_000;
 
 /// The machine without the stack.
@@ -113,25 +114,25 @@ pub struct System {
     pub queue: Queue<Event>,
     /// Cores and threads.
     pub cpu: Cpu<Action>,
-    /// The time of the code that runs.
+    /// Virtual time of the code that runs.
     pub time: Time,
-    /// Costs.
+    /// Costs of software.
     pub costs: Costs,
-    /// Draws of wake-ups of kernel threads.
+    /// Random stream for wake-ups of kernel threads.
     pub wakes: Stream,
-    /// Draws of hops to the worker.
+    /// Random stream for wake-ups of the worker through the work queue.
     pub hops: Stream,
-    /// Which core takes the controller's interrupt.
+    /// Core that takes the controller's interrupt.
     pub irq_core: u8,
-    /// The memory of the I/Os.
+    /// Memory of the I/Os.
     pub buffers: Buffers,
-    /// The controller, as an action finds it.
+    /// The controller's interrupt line, as an action finds it.
     pub line: Line,
-    /// What is told of I/Os: submitted (`None`), done well or not.
+    /// Log of I/Os: submitted (`None`), or done, with success or not.
     pub log: Option<IoLog>,
-    /// What is told of I/Os that the driver takes from the scheduler.
+    /// Log of I/Os that the driver takes from the scheduler.
     pub driver_log: Option<DriverLog>,
-    /// What is told of starts that were held for the tail of a batch.
+    /// Log of starts that were held for the tail of a batch.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
@@ -141,18 +142,18 @@ pub struct System {
     locked_until_ns: u64,
 }
 
-/// Told of an I/O, what became of it, and when.
+/// A function that is called with an I/O, its result if it is done, and the time in ns.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
-/// Told of an I/O that the driver has now, and when.
+/// A function that is called with an I/O that the driver now has, and the time in ns.
 pub type DriverLog = Box<dyn FnMut(&Io, u64)>;
 
-/// The controller, looked at from outside.
+/// The controller as seen from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// The interrupt line.
+    /// Whether the interrupt line is high.
     pub up: bool,
-    /// When something happens next in there by itself.
+    /// Time in ns of its next own event.
     pub next_ns: Option<u64>,
 }
 
@@ -160,13 +161,13 @@ struct JobThread {
     thread: Thread,
     asleep: bool,
     asleep_since_ns: u64,
-    /// An I/O that the job has prepared and will hand over next.
+    /// An I/O that the job has prepared and will submit next.
     pinned: Option<Io>,
     done: Vec<(Io, bool)>,
 }
 
 impl System {
-    /// Tells `log` of I/Os too, behind what is told of them already.
+    /// Adds `log` to the log of I/Os, after the one that is set already.
     pub fn also_tell(&mut self, mut log: IoLog) {
         let mut before = self.log.take();
         self.log = Some(Box::new(move |io, result, now_ns| {
@@ -177,7 +178,7 @@ impl System {
         }));
     }
 
-    /// A machine with so many cores, and one thread for each job.
+    /// Makes a machine with this number of cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
         let mut job = || JobThread {
@@ -210,60 +211,61 @@ impl System {
         }
     }
 
-    /// The running code takes the stack's lock: it spins until the last holder has let go.
+    /// Takes the stack's lock: the running code spins until the last holder has released it.
     pub fn lock(&mut self) {
         self.time.set(self.time.now().max(self.locked_until_ns));
     }
 
-    /// ... and lets go.
+    /// Releases the stack's lock.
     pub fn unlock(&mut self) {
         self.locked_until_ns = self.time.now();
     }
 
-    /// The controller's interrupt line is not listened to before [`unmask`](Self::unmask).
+    /// Masks the controller's interrupt line until [`unmask`](Self::unmask).
     pub fn mask(&mut self) {
         self.heard_from_ns = u64::MAX;
     }
 
-    /// The running code listens to the controller's interrupt line again.
+    /// Unmasks the controller's interrupt line at the time of the running code.
     pub fn unmask(&mut self) {
         self.heard_from_ns = self.time.now();
     }
 
-    /// Has the job completions that it has not seen?
+    /// Returns whether the job has completions that it has not taken.
     pub fn has_completions(&self, job: u32) -> bool {
         !self.jobs[job as usize].done.is_empty() || self.done.iter().any(|(io, _)| io.job == job)
     }
 
-    /// Does the job sleep, and has nothing happened that will wake it?
+    /// Returns whether the job sleeps, and nothing has happened that will wake it.
     pub fn sleeps(&self, job: u32) -> bool {
         self.jobs[job as usize].asleep && !self.has_completions(job)
     }
 
-    /// The job's thread.
+    /// Returns the job's thread.
     pub fn job_thread(&self, job: u32) -> Thread {
         self.jobs[job as usize].thread
     }
 
-    /// The job's I/O is under way; it may submit another.
+    /// Records that the job's I/O is under way; the job may submit another.
     pub fn submitted(&mut self, job: u32) {
         self.cpu.go_on(self.jobs[job as usize].thread, 0, Action::Next(job));
     }
 
-    /// An I/O is complete: its job is woken.
+    /// Completes an I/O and wakes its job.
     pub fn complete(&mut self, io: Io, ok: bool) {
         self.note(&io, Some(ok));
         self.done.push((io, ok));
     }
 
-    /// The driver takes these I/Os from the scheduler: from now on it can say what is next.
+    /// Records that the driver takes these I/Os from the scheduler, and orders them itself from now
+    /// on.
     pub fn taken(&mut self, ios: &[Io]) {
         if let Some(log) = &mut self.driver_log {
             ios.iter().for_each(|io| log(io, self.time.now()));
         }
     }
 
-    /// Context switches of the jobs' own threads.
+    /// Returns the context switches of the jobs' own threads.
     pub fn job_switches(&self) -> Vec<u64> {
         self.jobs.iter().map(|job| self.cpu.switches_of(job.thread)).collect()
     }
@@ -280,7 +282,7 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// A thread sleeps for so long.
+    /// Lets a thread sleep for this time in ns.
     pub fn pause(&mut self, thread: Thread, ns: u64, step: Step) {
         let latency = ns + self.costs.wake.draw(&mut self.wakes);
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
@@ -293,7 +295,7 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// The acting thread spends a cost and then does a step.
+    /// Lets the acting thread spend a cost and then do a step.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, step: Step) {
         self.cpu.go_on(thread, cost_ns, Action::Step(step));
     }
@@ -303,7 +305,7 @@ impl System {
         self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
     }
 
-    /// Runs until every job has finished. Returns the time of the end.
+    /// Runs until every job has finished. Returns the time of the end in ns.
     pub fn run<F: Front>(
         &mut self,
         front: &mut F,
@@ -399,7 +401,7 @@ impl System {
         Ok(end_ns)
     }
 
-    /// These jobs begin, one after the other, as fio releases its threads.
+    /// Starts these jobs, one after the other, as fio releases its threads.
     fn release(&mut self, jobs: impl IntoIterator<Item = u32>) {
         for (nth, job) in (0..).zip(jobs) {
             while self.jobs.len() <= job as usize {
@@ -415,7 +417,7 @@ impl System {
         }
     }
 
-    /// The job's completions are its own now; then it thinks.
+    /// Gives the job its completions; then it continues with its own work.
     fn reap(&mut self, job: u32, workload: &mut dyn Workload) {
         let thread = &mut self.jobs[job as usize];
         let mut done = std::mem::take(&mut thread.done);
@@ -429,7 +431,7 @@ impl System {
         self.cpu.go_on(self.jobs[job as usize].thread, cost_ns, Action::Next(job));
     }
 
-    /// The job submits what it has, or sleeps. True: it has finished.
+    /// Lets the job submit its next I/O, or sleep. Returns true if it has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
@@ -483,7 +485,7 @@ impl System {
         (thread.asleep, thread.asleep_since_ns) = (asleep, self.time.now());
     }
 
-    /// Jobs whose I/Os have just been completed wake up.
+    /// Wakes the jobs whose I/Os have just been completed.
     fn wake_jobs(&mut self, workload: &mut dyn Workload) {
         if self.done.is_empty() {
             return;
@@ -498,14 +500,14 @@ impl System {
         self.done = done;
     }
 
-    /// A job has finished: others may have waited for that.
+    /// Wakes the jobs that wait for another job to finish.
     fn wake_sleepers(&mut self, workload: &mut dyn Workload) {
         for job in (0..self.jobs.len() as u32).filter(|&job| workload.waits_for_others(job)) {
             self.wake_job(job, Action::Next(job));
         }
     }
 
-    /// Wakes a job that sleeps, to think again about what it does next.
+    /// Wakes a sleeping job, which then decides again what it does next.
     pub fn rouse(&mut self, job: u32) {
         self.wake_job(job, Action::Next(job));
     }
@@ -525,12 +527,12 @@ impl System {
     }
 }
 
-/// Nothing more will happen, but jobs still wait: a lost completion.
+/// Error: nothing more will happen, but jobs still wait, because of a lost completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// When.
+    /// Time in ns.
     pub at_ns: u64,
-    /// How many jobs.
+    /// Number of jobs that wait.
     pub running: u32,
 }

@@ -1,17 +1,17 @@
-//! Tables of results: aligned text that folds at the width of a page, Markdown, and CSV.
+//! Tables of results: aligned text that is split at the width of a page, Markdown, and CSV.
 
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Columns of a page.
+/// Width of a page in characters.
 pub const PAGE: usize = 100;
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What it belongs to, a setting say; empty: to the whole line.
+    /// Group that it belongs to, such as a setting; empty: the whole line.
     pub group: String,
-    /// Its head.
+    /// Heading.
     pub head: String,
     /// A text for each line.
     pub cells: Vec<String>,
@@ -24,22 +24,22 @@ impl Column {
     }
 }
 
-/// Columns of the same length. The first two of a line stand left, all others right.
+/// Columns of the same length. The first two of a line are aligned left, all others right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     columns: Vec<Column>,
 }
 
 impl Table {
-    /// Adds a column, unless all of it is empty.
+    /// Adds a column, unless it is empty.
     pub fn add(&mut self, group: &str, head: &str, cells: Vec<String>) {
         if cells.iter().any(|text| !text.is_empty()) {
             self.columns.push(Column { group: group.to_owned(), head: head.to_owned(), cells });
         }
     }
 
-    /// Of JSON objects, one a line: a column for each name, in the order of their first use. What an
-    /// object does not have is empty.
+    /// Makes a table of JSON objects, one a line: a column for each name, in the order of their
+    /// first use. Missing values are empty.
     pub fn of_lines(text: &str) -> Self {
         let rows: Vec<Map<String, Value>> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -59,13 +59,13 @@ impl Table {
         table
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     pub fn lines(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// The columns of each part that fits the page: those of the line in every part, and whole
-    /// groups beside them as long as there is room.
+    /// Returns the columns of each part that fits the page: the columns without a group in every
+    /// part, and whole groups with them as long as there is room.
     fn parts(&self) -> Vec<Vec<&Column>> {
         let (own, grouped): (Vec<&Column>, Vec<&Column>) =
             self.columns.iter().partition(|column| column.group.is_empty());
@@ -85,13 +85,13 @@ impl Table {
         parts
     }
 
-    /// Aligned; parts that do not fit beside each other stand below each other.
+    /// Returns aligned text. Parts that do not fit side by side are placed one below the other.
     pub fn text(&self) -> String {
         let parts: Vec<String> = self.parts().iter().map(|part| aligned(part, self.lines())).collect();
         parts.join("\n")
     }
 
-    /// The names of its columns.
+    /// Returns the names of its columns.
     pub fn heads(&self) -> impl Iterator<Item = String> {
         self.columns.iter().map(|c| match c.group.is_empty() {
             true => c.head.clone(),
@@ -99,12 +99,12 @@ impl Table {
         })
     }
 
-    /// Its lines, a text for each column.
+    /// Returns its lines, a text for each column.
     pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.lines()).map(|line| self.columns.iter().map(|column| column.cells[line].clone()).collect())
     }
 
-    /// As a table of Markdown.
+    /// Returns a table in Markdown.
     pub fn markdown(&self) -> String {
         let row = |cells: &mut dyn Iterator<Item = String>| {
             cells.fold("|".to_owned(), |line, cell| line + " " + &cell.replace('|', "\\|") + " |") + "\n"
@@ -121,7 +121,7 @@ impl Table {
         text
     }
 
-    /// As lines with commas [RFC 4180].
+    /// Returns lines with commas [RFC 4180].
     pub fn csv(&self) -> String {
         let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),

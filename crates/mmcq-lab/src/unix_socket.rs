@@ -1,11 +1,11 @@
-//! Sockets by a path, for the servers.
+//! Sockets with a path, for the servers.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 
-/// The name of a socket in the file system; it goes with this.
+/// Name of a socket in the file system, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Name(PathBuf);
 
@@ -16,8 +16,8 @@ impl Drop for Name {
     }
 }
 
-/// Fills `buffer` by `read`, which is called until there is nothing left. `Ok(false)`: the other
-/// side has gone away before the first byte.
+/// Fills `buffer` by calls of `read`. Returns `Ok(false)` if the other side has closed before the
+/// first byte.
 pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<bool> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -33,7 +33,8 @@ pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usi
     Ok(true)
 }
 
-/// Listens at a path. A socket there without a listener is replaced; anything else is not touched.
+/// Listens at a path. A socket at that path without a listener is replaced; anything else is left
+/// alone.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {

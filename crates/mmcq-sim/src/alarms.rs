@@ -1,35 +1,35 @@
-//! When the parts of a model do something by themselves.
+//! Alarms of a model: the times at which its parts do something by themselves.
 
-/// Not at all.
+/// Time of an alarm that is not set.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// One moment for each part of a model, by number, at most 32 of them. Of simultaneous ones, the
-/// lower number comes first.
+/// Alarm times in ns, one for each part of a model, at most 32. Of simultaneous alarms, the lower
+/// number comes first.
 ///
-/// A model asks for the next moment far more often than it changes one, so the next is kept in
-/// mind. Of the others few are set at a time.
+/// A model reads the next alarm far more often than it changes one, so the number of the next alarm
+/// is kept. Few alarms are set at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms<const N: usize> {
     at_ns: [u64; N],
-    /// Those that are set: a bit for each.
+    /// The alarms that are set, one bit each.
     set: u32,
     next: usize,
 }
 
 impl<const N: usize> Alarms<N> {
-    /// None is set.
+    /// Alarms of which none is set.
     pub(crate) const NONE: Self = {
         assert!(N <= u32::BITS as usize);
         Alarms { at_ns: [NEVER; N], set: 0, next: 0 }
     };
 
-    /// When this one goes off; [`NEVER`] if it is not set.
+    /// Returns the time of an alarm in ns; [`NEVER`] if it is not set.
     #[inline]
     pub(crate) fn at_ns(&self, alarm: usize) -> u64 {
         self.at_ns[alarm]
     }
 
-    /// This one goes off then, and not when it was set to before.
+    /// Sets an alarm to a time, in place of its time before.
     #[inline]
     pub(crate) fn set(&mut self, alarm: usize, at_ns: u64) {
         let before = std::mem::replace(&mut self.at_ns[alarm], at_ns);
@@ -47,7 +47,7 @@ impl<const N: usize> Alarms<N> {
         }
     }
 
-    /// The one that goes off next, and when.
+    /// Returns the number and the time of the next alarm; `None` if none is set.
     #[inline]
     pub(crate) fn next(&self) -> Option<(usize, u64)> {
         let at_ns = self.at_ns[self.next];

@@ -42,61 +42,61 @@ use std::task::{Context, Poll, Waker};
 
 /// The driver of the bench's controller.
 pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
-/// The stack on the bench.
+/// The stack on the bench, with the first-in-first-out scheduler.
 pub type Stack = mmcq::task::Stack<(NoLock, Host, Fifo), 16>;
 
-/// What an access to a register takes.
+/// Time of a register access in ns.
 const ACCESS_NS: u64 = 50;
-/// How far one [`Bench::idle`] goes at most.
+/// Longest time in ns that one [`Bench::idle`] waits.
 const IDLE_NS: u64 = 10_000;
-/// Steps after which a future that is not ready never will be.
+/// Steps after which a future that is not ready counts as stalled.
 const STEPS_MAX: u32 = 10_000_000;
-/// Calls of the interrupt handler after which a line that stays up is a storm.
+/// Calls of the interrupt handler in a row after which an interrupt that stays asserted is a storm.
 const STORM: u32 = 4096;
 
-/// Why there is no bench, or why a future on it has no end.
+/// Reasons why a bench cannot be made, or why a future on it never ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// No card of this name.
+    /// There is no card of this name.
     #[error("card {0}: unknown; mmcq_sim::cards::CARDS lists those that are")]
     Unknown(String),
-    /// The card's profile.
+    /// The card's profile is not valid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The card's medium.
+    /// The card's medium cannot be made.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// The driver does not take the controller.
+    /// The driver refuses the controller.
     #[error("controller: {0}")]
     Controller(sdhci::SdhciInitError),
     /// Nothing will happen any more, and the future is not ready.
     #[error("at {at_ns} ns nothing is left that could happen, and the future is not ready")]
     Stalled {
-        /// When.
+        /// Virtual time in ns.
         at_ns: u64,
     },
-    /// A plan's fault that can never strike here.
+    /// A fault of the plan can never strike on this machine.
     #[error("a fault at {0:?} can never strike: nothing on this bench comes by there")]
     NeverStrikes(Point),
     /// The controller's interrupt stays asserted.
     #[error("at {at_ns} ns the driver leaves the interrupt asserted")]
     Storm {
-        /// When.
+        /// Virtual time in ns.
         at_ns: u64,
     },
 }
 
 thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// The time of this thread's machine in nanoseconds: what a board's `now_ns` would read from its
-/// timer.
+/// Returns the virtual time of this thread's machine in nanoseconds: what a board's `now_ns` would
+/// read from its timer.
 pub fn now_ns() -> u64 {
     NOW_NS.get()
 }
 
-/// A board without a stack: a controller with a card in its slot, memory, and a clock, [`now_ns`].
-/// A thread has one at a time.
+/// A board without a stack: a controller with a card in its slot, memory, and a clock ([`now_ns`]).
+/// A thread can have one at a time.
 pub struct Machine {
     time: Time,
     slot: Rc<RefCell<Sdhci>>,
@@ -105,7 +105,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// With this one of [`CARDS`](crate::cards::CARDS), on an SDHCI controller of version 4.20.
+    /// Makes a machine with one of the [`CARDS`](crate::cards::CARDS) on an SDHCI controller of
+    /// version 4.20.
     ///
     /// # Errors
     /// [`BenchError::Unknown`] where there is no such card.
@@ -113,7 +114,7 @@ impl Machine {
         Ok(Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20))
     }
 
-    /// With any card and controller.
+    /// Makes a machine with any card and controller.
     pub fn with(card: Box<dyn Card>, controller: SdhciConfig) -> Machine {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
@@ -124,11 +125,11 @@ impl Machine {
         machine
     }
 
-    /// From here on, faults of controller and card strike by this plan.
+    /// Sets the plan of faults that strike controller and card from now on.
     ///
     /// # Errors
-    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike here; nothing changes
-    /// then.
+    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike on this machine. The
+    /// plan before stays then.
     pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
         let functions = self.slot.borrow_mut().card_mut().is_some_and(|card| card.has_functions());
         let never = |point: &Point| {
@@ -150,17 +151,17 @@ impl Machine {
         }
     }
 
-    /// The controller's registers.
+    /// Returns the port to the controller's registers.
     pub fn registers(&self) -> Port {
         Port::new(self.slot.clone(), self.time.clone(), ACCESS_NS, ACCESS_NS)
     }
 
-    /// Memory as the controller sees it.
+    /// Returns the memory that the controller's DMA can reach.
     pub fn memory(&self) -> ShadowMemory {
         self.memory.clone()
     }
 
-    /// Waits a moment, or until the controller interrupts, as `wfi` would.
+    /// Waits a short time, or until the controller interrupts, as `wfi` would.
     pub fn wait(&self) {
         self.go_to(self.time.now() + IDLE_NS);
     }
@@ -172,16 +173,17 @@ impl Machine {
     }
 }
 
-/// A controller, a card and the stack: [`Stack`], or one with another scheduler.
+/// A controller, a card and the stack: [`Stack`], or a stack with another scheduler.
 pub struct Bench<P: Profile = Fifo> {
     machine: Machine,
     stack: mmcq::task::Stack<(NoLock, Host, P), 16>,
-    /// When programs want to go on.
+    /// Times in ns at which sleeping programs continue.
     timers: RefCell<Vec<u64>>,
 }
 
 impl Bench {
-    /// With this one of [`CARDS`](crate::cards::CARDS), on an SDHCI controller of version 4.20.
+    /// Makes a bench with one of the [`CARDS`](crate::cards::CARDS) on an SDHCI controller of
+    /// version 4.20.
     ///
     /// # Errors
     /// [`BenchError::Unknown`] where there is no such card.
@@ -189,10 +191,10 @@ impl Bench {
         Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
     }
 
-    /// With any card, controller and setting of the driver.
+    /// Makes a bench with any card, controller and settings of the driver.
     ///
     /// # Errors
-    /// [`BenchError::Controller`] where the driver does not take the controller.
+    /// [`BenchError::Controller`] where the driver refuses the controller.
     pub fn with(
         card: Box<dyn Card>,
         controller: SdhciConfig,
@@ -203,7 +205,8 @@ impl Bench {
 }
 
 impl<P: Profile> Bench<P> {
-    /// With any scheduler ([`Fair`](mmcq::sched::Fair), say) and setting of the engine as well.
+    /// Makes a bench with any scheduler, such as [`Fair`](mmcq::sched::Fair), and settings of the
+    /// engine.
     ///
     /// # Errors
     /// As [`with`](Bench::with).
@@ -223,48 +226,49 @@ impl<P: Profile> Bench<P> {
         Ok(Bench { machine, stack, timers: RefCell::new(Vec::new()) })
     }
 
-    /// The stack. No card has been brought up yet.
+    /// Returns the stack. No card has been brought up yet.
     pub fn stack(&self) -> &mmcq::task::Stack<(NoLock, Host, P), 16> {
         &self.stack
     }
 
-    /// The time on the bench.
+    /// Returns the virtual time in ns.
     pub fn now_ns(&self) -> u64 {
         self.machine.time.now()
     }
 
-    /// The controller's model, for what this type has no method for.
+    /// Returns the controller's model, for what this type has no method for.
     pub fn controller(&self) -> &Rc<RefCell<Sdhci>> {
         &self.machine.slot
     }
 
-    /// The memory that the controller sees.
+    /// Returns the memory that the controller's DMA can reach.
     pub fn memory(&self) -> &ShadowMemory {
         &self.machine.memory
     }
 
-    /// How a blocking call waits: the models run for a moment, or until the controller interrupts.
+    /// Returns a function by which a blocking call waits: the models run for a short time, or until
+    /// the controller interrupts.
     pub fn idle(&self) -> impl Fn(&Idle) + Copy + '_ {
         |_| self.machine.wait()
     }
 
-    /// As [`Machine::set_faults`].
+    /// Sets the plan of faults, as [`Machine::set_faults`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Machine::set_faults`].
     pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
         self.machine.set_faults(plan)
     }
 
-    /// A program that does nothing for so long, in virtual nanoseconds.
+    /// Waits for this time in virtual nanoseconds.
     pub async fn sleep(&self, ns: u64) {
         let until_ns = self.machine.time.now().saturating_add(ns);
         self.timers.borrow_mut().push(until_ns);
         poll_fn(|_| if self.machine.time.now() < until_ns { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
-    /// Cuts the supply of the card now. Of each block that is not durable yet is left what `keep`
-    /// says. The card is in its slot, and without supply until the stack brings it up again.
+    /// Cuts the power of the card now. `keep` decides what is left of each block that is not
+    /// durable yet. The card stays in its slot, without power until the stack brings it up again.
     pub fn cut(&self, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let now_ns = self.machine.time.now();
         if let Some(card) = self.machine.slot.borrow_mut().card_mut() {
@@ -272,8 +276,8 @@ impl<P: Profile> Bench<P> {
         }
     }
 
-    /// Pulls the card. The controller tells the stack; a card in its slot comes back by
-    /// [`insert`](Self::insert).
+    /// Takes the card out of the slot and returns it. The controller reports that to the stack.
+    /// [`insert`](Self::insert) puts a card in again.
     pub fn remove(&self) -> Option<Box<dyn Card>> {
         self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }
@@ -284,7 +288,7 @@ impl<P: Profile> Bench<P> {
         self.machine.tell_card();
     }
 
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    /// Advances to the next interrupt or deadline, and calls the stack for it.
     ///
     /// # Errors
     /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where
@@ -332,7 +336,8 @@ impl<P: Profile> Bench<P> {
     }
 }
 
-/// The model of this one of [`CARDS`](crate::cards::CARDS); a storage card is full of a pattern.
+/// Returns the model of one of the [`CARDS`](crate::cards::CARDS). A storage card is filled with a
+/// pattern.
 ///
 /// # Errors
 /// [`BenchError::Unknown`] where there is no such card.
@@ -346,8 +351,8 @@ pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
     Ok(profile.build(medium)?)
 }
 
-/// A buffer of so many blocks of 512 bytes that a controller may use, full of zeros. It is never
-/// freed.
+/// Returns a buffer of this number of 512-byte blocks that a controller may use, filled with zeros.
+/// It is never freed.
 pub fn buffer(blocks: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
     // SAFETY: bytes of the same memory, not more than it has.

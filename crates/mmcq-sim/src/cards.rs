@@ -6,7 +6,7 @@ macro_rules! cards {
     };
 }
 
-/// Every card with its profile. All have blocks, but for `bt-type-a`, an I/O card.
+/// Every card with its profile. All are storage cards except `bt-type-a`, an I/O card.
 pub const CARDS: &[(&str, &str)] = cards!(
     "bt-type-a",
     "emmc-4g-old",
@@ -34,7 +34,7 @@ pub const CARDS: &[(&str, &str)] = cards!(
     "sdxc-64g-a2",
 );
 
-/// The profile of the card of this name.
+/// Returns the profile of the card of this name.
 pub fn named(name: &str) -> Option<&'static str> {
     CARDS.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
 }

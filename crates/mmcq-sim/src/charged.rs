@@ -1,7 +1,7 @@
-//! What software costs: a middleware on [`Host`] that charges virtual time for each call.
+//! Time that software takes: a middleware on [`Host`] that charges virtual time for each call.
 //!
-//! A setting that stands for another stack pays that stack's costs; our own pays its measured path
-//! length. Register accesses are charged by the port that carries them, not here.
+//! A model of another stack is charged that stack's costs; mmcq is charged its measured path
+//! length. Register accesses are not charged here but by the port.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,20 +12,20 @@ use mmcq::host::{
 };
 use mmcq::spec::command::Command;
 
-/// Costs of the calls, in nanoseconds; charged before the call does its work.
+/// Costs of the calls, in nanoseconds, charged before the call does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
     /// Starting a phase with data.
     pub start_data_ns: u64,
     /// Starting a phase without data.
     pub start_command_ns: u64,
-    /// Taking an interrupt: from the line to the controller's status read and cleared.
+    /// Handling an interrupt: from its assertion until the controller's status is read and cleared.
     pub ack_ns: u64,
-    /// Making a segment ready.
+    /// Mapping a segment of memory.
     pub map_ns: u64,
-    /// The opposite.
+    /// Unmapping a segment of memory.
     pub unmap_ns: u64,
-    /// A call of the queue engine.
+    /// A call to the command queue engine.
     pub queue_ns: u64,
 }
 
@@ -43,12 +43,12 @@ impl<H> Charged<H> {
         Charged { inner, time, costs }
     }
 
-    /// The driver inside.
+    /// Returns the driver inside.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// The driver inside, to change.
+    /// Returns the driver inside, to change it.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }

@@ -1,29 +1,28 @@
-//! The CPU: cores, priorities, and what it costs to get from one to another.
+//! The CPU: cores, priorities, and the cost of switching between contexts.
 //!
-//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads,
-//! those before normal ones. PollOutcome that can be interrupted is "spend a cost, then act": the
-//! action happens when the cost has been spent, and interruptions extend it. Code that cannot be
-//! interrupted (an interrupt handler, an action under a lock) runs at once, with the
-//! [`Time`](crate::time::Time) cursor charged as it goes, and keeps its core until the cursor's
-//! end.
+//! Hard interrupts come before deferred work (softirq, tasklet), which comes before real-time
+//! threads, and these before normal threads. Work that can be interrupted is "spend a cost, then
+//! act": the action happens when the cost has been spent, and interruptions extend it. Code that
+//! cannot be interrupted (an interrupt handler, an action under a lock) runs at once. It charges
+//! the [`Time`](crate::time::Time) cursor as it runs, and keeps its core until the cursor's end.
 
 use crate::world::{Queue, Stream};
 use std::collections::VecDeque;
 
-/// A latency with its spread: gamma with a coefficient of variation of 1/4, and rarely an
-/// exponential delay on top.
+/// A latency with its spread: a gamma distribution with a coefficient of variation of 1/4, and
+/// rarely an exponential delay on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// Mean of the body.
+    /// Mean of the gamma part in ns.
     pub mean_ns: u64,
-    /// How often (0 to 1) the tail is added.
+    /// Probability of the exponential tail, 0 to 1.
     pub tail_share: f64,
-    /// Mean of the tail.
+    /// Mean of the tail in ns.
     pub tail_ns: u64,
 }
 
 impl Delay {
-    /// Draws one.
+    /// Draws a latency in ns.
     pub fn draw(&self, stream: &mut Stream) -> u64 {
         let tail = stream.chance(self.tail_share);
         let mut ns = if self.mean_ns == 0 { 0.0 } else { self.mean_ns as f64 * stream.gamma16() };
@@ -34,7 +33,7 @@ impl Delay {
     }
 }
 
-/// Which code may push which aside.
+/// Priority of a thread: real-time threads preempt normal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// An ordinary thread.
@@ -43,40 +42,40 @@ pub enum Priority {
     RealTime,
 }
 
-/// Names a thread.
+/// Identifies a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread(pub u32);
 
-/// Something of the CPU's own that happens: hand it to [`Cpu::event`].
+/// An event of the CPU itself; pass it to [`Cpu::event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuEvent {
-    /// The work in progress on a core ends, if nothing has changed since.
+    /// The work in progress on a core ends, unless something has changed since.
     End {
         /// Which core.
         core: u8,
-        /// What was current when this was foreseen.
+        /// Generation of the core's work when the event was scheduled.
         generation: u64,
     },
     /// A woken thread can run.
     Ready(Thread),
 }
 
-/// Counters, since the beginning.
+/// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Hard interrupts.
     pub interrupts: u64,
-    /// Times a core turned to another thread than it ran last.
+    /// Times that a core switched to another thread than it ran last.
     pub switches: u64,
     /// Threads woken from sleep.
     pub wakeups: u64,
     /// Pieces of deferred work.
     pub deferred: u64,
-    /// Time all cores together were busy.
+    /// Sum in ns of the busy time of all cores.
     pub busy_ns: u64,
 }
 
-/// In what a core spends its time.
+/// Context in which a core spends its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// A hard interrupt.
@@ -87,17 +86,17 @@ pub enum Context {
     Thread(Thread),
 }
 
-/// A core was in one context from here to there; hard interrupts lie inside the spans that they
+/// Time during which a core was in one context. Hard interrupts lie inside the spans that they
 /// interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Which core.
     pub core: u8,
-    /// In what.
+    /// Context.
     pub context: Context,
-    /// From here.
+    /// Begin in ns.
     pub from_ns: u64,
-    /// To here.
+    /// End in ns.
     pub to_ns: u64,
 }
 
@@ -119,7 +118,7 @@ struct Running<A> {
 
 struct Core<A> {
     running: Option<Running<A>>,
-    /// A thread pushed aside by deferred work, with what is left of its cost.
+    /// A thread preempted by deferred work, with the rest of its cost.
     aside: Option<(Thread, u64, A)>,
     deferred: VecDeque<(u64, A)>,
     blocked_until_ns: u64,
@@ -141,23 +140,23 @@ struct Task<A> {
     state: State,
     work: Option<(u64, A)>,
     core: u8,
-    /// The core was chosen by the code that wakes it: no migration.
+    /// Whether the core was chosen by the code that wakes the thread: then it does not migrate.
     preferred: bool,
-    /// Times it gave its core up: to sleep, or to a real-time thread.
+    /// Number of times that the thread gave up its core: to sleep, or to a real-time thread.
     switches: u64,
 }
 
-/// The model.
+/// The model of the CPU.
 pub struct Cpu<A> {
     cores: Vec<Core<A>>,
     tasks: Vec<Task<A>>,
     ready: [VecDeque<Thread>; 2],
-    /// How often (0 to 1) a thread that wakes lands on another core than its last although that one
-    /// is free.
+    /// Probability, 0 to 1, that a waking thread lands on another core than its last, although that
+    /// one is free.
     migration: f64,
     stream: Stream,
     counts: Counts,
-    /// Work has met other work, on whichever cores.
+    /// Whether any work has met other work, on whichever cores.
     met: bool,
     log: Option<Log>,
 }
@@ -178,8 +177,8 @@ impl Who {
 }
 
 impl<A: Copy> Cpu<A> {
-    /// So many cores (1 to 64). `migration` is how often (0 to 1) a woken thread changes its core
-    /// without need.
+    /// Makes a CPU with 1 to 64 cores. `migration`: probability, 0 to 1, that a woken thread
+    /// changes its core without need.
     pub fn new(cores: u8, migration: f64, seed: u64) -> Self {
         let core = || Core {
             running: None,
@@ -202,19 +201,19 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// May another seed have given other times? Cores are drawn, but which one a thread is on makes
-    /// no difference as long as each piece of work has them all to itself.
+    /// Returns whether another seed could have given other times. Cores are drawn at random, but a
+    /// thread's core makes no difference as long as each piece of work has all cores to itself.
     pub fn is_seeded(&self) -> bool {
         self.met && self.draws()
     }
 
-    /// Are the cores of woken threads drawn?
+    /// Returns whether the cores of woken threads are drawn at random.
     fn draws(&self) -> bool {
         self.cores.len() > 1 && self.migration > 0.0
     }
 
-    /// Work comes. What acts on core `beside` does not count: there the two go one after the other,
-    /// whichever core that is.
+    /// Records that work begins. What acts on core `beside` does not count: the two pieces of work
+    /// run one after the other there, whichever core it is.
     fn meet(&mut self, beside: Option<u8>, now_ns: u64) {
         let idle = |(number, c): (usize, &Core<A>)| {
             let free = c.running.is_none() && c.aside.is_none();
@@ -225,12 +224,12 @@ impl<A: Copy> Cpu<A> {
         self.met = self.met || self.draws() && !alone();
     }
 
-    /// Tells `log` what each core does from now on, when it has done it; `None` for silence.
+    /// Sets the log that receives what each core has done from now on; `None` for no log.
     pub fn set_log(&mut self, log: Option<Log>) {
         self.log = log;
     }
 
-    /// Adds a thread; it sleeps.
+    /// Adds a thread, which sleeps at first.
     pub fn spawn(&mut self, priority: Priority) -> Thread {
         let id = Thread(self.tasks.len() as u32);
         let core = (self.tasks.len() % self.cores.len()) as u8;
@@ -245,42 +244,42 @@ impl<A: Copy> Cpu<A> {
         id
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
 
-    /// Times that a thread gave its core up, to sleep or to a real-time thread: what the system counts
-    /// as its context switches.
+    /// Returns the number of times that a thread gave up its core, to sleep or to a real-time
+    /// thread: what a system counts as its context switches.
     pub fn switches_of(&self, thread: Thread) -> u64 {
         self.tasks[thread.0 as usize].switches
     }
 
-    /// The core a thread runs on, or ran on last.
+    /// Returns the core a thread runs on, or ran on last.
     pub fn core_of(&self, thread: Thread) -> u8 {
         self.tasks[thread.0 as usize].core
     }
 
-    /// When a core can take a hard interrupt that comes now.
+    /// Returns the time in ns at which a core can take a hard interrupt that comes now.
     pub fn interruptible_ns(&self, core: u8, now_ns: u64) -> u64 {
         self.cores[core as usize].blocked_until_ns.max(now_ns)
     }
 
-    /// A hard interrupt begins on a core: what it raises there waits until it is over. Then call
-    /// [`Cpu::interrupted`], or [`Cpu::resume`] if it was none.
+    /// Begins a hard interrupt on a core: work that it raises there waits until the interrupt is
+    /// over. Call [`Cpu::interrupted`] next, or [`Cpu::resume`] if there was no interrupt.
     pub fn interrupt(&mut self, core: u8) {
         // It does not wait for what another core does to its end.
         self.meet(None, u64::MAX);
         self.cores[core as usize].acting = Some(None);
     }
 
-    /// A hard interrupt ran on a core from `from_ns` to `to_ns`; whatever ran there takes that much
-    /// longer.
+    /// Ends a hard interrupt that ran on a core from `from_ns` to `to_ns`. The work it interrupted
+    /// takes that much longer.
     pub fn interrupted<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -302,7 +301,7 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, to_ns, queue);
     }
 
-    /// Adds deferred work to a core: it runs before any thread.
+    /// Adds deferred work to a core. It runs before any thread.
     pub fn defer<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -317,28 +316,28 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, now_ns, queue);
     }
 
-    /// The next time the thread wakes, this core is tried first (a worker is bound to the core that
-    /// kicked it).
+    /// Makes a thread try this core first when it wakes next (a worker is bound to the core that
+    /// woke it).
     pub fn prefer(&mut self, thread: Thread, core: u8) {
         let task = &mut self.tasks[thread.0 as usize];
         task.core = core;
         task.preferred = true;
     }
 
-    /// A thread that is awake (or runs this very action) goes on to spend a cost and act.
+    /// Lets a thread that is awake (or runs this very action) spend a further cost and act.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, action: A) {
         let task = &mut self.tasks[thread.0 as usize];
         debug_assert!(task.state == State::OnCore, "only a thread on a core can go on");
         task.work = Some((cost_ns, action));
     }
 
-    /// Does the thread have something to do after this action?
+    /// Returns whether the thread has more to do after this action.
     pub fn goes_on(&self, thread: Thread) -> bool {
         self.tasks[thread.0 as usize].work.is_some()
     }
 
-    /// Wakes a sleeping thread (or lets the acting one sleep so long): after `latency_ns` it can
-    /// run, spends the cost and acts.
+    /// Wakes a sleeping thread, or lets the acting one sleep for `latency_ns`. After `latency_ns`
+    /// it can run, spends the cost and acts.
     pub fn wake<E: From<CpuEvent>>(
         &mut self,
         thread: Thread,
@@ -358,8 +357,8 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Takes an event. If it ends a piece of work, its action is to be done now, on that core: do
-    /// it, then call [`Cpu::resume`].
+    /// Handles an event. If it ends a piece of work, its action is returned: do it now, on that
+    /// core, then call [`Cpu::resume`].
     pub fn event<E: From<CpuEvent>>(
         &mut self,
         event: CpuEvent,
@@ -391,7 +390,7 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// The action that [`Cpu::event`] gave is done; it took until `end_ns`.
+    /// Resumes a core after the action that [`Cpu::event`] returned, which took until `end_ns`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
         // An interrupt waits for that on its own core, and on no other.
@@ -419,8 +418,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, end_ns, queue);
     }
 
-    /// Picks the core for a woken thread: its last one if free, else a free one, else its last one
-    /// all the same.
+    /// Picks the core for a woken thread: its last one if that is free, else a free one, else its
+    /// last one.
     fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
         self.meet(None, now_ns);
         let last = self.tasks[thread.0 as usize].core;
@@ -440,7 +439,7 @@ impl<A: Copy> Cpu<A> {
         core
     }
 
-    /// Gives a core its next piece of work, and lets a real-time thread push a normal one aside.
+    /// Gives a core its next piece of work, and lets a real-time thread preempt a normal one.
     fn fill<E: From<CpuEvent>>(&mut self, core: u8, now_ns: u64, queue: &mut Queue<E>) {
         let Cpu { cores, tasks, ready, counts, log, .. } = self;
         let c = &mut cores[core as usize];

@@ -1,8 +1,8 @@
-//! The simulated world: virtual time, controller models by register, cards, wires, flash, memory,
-//! CPU.
+//! The simulated world: virtual time, controller models at register level, cards, wires, flash,
+//! memory, CPU.
 //!
-//! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and
-//! deterministic: one seed, one trace.
+//! Models behave like real hardware: a driver cannot see a difference. Everything is
+//! single-threaded and deterministic: the same seed gives the same trace.
 //!
 //! # The crates beside it
 //! [`mmcq`](https://docs.rs/mmcq) is the stack itself.

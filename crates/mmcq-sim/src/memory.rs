@@ -1,10 +1,10 @@
-//! Memory as a device sees it: through mappings, and as old as the last cache operation.
+//! Memory as a device sees it: through mappings, and with the content of the last cache operation.
 //!
-//! Every mapping has its own piece of shadow memory at a bus address that has nothing to do with
-//! the CPU's. Data move between the two only in [`map`](mmcq::host::Dma::map), `sync` and `unmap`,
-//! as they do with a cache that is not coherent: a driver that forgets one of them gets old data or
-//! poison. A device that touches anything outside a live mapping, or against its direction, is
-//! answered with a bus error, and the access is written down as a violation.
+//! Every mapping has its own piece of shadow memory, at a bus address that differs from the CPU
+//! address. Data are copied between the two only in [`map`](mmcq::host::Dma::map), `sync` and
+//! `unmap`, as with a cache that is not coherent. A driver that omits one of them gets old data or
+//! poison. A device that accesses anything outside a live mapping, or against its direction, gets a
+//! bus error, and the access is recorded as a violation.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -15,19 +15,20 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// What fresh memory of a read mapping is filled with.
+/// Byte that fills fresh memory of a read mapping.
 pub const POISON: u8 = 0xb5;
 
-/// At most so many violations are kept as text; all are counted.
+/// Most violations that are kept as text; all are counted.
 const KEPT_VIOLATIONS: usize = 64;
 
-/// Unmapped bytes between two windows.
+/// Unmapped bytes between two windows (pieces of bus address space).
 const GUARD_BYTES: u64 = 192;
 
-/// Low bits of a CPU address that its bus address shares: a device sees the same misalignment.
+/// Number of low bits that a CPU address and its bus address share: a device sees the same
+/// misalignment.
 const SHARED_BITS: usize = 7;
 
-/// A device's access was not answered by any memory.
+/// Error of a device's access to an address without memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusError;
 
@@ -39,7 +40,8 @@ pub trait DeviceMemory {
     /// Writes `data` at `bus`.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at `bus`, in a descriptor that the device has read there and hands back.
+    /// Writes `data` at `bus`, in a descriptor that the device has read there and now returns to
+    /// the driver.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         self.device_write(bus, data)
     }
@@ -54,7 +56,8 @@ impl DeviceMemory for ShadowMemory {
         ShadowMemory::device_write(self, bus, data)
     }
 
-    /// Where the mapping is one for `Write`, the CPU does not see it: no cache line of its own goes.
+    /// Writes into a descriptor. If its mapping is for `Write`, the CPU does not see the change, as
+    /// no cache line is invalidated.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Write).ok_or(BusError)?;
@@ -63,18 +66,20 @@ impl DeviceMemory for ShadowMemory {
     }
 }
 
-/// Which addresses and limits a [`ShadowMemory`] has.
+/// Addresses and limits of a [`ShadowMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
     /// First bus address.
     pub base: u64,
-    /// Bus addresses end here (exclusive); [`DmaError::Exhausted`] beyond.
+    /// End of the bus addresses (exclusive); beyond it, mapping fails with [`DmaError::Exhausted`].
     pub end: u64,
-    /// Alignment that [`map`](mmcq::host::Dma::map) asks of CPU addresses; a power of two.
+    /// Alignment that [`map`](mmcq::host::Dma::map) requires of CPU addresses; a power of two.
     pub align: usize,
-    /// Bus addresses begin at a multiple of their memory's size, up to this; a power of two.
+    /// Largest natural alignment: bus addresses begin at a multiple of their memory's size, up to
+    /// this power of two.
     pub natural: u64,
-    /// The cache line that the end of a read mapping invalidates as a whole; a power of two.
+    /// Size in bytes of the cache line that the end of a read mapping invalidates as a whole; a
+    /// power of two.
     pub line: u32,
 }
 
@@ -95,19 +100,19 @@ struct Live {
     direction: Direction,
 }
 
-/// A piece of bus address space; it stays where it is and is used again.
+/// A piece of bus address space. It keeps its address and is used again.
 #[derive(Debug)]
 struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
-    /// Of a mapping for `Read`: what is to be poison, and has not been made so yet. Most devices write
-    /// it from its beginning to its end, and none is left.
+    /// Part of a `Read` mapping that is to be poison and is not filled yet. Most devices write the
+    /// mapping from its beginning to its end, and nothing needs to be filled.
     fresh: Range<usize>,
 }
 
 impl Window {
-    /// A device writes here.
+    /// Writes data of a device.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         if at == self.fresh.start && end <= self.fresh.end {
@@ -118,7 +123,7 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// All that was not written is poison.
+    /// Fills everything that was not written with poison.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);
@@ -128,9 +133,10 @@ impl Window {
 #[derive(Debug)]
 struct Inner {
     config: MemoryConfig,
-    /// In order of their addresses, since these are handed out upwards.
+    /// Windows in the order of their addresses, as these are given out upwards.
     windows: Vec<Window>,
-    /// Free windows by size; the longest unused first, so that late accesses to it are seen.
+    /// Free windows by size, the longest unused first, so that late accesses to a window are
+    /// detected.
     free: BTreeMap<usize, VecDeque<usize>>,
     next: u64,
     last: usize,
@@ -139,7 +145,7 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Shadow memory; clones share it.
+/// Shadow memory. Clones share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 
@@ -150,7 +156,7 @@ impl Default for ShadowMemory {
 }
 
 impl ShadowMemory {
-    /// Empty memory.
+    /// Makes empty memory.
     pub fn new(config: MemoryConfig) -> Self {
         ShadowMemory(Rc::new(RefCell::new(Inner {
             config,
@@ -164,7 +170,8 @@ impl ShadowMemory {
         })))
     }
 
-    /// A device reads `buffer.len()` bytes at `bus`; on an error the buffer is filled with ones.
+    /// Reads `buffer.len()` bytes at `bus` for a device; on an error the buffer is filled with
+    /// ones.
     pub fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         match inner.span(bus, buffer.len(), Direction::Write) {
@@ -179,7 +186,7 @@ impl ShadowMemory {
         }
     }
 
-    /// A device writes `data` at `bus`; on an error nothing is written.
+    /// Writes `data` at `bus` for a device; on an error nothing is written.
     pub fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Read).ok_or(BusError)?;
@@ -187,17 +194,18 @@ impl ShadowMemory {
         Ok(())
     }
 
-    /// What devices and drivers did wrong so far: the first 64, with addresses and lengths.
+    /// Returns what devices and drivers did wrong so far: the first 64 violations, with addresses
+    /// and lengths.
     pub fn violations(&self) -> Vec<String> {
         self.0.borrow().violations.clone()
     }
 
-    /// How many violations there were.
+    /// Returns the number of violations.
     pub fn violation_count(&self) -> u64 {
         self.0.borrow().violation_count
     }
 
-    /// Mappings that exist now.
+    /// Returns the number of mappings that exist now.
     pub fn live_mappings(&self) -> usize {
         self.0.borrow().live
     }
@@ -211,7 +219,7 @@ impl Inner {
         }
     }
 
-    /// The window whose space holds `bus`.
+    /// Returns the window that contains `bus`.
     fn window_of(&mut self, bus: u64) -> Option<usize> {
         let inside = |w: &Window| bus >= w.base && bus - w.base < w.shadow.len() as u64;
         if self.windows.get(self.last).is_some_and(inside) {
@@ -225,8 +233,8 @@ impl Inner {
         Some(index)
     }
 
-    /// Window and offset of a device's access that is allowed; `needed` is the direction that the
-    /// mapping must have.
+    /// Returns window and offset of a device's access if it is allowed; `needed` is the direction
+    /// that the mapping must have.
     fn span(&mut self, bus: u64, len: usize, needed: Direction) -> Option<(usize, usize)> {
         let verb = if needed == Direction::Write { "read" } else { "write" };
         let Some(index) = self.window_of(bus) else {

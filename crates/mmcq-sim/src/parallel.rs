@@ -5,16 +5,16 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// As many threads as this machine has cores.
+/// Returns the number of threads that this machine has cores for.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does each of so many works on so many threads. `take` is given the results in order; its first
-/// error ends the run.
+/// Does `count` pieces of work on this number of threads. Calls `take` with the results in order;
+/// its first error ends the run.
 ///
 /// # Errors
-/// That error.
+/// The error of `take`.
 pub fn in_order<T: Send, E>(
     count: usize,
     threads: usize,
@@ -49,7 +49,7 @@ pub fn in_order<T: Send, E>(
     })
 }
 
-/// Does each of so many works on so many threads; the results, in order.
+/// Does `count` pieces of work on this number of threads. Returns the results, in order.
 pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut all = Vec::with_capacity(count);
     let Ok(()) = in_order(count, threads, work, |done| {
@@ -59,19 +59,19 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
     all
 }
 
-/// One of `count` equal parts of a work: the points whose number modulo `count` is `index`.
+/// One of `count` equal parts of a job: the points whose number modulo `count` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// From 0.
+    /// Number of this part, from 0.
     pub index: usize,
-    /// How many there are.
+    /// Number of parts.
     pub count: usize,
 }
 
 impl FromStr for Shard {
     type Err = String;
 
-    /// `i/n`, from 1 to n.
+    /// Parses `i/n`, with i from 1 to n.
     fn from_str(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
         let shard: Option<(usize, usize)> = numbers.filter(|(i, n)| (1..=*n).contains(i));
@@ -81,7 +81,7 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Its part of so many points.
+    /// Returns the shard's part of this number of points.
     pub fn part(self, points: usize) -> impl Iterator<Item = usize> {
         (self.index..points).step_by(self.count)
     }

@@ -1,17 +1,17 @@
-//! Lies on purpose: what a card may do that no stack can know, to try whether the checker sees it.
+//! Lies on purpose: wrong behaviour of a card that no stack can detect. They test whether the
+//! checker detects it.
 //!
-//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that
-//! for anything but a campaign. Nothing of this is left but in the laboratory that
-//! `tools/planted.sh` builds: `is` is a constant.
+//! The cards of a thread have the one lie that `choose` set. Use that only in a campaign. Only the
+//! laboratory that `tools/planted.sh` builds contains lies: elsewhere `is` is a constant.
 
-/// What a card lies about.
+/// A lie of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Lie {
-    /// What is written is written once more, 1 MiB further on.
+    /// A write is also stored 1 MiB further on.
     WritesFar = 1,
-    /// What is written goes to the next sector as well.
+    /// A write is also stored in the next sector.
     WritesNear,
     /// A write to the user area changes boot partition 1 too.
     ChangesBoot,
@@ -19,26 +19,26 @@ pub enum Lie {
     ChangesGeneral,
     /// A write to the user area changes the RPMB too.
     ChangesRpmb,
-    /// What a failed write was to bring is read by turns with what was there.
+    /// A failed write's data are read by turns with the old content.
     FailedFlips,
-    /// A failed write is programmed some commands later.
+    /// A failed write is stored some commands later.
     FailedComesLate,
-    /// A failed write is there, and some commands later it is gone.
+    /// A failed write is stored, and some commands later its data vanish.
     FailedVanishes,
     /// Discarded sectors are read as erased and as before, by turns.
     DiscardFlips,
     /// Erased sectors are read as 00h and as FFh, by turns.
     ErasedFlips,
-    /// A power cut brings back what was erased, flushed or not.
+    /// A power cut restores what was erased, flushed or not.
     EraseUndone,
-    /// A sector that a cut has torn is read as the first version that was ever there.
+    /// A sector that a cut has torn is read as the first version that it ever held.
     TornIsOld,
-    /// Once something has gone wrong, one sector in sixteen cannot be read any more.
+    /// Once something has gone wrong, one sector in sixteen becomes unreadable.
     ReadsFail,
 }
 
 impl Lie {
-    /// All of them.
+    /// All lies.
     pub const ALL: [Lie; 13] = [
         Lie::WritesFar,
         Lie::WritesNear,
@@ -56,14 +56,14 @@ impl Lie {
     ];
 }
 
-/// Is this lie told?
+/// Returns whether this lie is in force.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Is any?
+/// Returns whether any lie is in force.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {
@@ -82,23 +82,23 @@ mod planted {
 
     thread_local!(static CHOSEN: Cell<Option<Lie>> = const { Cell::new(None) });
 
-    /// The cards of this thread tell this lie in place of the one before; `None` for none.
+    /// Sets the lie of this thread's cards, in place of the one before; `None` for none.
     pub fn choose(lie: Option<Lie>) {
         CHOSEN.set(lie);
     }
 
-    /// What is told in this thread.
+    /// Returns the lie of this thread.
     pub fn chosen() -> Option<Lie> {
         CHOSEN.get()
     }
 
-    /// Is this lie told?
+    /// Returns whether this lie is in force.
     #[inline(always)]
     pub(crate) fn is(lie: Lie) -> bool {
         CHOSEN.get() == Some(lie)
     }
 
-    /// Is any?
+    /// Returns whether any lie is in force.
     #[inline(always)]
     pub(crate) fn any() -> bool {
         CHOSEN.get().is_some()

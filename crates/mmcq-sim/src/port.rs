@@ -1,10 +1,10 @@
-//! The registers as a driver reaches them: each access happens at a moment and takes time.
+//! Register ports: each access of a driver happens at a virtual time and takes time.
 
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A controller model as its registers see it.
+/// Register interface of a controller model.
 pub trait RegisterFile {
     /// Reads `size` bytes at `offset`, at this time.
     fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32;
@@ -13,7 +13,7 @@ pub trait RegisterFile {
     fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64);
 }
 
-/// A model's own `read` and `write` are its registers.
+/// Implements [`RegisterFile`] by a model's own `read` and `write`.
 macro_rules! register_file {
     ($model:ty) => {
         impl $crate::port::RegisterFile for $model {
@@ -29,7 +29,7 @@ macro_rules! register_file {
 }
 pub(crate) use register_file;
 
-/// Accesses counted.
+/// Counters of register accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Reads.
@@ -40,16 +40,16 @@ pub struct PortCounters {
 
 /// Register access to a model for the code that runs at [`Time::now`].
 ///
-/// Every access first lets the model reach now, then acts, then charges its price. Clones share
+/// Every access first advances the model to now, then acts, then charges its time. Clones share
 /// model, time and counters.
 pub struct Port<M> {
-    /// The controller.
+    /// The controller's model.
     pub model: Rc<RefCell<M>>,
-    /// The time of the code that accesses it.
+    /// Virtual time of the code that accesses it.
     pub time: Time,
-    /// Price of a read.
+    /// Time of a read in ns.
     pub read_cost_ns: u64,
-    /// Price of a write.
+    /// Time of a write in ns.
     pub write_cost_ns: u64,
     counters: Rc<Cell<PortCounters>>,
 }
@@ -67,12 +67,12 @@ impl<M> Clone for Port<M> {
 }
 
 impl<M: RegisterFile> Port<M> {
-    /// Access to `model`, without counts so far.
+    /// Makes a port to `model`, with counters at 0.
     pub fn new(model: Rc<RefCell<M>>, time: Time, read_cost_ns: u64, write_cost_ns: u64) -> Self {
         Port { model, time, read_cost_ns, write_cost_ns, counters: Rc::default() }
     }
 
-    /// Accesses so far.
+    /// Returns the number of accesses so far.
     pub fn counters(&self) -> PortCounters {
         self.counters.get()
     }

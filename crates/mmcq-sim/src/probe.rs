@@ -1,8 +1,8 @@
-//! What an oscilloscope at the slot sees: tokens and blocks with their content, and levels.
+//! Probe at the slot, like an oscilloscope: tokens and blocks with their content, and levels.
 //!
-//! [`BusEvent`](crate::stats::BusEvent) counts and times; a [`Signal`] has what is needed to draw
-//! every bit. Signals come when they end, so that those of the CMD line and those of the DAT lines
-//! may come a little out of the order of their starts.
+//! [`BusEvent`](crate::stats::BusEvent) has counts and times; a [`Signal`] has what is needed to
+//! draw every bit. A signal is reported when it ends. So the signals of the CMD line and those of
+//! the DAT lines may come slightly out of the order of their starts.
 
 use crate::card::{Answer, BusState};
 
@@ -10,13 +10,13 @@ use crate::card::{Answer, BusState};
 /// virtual nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Signal<'a> {
-    /// The host drives the bus in another way from now on.
+    /// The host changes the state of the bus.
     Bus {
-        /// When.
+        /// Time of the change.
         at_ns: u64,
-        /// How.
+        /// New state of the bus.
         bus: BusState,
-        /// The card holds CMD and DAT0 to DAT3 low, in a voltage switch.
+        /// Whether the card holds CMD and DAT0 to DAT3 low, in a voltage switch.
         low: bool,
     },
     /// A command token.
@@ -25,7 +25,7 @@ pub enum Signal<'a> {
         index: u8,
         /// Its argument.
         arg: u32,
-        /// The controller sent it by itself.
+        /// Whether the controller sent it by itself.
         auto: bool,
         /// Its start bit.
         start_ns: u64,
@@ -38,9 +38,9 @@ pub enum Signal<'a> {
         command: u8,
         /// Its content.
         answer: Answer,
-        /// Its CRC7, if it has one, is right.
+        /// Whether its CRC7, if it has one, is right.
         crc_ok: bool,
-        /// Its end bit is right.
+        /// Whether its end bit is right.
         end_ok: bool,
         /// Its start bit.
         start_ns: u64,
@@ -49,22 +49,22 @@ pub enum Signal<'a> {
     },
     /// A data block.
     Block {
-        /// From the card.
+        /// Whether it comes from the card.
         read: bool,
         /// Its content.
         data: &'a [u8],
-        /// Its CRC16 are right.
+        /// Whether its CRC16 are right.
         crc_ok: bool,
         /// Its start bit.
         start_ns: u64,
         /// Its end bit, or where an abort command cut it off.
         end_ns: u64,
-        /// An abort command cut it off.
+        /// Whether an abort command cut it off.
         cut: bool,
     },
     /// The CRC status token after a written block: five bits.
     CrcStatus {
-        /// 010 (good), not 101.
+        /// Whether it is 010 (good), not 101.
         good: bool,
         /// Its start bit.
         start_ns: u64,
@@ -73,26 +73,26 @@ pub enum Signal<'a> {
     },
     /// The card holds DAT0 low.
     Busy {
-        /// From here.
+        /// Begin in ns.
         from_ns: u64,
-        /// To here; `u64::MAX` when it never lets go.
+        /// End in ns; `u64::MAX` if the card never releases DAT0.
         until_ns: u64,
     },
     /// The controller stopped the clock between two blocks of a read.
     ClockStopped {
-        /// From here.
+        /// Begin in ns.
         from_ns: u64,
-        /// To here.
+        /// End in ns.
         until_ns: u64,
     },
     /// The interrupt line changed.
     Interrupt {
-        /// When.
+        /// Time of the change.
         at_ns: u64,
-        /// High now.
+        /// New level; true is high.
         level: bool,
     },
 }
 
-/// What looks.
+/// A function that receives every signal.
 pub type Probe = Box<dyn FnMut(&Signal<'_>)>;

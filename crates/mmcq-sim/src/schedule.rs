@@ -1,8 +1,8 @@
-//! What happens to a slot, and when: faults of the catalogue, loss of the card's supply, the card
-//! out and in, as a list with times.
+//! Schedule of events at a slot, as a list with times: faults of the catalogue, power loss of the
+//! card, removal and insertion.
 //!
-//! A line of the list has a time in milliseconds, a word, and for some a length in milliseconds;
-//! `#` begins a comment:
+//! A line of the list has a time in milliseconds, a word, and for some words a length in
+//! milliseconds. `#` begins a comment:
 //!
 //! ```text
 //! 100  resp_crc      # a fault of the catalogue, at the next event that it can strike
@@ -11,8 +11,8 @@
 //! 400  out 500       # the card is taken out, and comes in again after so long
 //! ```
 //!
-//! Faults that take the card or the controller away for good are not for a list: nothing would
-//! bring them back.
+//! Faults that take the card or the controller away for good are not allowed: nothing would bring
+//! them back.
 
 use crate::card::Card;
 use crate::faults::catalogue::{Means, by_injection};
@@ -20,20 +20,20 @@ use crate::faults::{Faults, Plan, Point, Strike};
 use crate::slot::Controller;
 use std::fmt;
 
-/// Lines that a list has at most.
+/// Most lines of a list.
 pub const LINES_MAX: usize = 1000;
 
-/// The last moment of a list, in milliseconds: a day.
+/// Latest time in a list in milliseconds: a day.
 const END_MS: f64 = 86_400_000.0;
 
-/// What is done to the slot.
+/// Action at the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Strikes at the next event.
+    /// The fault strikes at the next event.
     Aim(Point, Strike),
-    /// Strikes at every event.
+    /// The fault strikes at every event from now on.
     Begin(Point, Strike),
-    /// Nothing strikes any more.
+    /// No fault strikes any more.
     Forgive,
     Supply(bool),
     Out,
@@ -43,11 +43,11 @@ enum Step {
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// When, in nanoseconds from the list's beginning.
+    /// Time in nanoseconds from the beginning of the list.
     pub at_ns: u64,
     /// A fault's name, `cut` or `out`.
     pub what: String,
-    /// How long it lasts, in nanoseconds; 0 for what happens once.
+    /// Duration in nanoseconds; 0 for what happens once.
     pub for_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// A list, and how far it has come.
+/// A list, and the position in it.
 #[derive(Default)]
 pub struct Schedule {
     lines: Vec<Line>,
@@ -70,7 +70,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Reads a list. An error is one line.
+    /// Parses a list. An error is one line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut steps) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
@@ -92,13 +92,13 @@ impl Schedule {
         Ok(Schedule { lines, steps, faults: Faults::new(Plan::none()), ..Schedule::default() })
     }
 
-    /// What is in the list.
+    /// Returns the lines of the list.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The list's time 0 is now. One that has begun goes on.
+    /// Sets now as the list's time 0. A list that has begun continues.
     pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;
@@ -110,14 +110,15 @@ impl Schedule {
         }
     }
 
-    /// When the next line is due; `None`: the list has not begun, or is over.
+    /// Returns the time in ns at which the next line is due; `None`: the list has not begun, or is
+    /// over.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let (at_ns, _) = self.steps.get(self.next)?;
         Some(self.begun_ns?.saturating_add(*at_ns))
     }
 
-    /// Lets everything happen to the model that is due by `now_ns`, its own events included.
+    /// Executes everything on the model that is due by `now_ns`, its own events included.
     pub fn advance(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= now_ns) {
             reach(model, at_ns);
@@ -146,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// The card is taken out, or comes in again; true if it is in the slot now.
+    /// Takes the card out, or inserts it again. Returns true if it is in the slot now.
     pub fn swap(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) -> bool {
         let out = self.away.is_some();
         self.step(model, if out { Step::In } else { Step::Out }, now_ns);
@@ -154,19 +155,19 @@ impl Schedule {
     }
 }
 
-/// The model goes on until then: it stops wherever its interrupt rises.
+/// Advances the model to `now_ns`, although it stops wherever its interrupt rises.
 fn reach(model: &mut (impl Controller + ?Sized), now_ns: u64) {
     while model.advance(now_ns) < now_ns {}
 }
 
-/// Milliseconds, as nanoseconds.
+/// Parses milliseconds, and returns nanoseconds.
 fn time(word: &str) -> Result<u64, String> {
     let ms = word.parse::<f64>().ok().filter(|ms| (0.0..=END_MS).contains(ms));
     let ms = ms.ok_or_else(|| format!("{word}: expected milliseconds, 0 to {END_MS}"))?;
     Ok((ms * 1e6).round() as u64)
 }
 
-/// A line, and what is done at its beginning and at its end.
+/// A parsed line, with the actions at its begin and at its end.
 type Parsed = (Line, [Option<(u64, Step)>; 2]);
 
 fn parse_line(words: &[&str]) -> Result<Parsed, String> {
@@ -209,7 +210,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A controller with a card that has supply, a clock, and has been spoken to.
+    /// Makes a controller with a card that has power and a clock and has received commands.
     fn warm() -> Sdhci {
         let name = "sdhc-16g-hs";
         let profile = CardProfile::from_toml(crate::cards::named(name).unwrap(), name).unwrap();
@@ -224,7 +225,7 @@ mod tests {
         model
     }
 
-    /// The answer to CMD8, by the status that the command leaves.
+    /// Sends CMD8 and returns the interrupt status that the command leaves.
     fn answers(model: &mut Sdhci, now_ns: &mut u64) -> u32 {
         model.write(0x2f, 1, 6, *now_ns);
         *now_ns += MS;

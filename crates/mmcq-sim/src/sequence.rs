@@ -1,27 +1,27 @@
-//! SplitMix64: the random data of load generators, made, and known again for what they are.
+//! SplitMix64, the random data of load generators: generates it, and recognises it.
 //!
-//! A sequence is the outputs for a state, the state after it, and so on: a few instructions for
-//! eight bytes, and any place in it can be reached at once.
+//! A sequence is the outputs for a state, for the state after it, and so on. Eight bytes take a few
+//! instructions, and any place in the sequence can be computed directly.
 
 use multiversion::multiversion;
 
 /// Size of one output of the generator, in bytes.
 pub const WORD: usize = size_of::<u64>();
 
-/// From one state to the next.
+/// Difference between one state and the next.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// The state so many words after this one.
+/// Returns the state this number of words later.
 #[inline(always)]
 #[must_use]
 pub const fn later(state: u64, words: usize) -> u64 {
     state.wrapping_add(STEP.wrapping_mul(words as u64))
 }
 
-/// The output for this state.
+/// Returns the output for this state.
 #[inline(always)]
 #[must_use]
 pub const fn word(state: u64) -> u64 {
@@ -30,7 +30,7 @@ pub const fn word(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The state that has this output.
+/// Returns the state that has this output.
 #[must_use]
 pub const fn state_of(output: u64) -> u64 {
     // Three shifts by 27 to 31 bits shift everything out; each factor has an inverse modulo 2^64.
@@ -43,8 +43,8 @@ const fn unshifted(z: u64, by: u32) -> u64 {
     z ^ (z >> by) ^ (z >> (2 * by))
 }
 
-/// The factor that undoes this odd one, by Newton's iteration: each round doubles the bits that are
-/// right.
+/// Returns the inverse of this odd factor modulo 2^64, by Newton's iteration: each round doubles
+/// the number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut round = 0;
@@ -55,8 +55,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Writes the sequence that begins with this state, little-endian; of a last word as much as there
-/// is room for.
+/// Writes the sequence that begins with this state, little-endian. The last word is cut off where
+/// the room ends.
 pub fn write(state: u64, bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<WORD>();
     write_words(state, words);
@@ -64,7 +64,7 @@ pub fn write(state: u64, bytes: &mut [u8]) {
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
-/// Are these the words of the sequence that begins with this state?
+/// Returns whether these are the words of the sequence that begins with this state.
 #[must_use]
 pub fn is(state: u64, words: &[[u8; WORD]]) -> bool {
     differences(state, words) == 0
@@ -79,8 +79,8 @@ fn write_words(state: u64, words: &mut [[u8; WORD]]) {
     }
 }
 
-/// Bits that differ somewhere. It goes on after the first: a loop without a way out is done many
-/// words at a time.
+/// Returns the bits that differ in any word. The loop does not stop at the first difference: a loop
+/// without an early exit is compiled to handle many words at a time.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn differences(state: u64, words: &[[u8; WORD]]) -> u64 {
     let mut differ = 0;

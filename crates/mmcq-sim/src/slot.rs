@@ -1,8 +1,8 @@
-//! What all controllers have: a slot with a card, a time, an interrupt line, and what is counted
-//! and told.
+//! What all controllers have in common: a slot with a card, a time, an interrupt line, counters and
+//! logs.
 //!
-//! A model keeps a `Slot` and says what happens when one of its alarms goes off. [`Controller`] is
-//! the outside of every model.
+//! A model contains a `Slot` and implements what happens when one of its alarms expires.
+//! [`Controller`] is the public interface of every model.
 
 use crate::alarms::{Alarms, NEVER};
 use crate::card::{Answer, BusState, Card};
@@ -12,35 +12,35 @@ use crate::stats::{BusEvent, BusStats};
 use crate::wire::Beat;
 use crate::world::Device;
 
-/// Alarms that a model has at most.
+/// Most alarms of a model.
 const ALARMS: usize = 12;
 
-/// Hears of everything on the bus.
+/// A function that receives every event on the bus.
 pub type Log = Box<dyn FnMut(BusEvent)>;
 
-/// The slot and its surroundings, as each model has them.
+/// The slot and its surroundings, in each model.
 pub(crate) struct Slot {
     card: Option<Box<dyn Card>>,
     alarms: Alarms<ALARMS>,
     now_ns: u64,
-    /// What the card was told last; its time never goes back.
+    /// Latest time in ns that the card was given; it never decreases.
     card_ns: u64,
     faults: Faults,
     gone: bool,
     removed: Option<Box<dyn Card>>,
-    /// The card is in the slot, and has no supply whatever the controller says.
+    /// The card while it is in the slot without power, whatever the controller does.
     dark: Option<Box<dyn Card>>,
     violations: u64,
     log: Option<Log>,
     /// The interrupt line.
     pub line: Line,
-    /// How the bus is driven.
+    /// State of the bus.
     pub bus: BusState,
-    /// DAT0 is low until then.
+    /// Time in ns until which DAT0 is low.
     pub busy_until_ns: u64,
-    /// What went over the bus.
+    /// Counters of the bus.
     pub stats: BusStats,
-    /// Sees every signal.
+    /// Receives every signal.
     pub probe: Option<Probe>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// It is low, and no fault keeps it there.
+    /// Returns whether it is low and no fault keeps it low.
     pub fn may_rise(&self) -> bool {
         !self.high && !self.lost
     }
@@ -62,7 +62,7 @@ impl Line {
         self.high
     }
 
-    /// A fault keeps it low until [`forgive`](Self::forgive).
+    /// Makes a fault keep it low until [`forgive`](Self::forgive).
     pub fn lose(&mut self) {
         self.lost = true;
     }
@@ -75,14 +75,14 @@ impl Line {
         self.lost = false;
     }
 
-    /// True: it was at the other level before.
+    /// Sets the level. Returns true if it changed.
     pub fn set(&mut self, high: bool) -> bool {
         std::mem::replace(&mut self.high, high) != high
     }
 }
 
 impl Slot {
-    /// At time 0, with a bus that stands still.
+    /// Makes a slot at time 0, with a bus that is off.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         Slot {
             card,
@@ -103,12 +103,12 @@ impl Slot {
         }
     }
 
-    /// The time.
+    /// Returns the time in ns.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// A time that the card may be told.
+    /// Returns the later of this time and the one that the card was last given.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }
@@ -117,20 +117,21 @@ impl Slot {
         self.card.as_deref()
     }
 
-    /// Calls the card, if there is one; its time never goes back.
+    /// Calls the card, if there is one, with a time that never decreases.
     pub fn with_card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
         let card = self.card.as_deref_mut()?;
         self.card_ns = self.card_ns.max(now_ns);
         Some(call(card, self.card_ns))
     }
 
-    /// Tells the card how the bus is driven.
+    /// Informs the card of the bus state.
     pub fn tell_bus(&mut self, now_ns: u64) {
         let bus = self.bus;
         self.with_card(now_ns, |card, now_ns| card.bus_changed(&bus, now_ns));
     }
 
-    /// A fault took the controller away: each register reads as ones and ignores writes.
+    /// Returns whether a fault removed the controller: each register reads as ones and ignores
+    /// writes.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
@@ -149,19 +150,19 @@ impl Slot {
         }
     }
 
-    /// The driver did what the controller does not bear.
+    /// Counts a violation by the driver.
     pub fn violation(&mut self) {
         self.violations += 1;
     }
 
-    /// The interrupt line rises.
+    /// Records that the interrupt line rises.
     pub fn interrupt(&mut self, now_ns: u64, status: u32) {
         self.stats.interrupts += 1;
         self.line.rose_ns = Some(now_ns);
         self.note(BusEvent::Interrupt { at_ns: now_ns, status });
     }
 
-    /// The probe sees the level of the line, if that has changed.
+    /// Shows the probe the level of the interrupt line, if it has changed.
     pub fn set_line(&mut self, level: bool, now_ns: u64) {
         if self.line.set(level)
             && let Some(probe) = &mut self.probe
@@ -170,7 +171,7 @@ impl Slot {
         }
     }
 
-    /// Shows `probe` every signal from now on; `None` takes it away.
+    /// Shows `probe` every signal from now on; `None` removes the probe.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
         self.probe = probe;
         if let Some(probe) = &mut self.probe {
@@ -179,13 +180,13 @@ impl Slot {
         }
     }
 
-    /// A place on the bus clock.
+    /// Returns the position of this time on the bus clock.
     pub fn beat(&self, now_ns: u64) -> Beat {
         Beat::new(now_ns, self.bus.clock_hz)
     }
 }
 
-/// The slot of a model that has it in a field of that name.
+/// Implements access to the slot for a model that has it in a field of that name.
 macro_rules! has_slot {
     () => {
         fn slot(&self) -> &$crate::slot::Slot {
@@ -199,37 +200,37 @@ macro_rules! has_slot {
 }
 pub(crate) use has_slot;
 
-/// What a model says of itself to the rest of this file.
+/// What a model must implement for this module.
 pub(crate) trait Core {
     fn slot(&self) -> &Slot;
 
     fn slot_mut(&mut self) -> &mut Slot;
 
-    /// An alarm has gone off, and is no longer set.
+    /// Handles an alarm that has expired and is no longer set.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
-    /// A card has come into the slot. Nothing where its detection is the board's matter.
+    /// Handles the insertion of a card. Does nothing where the board handles card detection.
     fn card_came(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// The card has left.
+    /// Handles the removal of the card.
     fn card_went(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// Something may have changed that the card has a part in.
+    /// Updates everything that may depend on the card.
     fn look(&mut self, now_ns: u64);
 
-    /// A fault that is not the same for all controllers. What is returned is for the code that
-    /// asked.
+    /// Applies a fault that differs between controllers. Returns the fault if the calling code must
+    /// handle it.
     fn struck(&mut self, point: Point, strike: Strike, now_ns: u64) -> Option<Strike> {
         let _ = (point, now_ns);
         Some(strike)
     }
 
-    /// Is there a fault at this point? What is the same at every point happens here; the rest is
-    /// for the code that asks.
+    /// Counts an event at this point. Faults that have the same effect at every point are applied
+    /// here; others are returned for the calling code.
     #[inline]
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;
@@ -266,8 +267,8 @@ pub(crate) trait Core {
         None
     }
 
-    /// The interrupt line follows its causes. A fault that keeps it low ends with them, or with a
-    /// new one.
+    /// Sets the interrupt line from its causes. A fault that keeps it low ends with them, or with a
+    /// new cause.
     fn drive_line(&mut self, level: bool, status: u32, new: bool, now_ns: u64) {
         if !level || new {
             self.slot_mut().line.forgive();
@@ -291,7 +292,7 @@ pub(crate) trait Core {
         card
     }
 
-    /// The next event, if it is due by then.
+    /// Handles the next event, if it is due by then. Returns whether there was one.
     #[inline]
     fn fire(&mut self, until_ns: u64) -> bool {
         let slot = self.slot_mut();
@@ -309,8 +310,8 @@ pub(crate) trait Core {
         true
     }
 
-    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says,
-    /// time does not go back.
+    /// Handles everything up to `now_ns`, and sets the time. Time never decreases, whatever the
+    /// caller gives.
     #[inline]
     fn reach(&mut self, now_ns: u64) -> u64 {
         while self.fire(now_ns) {}
@@ -345,16 +346,16 @@ impl<T: Core> Device for T {
     }
 }
 
-/// The outside of each controller model, beside its registers. As a [`Device`] it lives beside the
-/// CPU.
+/// Interface of each controller model, besides its registers. As a [`Device`] it runs in parallel
+/// to the CPU.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Controller: Core + Device {
-    /// When the interrupt line last rose.
+    /// Returns the time in ns at which the interrupt line last rose.
     fn irq_rose_ns(&self) -> Option<u64> {
         self.slot().line.rose_ns
     }
 
-    /// A card comes into the slot.
+    /// Inserts a card into the slot.
     fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();
@@ -366,7 +367,7 @@ pub trait Controller: Core + Device {
         self.look(now_ns);
     }
 
-    /// The card leaves the slot, and is handed back.
+    /// Removes the card from the slot and returns it.
     fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let now_ns = self.reach(now_ns);
         let card = self.take_card(now_ns);
@@ -374,8 +375,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// The card loses its supply, whatever the controller says, or has it again. The slot tells
-    /// nothing of that.
+    /// Takes the power from the card, whatever the controller does, or restores it. The slot does
+    /// not report that.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();
@@ -390,44 +391,44 @@ pub trait Controller: Core + Device {
         self.look(now_ns);
     }
 
-    /// The card in the slot.
+    /// Returns the card in the slot.
     fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
         self.slot_mut().card.as_deref_mut()
     }
 
-    /// What goes wrong with the controller and its bus from now on. A card has faults of its own,
+    /// Sets the faults of the controller and its bus from now on. A card has faults of its own,
     /// mostly the same ones.
     fn set_faults(&mut self, faults: Faults) {
         self.slot_mut().faults = faults;
     }
 
-    /// The card that a fault took out of the slot, if one did.
+    /// Returns the card that a fault took out of the slot, if one did.
     fn removed(&mut self) -> Option<Box<dyn Card>> {
         self.slot_mut().removed.take()
     }
 
-    /// How the bus is driven now.
+    /// Returns the state of the bus.
     fn bus(&self) -> &BusState {
         &self.slot().bus
     }
 
-    /// What went over the bus so far.
+    /// Returns the counters of the bus.
     fn stats(&self) -> &BusStats {
         &self.slot().stats
     }
 
-    /// Counts from zero again, and returns what there was.
+    /// Resets the counters of the bus and returns their values.
     fn take_stats(&mut self) -> BusStats {
         std::mem::take(&mut self.slot_mut().stats)
     }
 
-    /// How often the driver did what the controller does not bear: a command while another is under
-    /// way, reserved values, a clock changed under the card ...
+    /// Returns the number of the driver's violations: a command while another is under way,
+    /// reserved values, a clock changed under the card, and others.
     fn protocol_violations(&self) -> u64 {
         self.slot().violations
     }
 
-    /// Tells `log` about everything on the bus from now on; `None` for silence.
+    /// Sets the log that receives everything on the bus from now on; `None` for no log.
     fn set_log(&mut self, log: Option<Log>) {
         self.slot_mut().log = log;
     }

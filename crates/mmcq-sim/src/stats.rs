@@ -1,34 +1,35 @@
-//! What went over the bus, counted and timed.
+//! Counters and times of what was transferred on the bus.
 
 /// Counters of one controller. Times are virtual nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusStats {
     /// Command tokens by index, automatic ones included.
     pub commands: [u64; 64],
-    /// Commands without an answer that owed one.
+    /// Commands that should have got a response and did not.
     pub silent: u64,
     /// Blocks received with a good CRC.
     pub blocks_read: u64,
     /// Blocks sent and acknowledged by the card.
     pub blocks_written: u64,
-    /// Blocks with a bad CRC, either way, or without CRC status.
+    /// Blocks with a bad CRC in either direction, or without CRC status.
     pub blocks_bad: u64,
     /// Bytes of good blocks.
     pub bytes: u64,
-    /// Times the interrupt line rose.
+    /// Number of rises of the interrupt line.
     pub interrupts: u64,
-    /// CMD line in use: command, gap, response, gap.
+    /// Time of the CMD line in use: command, gap, response, gap.
     pub command_ns: u64,
-    /// DAT lines in use: gap, block, CRC status.
+    /// Time of the DAT lines in use: gap, block, CRC status.
     pub data_ns: u64,
-    /// The bus waited for the first or next block of a read.
+    /// Time for which the bus waited for the first or next block of a read.
     pub access_ns: u64,
-    /// The bus waited for the card to release DAT0.
+    /// Time for which the bus waited for the card to release DAT0.
     pub busy_ns: u64,
-    /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary,
-    /// block gap, DMA not started).
+    /// Time for which the card could have continued, but the controller had no room or no data
+    /// (PIO, SDMA boundary, block gap, DMA not started).
     pub held_ns: u64,
-    /// The card's queue held tasks, and none was ready or under way. Commands meanwhile count as well.
+    /// Time for which the card's queue held tasks, and none was ready or under way. Commands during
+    /// it count as well.
     pub fetching_ns: u64,
     /// Descriptors fetched.
     pub descriptors: u64,
@@ -56,18 +57,18 @@ impl Default for BusStats {
 }
 
 impl BusStats {
-    /// Time that the wires themselves took.
+    /// Returns the time in ns that the wires themselves took.
     pub fn wire_ns(&self) -> u64 {
         self.command_ns + self.data_ns
     }
 
-    /// The least time that this work takes on this bus and card, without any host: wires and card,
-    /// one after the other.
+    /// Returns the least time in ns that this work takes on this bus and card, without any host:
+    /// wires and card, one after the other.
     pub fn physical_ns(&self) -> u64 {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
 
-    /// Counts what another bus has done as well.
+    /// Adds the counters of another bus.
     pub fn add(&mut self, other: &BusStats) {
         for (count, more) in self.commands.iter_mut().zip(other.commands) {
             *count += more;
@@ -87,7 +88,7 @@ impl BusStats {
         self.descriptors += other.descriptors;
     }
 
-    /// All command tokens.
+    /// Returns the number of all command tokens.
     pub fn command_count(&self) -> u64 {
         self.commands.iter().sum()
     }
@@ -103,7 +104,7 @@ pub enum BusEvent {
         index: u8,
         /// Its argument.
         arg: u32,
-        /// The controller sent it by itself.
+        /// Whether the controller sent it by itself.
         auto: bool,
         /// Its start bit.
         start_ns: u64,
@@ -116,18 +117,18 @@ pub enum BusEvent {
         index: u8,
         /// The content of a short one; the upper 32 bits of a long one.
         content: u32,
-        /// What the controller found wrong: error bits of SDHCI's register 30h, or rtsx's STAT1.
+        /// Errors found by the controller: error bits of SDHCI's register 30h, or rtsx's STAT1.
         errors: u32,
         /// Its end bit.
         end_ns: u64,
     },
     /// A data block.
     Block {
-        /// From the card.
+        /// Whether it comes from the card.
         read: bool,
         /// Bytes on the wire.
         bytes: u32,
-        /// Good CRC, or good CRC status.
+        /// Whether its CRC, or its CRC status, is good.
         good: bool,
         /// Its start bit.
         start_ns: u64,
@@ -136,14 +137,14 @@ pub enum BusEvent {
     },
     /// The card held DAT0 low while the bus waited for it.
     Busy {
-        /// From here.
+        /// Begin in ns.
         from_ns: u64,
-        /// To here.
+        /// End in ns.
         until_ns: u64,
     },
     /// The interrupt line rose.
     Interrupt {
-        /// When.
+        /// Time in ns.
         at_ns: u64,
         /// SDHCI's register 30h, or rtsx's BIPR.
         status: u32,

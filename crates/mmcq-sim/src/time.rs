@@ -3,31 +3,31 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The time of the code that runs right now, in nanoseconds.
+/// Virtual time of the code that runs right now, in nanoseconds.
 ///
-/// Code runs in no time and is charged for what it did: the charger moves this cursor forward, so
-/// that what the code does next (a register write, say) happens at the right moment. The world's
-/// event loop sets it back when it turns to an earlier event of another actor.
+/// Code itself takes no time and is charged for what it did. The charge advances this cursor, so
+/// that the next action of the code, such as a register write, happens at the right time. The event
+/// loop sets the cursor back when it continues with an earlier event of another actor.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Rc<Cell<u64>>);
 
 impl Time {
-    /// A new time line, at 0.
+    /// Makes a time line, at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Now, in nanoseconds.
+    /// Returns the time in nanoseconds.
     pub fn now(&self) -> u64 {
         self.0.get()
     }
 
-    /// The running code takes `ns` longer.
+    /// Charges the running code `ns` nanoseconds.
     pub fn charge(&self, ns: u64) {
         self.0.set(self.0.get() + ns);
     }
 
-    /// The event loop turns to another moment.
+    /// Sets the time, when the event loop continues with another event.
     pub fn set(&self, now: u64) {
         self.0.set(now);
     }

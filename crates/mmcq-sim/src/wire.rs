@@ -1,7 +1,7 @@
-//! How long things take on the wires, in clocks, and where a clock lies in virtual time.
+//! Durations on the wires in clocks, and the virtual times of clock edges.
 //!
-//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a
-//! standard gives a range, the value is the usual one of a controller that does not dawdle.
+//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]. Where a
+//! standard gives a range, the value is the usual one of a fast controller.
 
 /// A command token: start, direction, index, argument, CRC7, end.
 pub const COMMAND_CLK: u64 = 48;
@@ -13,19 +13,20 @@ pub const LONG_RESPONSE_CLK: u64 = 136;
 pub const N_CR_CLK: u64 = 8;
 /// N_RC and N_CC: from a response, or from a command without one, to the next command (at least 8).
 pub const N_RC_CLK: u64 = 8;
-/// N_CR at most: a response that has not begun by then will not come.
+/// Longest N_CR: a response that has not begun by then will not come.
 pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
-/// Before the start bit of a data block: N_AC and N_WR at least.
+/// Clocks before the start bit of a data block: the least N_AC and N_WR.
 pub const BLOCK_GAP_CLK: u64 = 8;
-/// After a written block: 2 clocks of turn-around (N_CRC), 5 of CRC status token, 3 to turn around
+/// Clocks after a written block: 2 of turn-around (N_CRC), 5 of CRC status token, 3 to turn around
 /// again.
 pub const CRC_STATUS_CLK: u64 = 10;
-/// Of these, before the token.
+/// Clocks of [`CRC_STATUS_CLK`] before the token.
 pub const CRC_TURN_CLK: u64 = 2;
-/// Of these, the token: start, three bits, end.
+/// Clocks of [`CRC_STATUS_CLK`] for the token: start, three bits, end.
 pub const CRC_TOKEN_CLK: u64 = 5;
 
-/// Clocks of one data block: start bit, data, CRC16 on each line (and on each edge), end bit.
+/// Returns the clocks of one data block: start bit, data, CRC16 on each line (and on each edge),
+/// end bit.
 pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
     let bits_a_clock = u64::from(width.max(1)) << u8::from(ddr);
     1 + (u64::from(bytes) * 8).div_ceil(bits_a_clock) + 16 + 1
@@ -33,23 +34,24 @@ pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock edge: so many clocks after a moment. Adding clocks never gathers rounding errors.
+/// A clock edge: a number of clocks after a time. Adding clocks never accumulates rounding errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
     anchor_ns: u64,
     clocks: u64,
     hz: u64,
-    /// Where it lies: asked for several times, and each time it would be a division.
+    /// Time of the edge in ns, stored because it is read several times and computing it needs a
+    /// division.
     ns: u64,
 }
 
 impl Beat {
-    /// The edge at `ns` of a clock of `hz` (a stopped clock counts as 1 Hz).
+    /// Makes the edge at `ns` of a clock of `hz` (a stopped clock counts as 1 Hz).
     pub fn new(ns: u64, hz: u32) -> Self {
         Beat { anchor_ns: ns, clocks: 0, hz: u64::from(hz.max(1)), ns }
     }
 
-    /// So many clocks later.
+    /// Returns the edge this number of clocks later.
     pub fn plus(self, clocks: u64) -> Self {
         let mut beat = Beat { clocks: self.clocks.saturating_add(clocks), ..self };
         // Whole seconds move into the anchor, exactly, so that the product in `ns` stays small.
@@ -61,19 +63,19 @@ impl Beat {
         beat
     }
 
-    /// Where it lies, in nanoseconds, rounded down.
+    /// Returns its time in nanoseconds, rounded down.
     pub fn ns(self) -> u64 {
         self.ns
     }
 
-    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use,
-    /// until then).
+    /// Returns this edge, or the time `ns` if that is later (the clock was stopped, or the line in
+    /// use, until then).
     pub fn not_before(self, ns: u64) -> Self {
         if ns > self.ns { Beat { anchor_ns: ns, clocks: 0, hz: self.hz, ns } } else { self }
     }
 }
 
-/// CRC7 over bytes [SD 4.5].
+/// Returns the CRC7 of bytes [SD 4.5].
 pub(crate) fn crc7(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0u8, |crc, &byte| {
         (0..8).fold(crc, |crc, bit| {
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
     }
 
-    /// Clocks to nanoseconds at a frequency.
+    /// Converts clocks at a frequency to nanoseconds.
     fn ns(clocks: u64, hz: u32) -> u64 {
         Beat::new(0, hz).plus(clocks).ns()
     }

@@ -1,39 +1,40 @@
-//! The order of events, and randomness that stays put.
+//! The queue of events in virtual time, and streams of random numbers.
 //!
-//! One queue of events in virtual time; ties go to the one that was first. Every purpose draws from
-//! a stream of its own, so that one more event somewhere does not shift the numbers everywhere
-//! else.
+//! Of simultaneous events, the one that was added first comes first. Every purpose draws from a
+//! stream of its own, so that one more event somewhere does not change the random numbers
+//! everywhere else.
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::VecDeque;
 
-/// A model that lives beside the CPU and interrupts it: a controller with its card.
+/// A model that runs in parallel to the CPU and interrupts it: a controller with its card.
 pub trait Device {
-    /// Lets the model run until this time, but stops as soon as its interrupt line rises. Returns
-    /// how far it came; never goes back, and returns at once while the line is high.
+    /// Runs the model until this time, but stops as soon as its interrupt line rises. Returns the
+    /// time that it reached. Time never decreases, and while the line is high the call returns at
+    /// once.
     fn advance(&mut self, until_ns: u64) -> u64;
 
-    /// When something happens next by itself.
+    /// Returns the next time in ns at which something happens by itself.
     fn next_event_ns(&self) -> Option<u64>;
 
-    /// The interrupt line.
+    /// Returns the level of the interrupt line.
     fn irq(&self) -> bool;
 }
 
 /// Events in the order of their time.
 ///
-/// Those that come soon are few, and most new ones come before most of them: a list, the next event
-/// at its end, takes fewer steps than a heap. Deadlines are many where each request has one, and a
-/// new one comes behind most others: they stand apart.
+/// Few events are near, and most new events come before most of those: a list with the next event
+/// at its end takes fewer steps than a heap. Where each request has a deadline, there are many
+/// deadlines, and a new one comes after most others: these are kept in a second list.
 pub struct Queue<E> {
-    /// The first ones, the next at the end. Empty only if there are none.
+    /// The nearest events, with the next at the end. Empty only if there are no events.
     soon: Vec<(u64, E)>,
-    /// All others, the next at the front.
+    /// All other events, with the next at the front.
     later: VecDeque<(u64, E)>,
 }
 
-/// Most of those that come soon.
+/// Most events in the list of near ones.
 const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {
@@ -43,7 +44,7 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// An empty queue.
+    /// Makes an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,13 +62,13 @@ impl<E> Queue<E> {
         }
     }
 
-    /// When the next event is.
+    /// Returns the time in ns of the next event.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.soon.last().map(|event| event.0)
     }
 
-    /// Takes the next event.
+    /// Takes out the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
         let next = self.soon.pop();
@@ -79,7 +80,7 @@ impl<E> Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// None is left of those that come soon.
+    /// Refills the list of near events, which is empty.
     #[cold]
     fn come_near(&mut self) {
         let count = self.later.len().min(SOON_MAX / 2);
@@ -93,7 +94,7 @@ impl<E> Queue<E> {
 pub struct Stream(Xoshiro256StarStar);
 
 impl Stream {
-    /// The stream of this purpose under this seed.
+    /// Makes the stream of this purpose under this seed.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a over the purpose's name: streams depend on their names alone, not on the order in
         // which they are made.
@@ -103,33 +104,33 @@ impl Stream {
         Stream(Xoshiro256StarStar::seed_from_u64(seed ^ name))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Evenly from 0 to `n` - 1; 0 for `n` = 0.
+    /// Draws evenly from 0 to `n` - 1; returns 0 for `n` = 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Evenly from the open interval (0, 1).
+    /// Draws evenly from the open interval (0, 1).
     pub fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.unit() < share
     }
 
-    /// Exponentially distributed with mean 1.
+    /// Draws from an exponential distribution with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -ln(self.unit())
     }
 
-    /// Gamma distributed with mean 1 and a coefficient of variation of 1/4: the mean of 16
-    /// exponentials.
+    /// Draws from a gamma distribution with mean 1 and a coefficient of variation of 1/4: the mean
+    /// of 16 exponentials.
     pub fn gamma16(&mut self) -> f64 {
         // Sixteen factors of at least 2^-54 each stay above the smallest normal number (2^-1022).
         let product = (0..16).fold(1.0, |p, _| p * self.unit());
@@ -137,8 +138,8 @@ impl Stream {
     }
 }
 
-/// Natural logarithm of a positive normal number. Only the four exact operations are used, so that
-/// a seed gives the same trace on every platform, whatever its mathematical library.
+/// Returns the natural logarithm of a positive normal number. Only the four exact operations are
+/// used, so that a seed gives the same trace on every platform, whatever its mathematical library.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;

@@ -1,7 +1,10 @@
-//! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a lost
-//! answer that would have told how a write went, a stop that completes twice, a bad block in a
-//! piece of a write, a supply that is lost between a write and its flush, or between a write's data
-//! and its status.
+//! Small runs aimed at what chance seldom hits:
+//!
+//! - an answer that comes just as the data end;
+//! - a lost answer that would have reported the status of a write;
+//! - a stop that completes twice;
+//! - a bad block in a piece of a write;
+//! - a power loss between a write and its flush, or between a write's data and its status.
 
 use super::case::{BusyBy, Case, Luck, Operation, Setup};
 use super::machine::TRANSFERS;
@@ -13,16 +16,16 @@ use mmcq::engine::RecoveryStep;
 use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Names, in the order of [`CAMPAIGNS`].
+/// Names of the campaigns, in the order of [`CAMPAIGNS`].
 pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
-/// A campaign: threads, and what is told of its progress.
+/// A campaign of this file: takes the number of threads and a callback for its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
-/// All of this file.
+/// All campaigns of this file.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
-/// All of them, one after the other.
+/// Runs all campaigns, one after the other.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let mut total = Score::default();
     for campaign in CAMPAIGNS {
@@ -33,10 +36,9 @@ pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 }
 
 const WRITE: Asked = Asked::Write { durable: false };
-/// Machines with an SD card, and with an eMMC.
+/// Cards of the machines: an SD card and an eMMC.
 const MADE: [&str; 2] = ["sdhc-16g-hs", "emmc-hs200"];
-/// The price of a register access: what a driver does at once takes a while, in which something may
-/// come.
+/// Time of a register access in ns. It makes a driver's work take time, in which events can come.
 const ACCESS_NS: u8 = 150;
 
 fn machine(name: &str) -> Setup {
@@ -58,13 +60,13 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Events of this point before the first request, and in all.
+/// Returns the number of events of this point before the first request, and in the whole run.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])
 }
 
-/// No request failed by this.
+/// Makes the outcome a failure if any request failed: these faults must not fail a request.
 fn all_well(mut outcome: Outcome) -> Outcome {
     if outcome.violation.is_none() && outcome.errors > 0 {
         let text = format!("{} requests failed, and what went wrong was nothing of theirs", outcome.errors);
@@ -73,17 +75,19 @@ fn all_well(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Responses of one load that may be late, at most.
+/// Most responses of one load that are made late.
 const RESPONSES_MAX: u64 = 12;
-/// The latest answer: later than the end of every transfer here, sooner than every deadline.
+/// Largest delay of an answer in ns: more than every transfer here takes, less than every deadline.
 const LATEST_NS: u64 = 4_000_000;
-/// Answers are tried from so much before the end of the data to so much after it, in such steps.
+/// Range of delays around the end of the data: from 500 ns before to 1500 ns after it, in steps of
+/// 50 ns.
 const AROUND_NS: (u64, u64, usize) = (500, 1_500, 50);
-/// A run is later for the answer's sake, and not by the way its register accesses fell.
+/// Extra time in ns above which a run counts as delayed by the late answer. Less can come from the
+/// timing of register accesses.
 const LATER_NS: u64 = 2 * ACCESS_NS as u64;
 
-/// The news of a response comes later than the end of the data, by a little more each time: at each
-/// moment of what the driver does about that end.
+/// Makes a response later than the end of the data, by a little more each time, so that it falls on
+/// each moment of the driver's work at that end.
 fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, 2), (Asked::Read, 0, 2), (Asked::Read, 1, 1), (WRITE, 2, 1)];
     let machines: Vec<Setup> =
@@ -114,7 +118,7 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// So late an answer is what its request waited for in the end.
+/// Returns the delay in ns from which on the request waits for the late answer.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {
@@ -127,7 +131,7 @@ fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -
     later
 }
 
-/// Nothing was lost, so nothing is recovered from.
+/// Makes the outcome a failure if recovery began: a late answer is not a lost one.
 fn only_late(mut outcome: Outcome) -> Outcome {
     if outcome.violation.is_none() && outcome.steps.0[RecoveryStep::Classify as usize] > 0 {
         let text = "something was recovered from, and an answer was only late";
@@ -136,15 +140,16 @@ fn only_late(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// What is wrong with the answer to a read.
+/// Damages of the answer to a read.
 const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike::Index];
 /// CARD_ECC_FAILED [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// The answer to a read, which tells how the write before it went, is damaged. Either the read's
-/// own block is bad, and the card says ECC_FAILED when it is asked: the write has not failed. Or
-/// the write has failed indeed, and the card will never say so. Both times it is written once more,
-/// and well.
+/// Damages the answer to a read that would have reported the status of the write before it.
+///
+/// In one case the read's own block is bad and the card reports ECC_FAILED when it is asked: the
+/// write has not failed. In the other case the write has failed, and the card never reports that
+/// again. In both cases the stack must write once more, with success.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
@@ -169,12 +174,12 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Times after the answer to CMD12 at which such a controller says Transfer Complete once more:
-/// before the driver can begin anything new.
+/// Delays in ns after the answer to CMD12 at which such a controller raises Transfer Complete once
+/// more: before the driver can begin a new transfer.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// A controller that ends a CMD12 by a Transfer Complete that no request waits for. It must not end
-/// what begins next.
+/// Makes the controller end a CMD12 with a Transfer Complete that no request waits for. The
+/// interrupt must not end the next transfer.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =
@@ -199,14 +204,14 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Damaged blocks at the beginning of a write: after the third it goes on in pieces, after more in
-/// smaller ones.
+/// Numbers of damaged blocks at the beginning of a write. After the third the engine continues in
+/// pieces, after more in smaller ones.
 const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
-/// Blocks of that write.
+/// Blocks of the write that is damaged.
 const WRITTEN: u32 = 8;
 
-/// A write that goes on in pieces, and a block of one of them is bad: that shows in the answer to
-/// the next piece, and is its own request's error.
+/// Makes a block bad in a write that continues in pieces. The error comes with the answer to the
+/// next piece, but belongs to the request of the bad block.
 fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
     spread(jobs, &|index, bench, score| {
@@ -228,7 +233,7 @@ fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// The card loses its supply for a moment at each answer of a work with a cache, flushes and
+/// Takes the card's power away for a moment at each answer of a load with a cache, flushes and
 /// durable writes.
 fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
@@ -246,12 +251,14 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// What happens to an answer that is to tell how a write went which is complete.
+/// Faults of the answer that would report the status of a write that is already complete.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// Writes are complete with their data, and then the answer that would have told how they went is
-/// lost, or the supply: the next flush says so. Without a cache the judge cannot tell a write that
-/// was lost on its way to the medium from one that is there, so the supply stays.
+/// Loses the answer that reports the status of a write, or the card's power, after the write was
+/// reported complete with its data. The next flush must fail.
+///
+/// On a card without a cache the power stays on: there the checker cannot distinguish a write that
+/// was lost on its way to the medium from one that is on it.
 fn told_early(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
     let by = [BusyBy::Interrupt, BusyBy::Level, BusyBy::Status];

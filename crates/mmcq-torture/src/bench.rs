@@ -1,4 +1,4 @@
-//! What runs use again: profiles, memory, wakers, the judge.
+//! Bench: what runs use again, such as profiles, memory, wakers and the checker.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -25,38 +25,40 @@ impl Wake for Flag {
     }
 }
 
-/// Pieces of memory for requests of at most [`LONGEST`] blocks: dropped ones keep theirs for a while.
+/// Number of memory pieces for requests of at most [`LONGEST`] blocks. A dropped request keeps its
+/// piece for a while.
 const SMALL: usize = 2 * SLOTS;
-/// ... and for larger ones.
+/// Number of memory pieces for larger requests.
 const LARGE: usize = 8;
 
-/// What runs use again: profiles, memory, wakers.
+/// What runs use again: profiles, memory, wakers and the checker.
 pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
-    /// Memory of the requests; the engine has what is not in `free`.
+    /// Memory of the requests. Pieces that are not in `free` belong to the engine.
     pub(super) memory: Vec<Piece>,
-    /// Of each piece.
+    /// State of each piece of memory.
     pub(super) claims: Vec<Claim>,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Piece,
-    /// The engine's page: for headers of packed commands, and extension registers of an SD card.
+    /// The engine's page, for headers of packed commands and for extension registers of an SD card.
     pub(super) page: Piece,
     pub(super) mask: Arc<AtomicU64>,
-    /// One for each client, and the supervisor's.
+    /// Wakers, one for each client and one for the supervisor.
     pub(super) wakers: Vec<Waker>,
-    /// Others of the same clients: a task that polls again may have another waker than before.
+    /// Second wakers of the same clients: a task that polls again may have another waker than
+    /// before.
     pub(super) others: Vec<Waker>,
     pub(super) checker: Checker,
-    /// Names of slots whose requests are over: nothing may ever come of them again.
+    /// Names of slots whose requests are over. They must never name a request again.
     pub(super) stale: Vec<SlotId>,
 }
 
-/// Memory at the smallest boundary at which a controller can be had to stop.
+/// Memory aligned to the smallest boundary at which a controller can be made to stop.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
 struct Page([u64; 512]);
 
-/// Whole pages.
+/// A piece of memory of whole pages.
 pub(super) struct Piece(Box<[Page]>);
 
 impl Deref for Piece {
@@ -79,8 +81,10 @@ fn piece(bytes: usize) -> Piece {
     Piece(vec![Page([0; 512]); bytes.div_ceil(4096)].into_boxed_slice())
 }
 
+/// Lends memory as a DMA buffer.
+///
 /// # Safety
-/// No code uses the memory until the buffer has come back, or the machine that had it is gone.
+/// No code uses the memory until the buffer has come back, or the machine that had it is dropped.
 pub(super) unsafe fn lend(memory: &mut [u64]) -> DmaBuf {
     let len = size_of_val(memory) as u32;
     let start = std::ptr::NonNull::from(memory).cast();
@@ -95,14 +99,14 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Takes free memory for so many blocks.
+    /// Takes a free piece of memory for this number of blocks; `None` if there is none.
     pub(super) fn take_piece(&mut self, blocks: u32) -> Option<usize> {
         let fits = |&piece: &usize| (piece >= SMALL) == (blocks > LONGEST);
         let at = self.free.iter().rposition(fits)?;
         Some(self.free.remove(at))
     }
 
-    /// A bench of its own for each thread.
+    /// Makes a bench. Each thread has one of its own.
     #[must_use]
     pub fn new() -> Self {
         let mask = Arc::new(AtomicU64::new(0));

@@ -1,10 +1,10 @@
-//! Bring-up with one thing going wrong: each command, response, register block, byte of an SPI bus
+//! Bring-up of a card with one fault: each command, response, register block, byte of an SPI bus
 //! and step of the bus is lost, damaged or late once.
 //!
-//! The card must come up all the same: within [`EXTRA_NS`] more than without the fault, and at most
-//! one speed slower.
+//! The card must come up all the same, at most [`EXTRA_NS`] later than without the fault, and at
+//! most one speed slower.
 //!
-//! Then with two of these at once, [`PAIRS`] pairs at random for each slot. The card comes up, or
+//! Then two of these at once, [`PAIRS`] pairs at random for each slot. The card comes up, or
 //! bring-up ends with an error, and the next bring-up finds the card.
 
 use super::case::{Chip, Host, Setup};
@@ -27,25 +27,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// A bring-up with a fault may take so much longer than without.
+/// Extra time in ns that a bring-up with a fault may take over one without.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Turns of the machine after which a bring-up has no end.
+/// Steps of the machine after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
-/// Events that are struck by one kind at most.
+/// Most events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;
-/// Of the bytes of an SPI bus, one in so many is struck.
+/// Distance between the bytes of an SPI bus that are struck: one in seven.
 const EVERY_BYTE: u64 = 7;
-/// Pairs of faults that are tried for each slot.
+/// Number of pairs of faults for each slot.
 pub const PAIRS: u64 = 300;
-/// A bring-up with two faults ends within so much more time.
+/// Longest that a bring-up with two faults may take more, in nanoseconds.
 const PAIR_EXTRA_NS: u64 = 4_000_000_000;
-/// Failures that a row keeps.
+/// Most failures that a row keeps as text.
 const KEPT: usize = 8;
 
-/// A slot of the campaign.
+/// A slot of the campaign: a controller, a card, and the program that brings the card up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The controller, in the table's words.
+    /// Name of the controller, as in the table.
     pub name: &'static str,
     host: Host,
     /// The program that brings the card up.
@@ -99,7 +99,7 @@ pub const SLOTS: [Slot; 22] = [
 
 const MS: u64 = 1_000_000;
 
-/// What strikes, each at every event of its point.
+/// Faults that are tried, each at every event of its point.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -121,39 +121,39 @@ const STRIKES: [(Point, Strike); 18] = [
     (Point::Exchange, Strike::Lost),
 ];
 
-/// What a bring-up ended with.
+/// Bus speed that a bring-up reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Speed {
     timing: Timing,
     width: Width,
 }
 
-/// What came of one slot.
+/// Results of one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// Bring-ups in which a fault struck.
     pub runs: u64,
-    /// Of them those that ended without a card.
+    /// Number of them that ended without a card.
     pub failed: u64,
-    /// Those that took more than [`EXTRA_NS`] longer.
+    /// Number of them that took more than [`EXTRA_NS`] longer than without a fault.
     pub late: u64,
-    /// Those that ended more than one speed below.
+    /// Number of them that ended more than one speed below the best.
     pub slow: u64,
-    /// The longest that a bring-up with a card took more than without its fault.
+    /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
-    /// Bring-ups in which two faults struck.
+    /// Number of bring-ups in which two faults struck.
     pub pairs: u64,
-    /// Of them those that ended without a card.
+    /// Number of these that ended without a card.
     pub refused: u64,
-    /// Those after which the next bring-up found no card either, or that took more than four seconds
-    /// longer.
+    /// Number of these after which the next bring-up found no card either, or which took more than
+    /// four seconds longer.
     pub stuck: u64,
-    /// The first that broke a promise, in words.
+    /// The first bring-ups that broke a promise, as text.
     pub first: Vec<String>,
 }
 
 impl Row {
-    /// Bring-ups that broke a promise.
+    /// Returns the number of bring-ups that broke a promise.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.failed + self.late + self.slow + self.stuck
@@ -168,7 +168,7 @@ impl Row {
 
 thread_local!(static SCRATCH: RefCell<Option<DmaBuf>> = const { RefCell::new(None) });
 
-/// The card's number among those of a [`Setup`]: of it only the kind counts here.
+/// Returns the setup with a card of the same kind as this slot's card.
 fn setup_of(slot: Slot) -> Setup {
     let like = if slot.card == "bt-type-a" { "sdhc-16g-hs" } else { slot.card };
     let card = EVERY_CARD.iter().position(|name| *name == like).unwrap_or(0);
@@ -197,11 +197,11 @@ async fn programs<B: Platform, const N: usize>(
     (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
 }
 
-/// What came of a bring-up, and how long it took in nanoseconds; or why there was no end.
+/// Result of a bring-up and the time that it took in ns; or a text if it never ended.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
-/// Brings the card of this machine up; once more, if that ends without a card and `again`. Returns
-/// what the first ended with, and when.
+/// Brings the card of this machine up, and with `again` a second time if that ends without a card.
+/// Returns the first result and its time in ns.
 fn drive<B: Platform>(
     slot: Slot,
     machine: Result<Machine<B>, String>,
@@ -238,7 +238,7 @@ fn bring_up<B: Platform>(slot: Slot, machine: &Machine<B>, options: Options) -> 
     Err("no end".to_owned())
 }
 
-/// One bring-up; with `again` a second one after one that ends without a card.
+/// Runs one bring-up with these faults, and with `again` a second one if it ends without a card.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
@@ -267,8 +267,8 @@ fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults
     (result, faults)
 }
 
-/// What the fault may leave: the best speed of this slot, and the one below; and how long the
-/// bring-up takes.
+/// Runs a bring-up without faults. Returns the best speed of this slot, the next lower one, and the
+/// time in ns.
 fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     let up = |options| {
         let (result, ns) = once(slot, options, Plan::none(), false).0?;
@@ -280,7 +280,7 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     Ok((best, below, ns))
 }
 
-/// One slot with one kind of fault, at each event.
+/// Strikes one kind of fault at each of its events in one slot, and counts the results in the row.
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
@@ -321,7 +321,7 @@ fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<
     Ok(())
 }
 
-/// One slot with pairs of faults at random.
+/// Runs one slot with pairs of faults at random.
 fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     let (result, events) = once(slot, Options::DEFAULT, Plan::none(), false);
     let (_, clean_ns) = result?;
@@ -355,7 +355,7 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps these slots. `progress` hears of each kind of fault at a slot.
+/// Sweeps these slots. Calls `progress` once for each kind of fault in each slot.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();
@@ -385,10 +385,10 @@ pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> V
     rows.into_iter().map(|row| row.into_inner().unwrap_or_else(|poison| poison.into_inner())).collect()
 }
 
-/// How many times [`sweeps`] of all slots tells its progress.
+/// Number of calls of `progress` when [`sweeps`] is run on all slots.
 pub const STEPS: u64 = (SLOTS.len() * (STRIKES.len() + 1)) as u64;
 
-/// The rows as a table.
+/// Returns the rows as a table.
 #[must_use]
 pub fn table(rows: &[(Slot, Row)]) -> String {
     let mut text = "| Controller | Card | Runs | No card | Over 500 ms | Over one speed | Worst | Pairs | No card | Stuck |\n\

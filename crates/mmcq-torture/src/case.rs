@@ -1,5 +1,5 @@
-//! A run that can be repeated and made shorter: a machine, a list of operations, and what goes
-//! wrong.
+//! A case: a machine, a list of requests, and what goes wrong. A case can be repeated and made
+//! shorter.
 
 use super::machine::Keeps;
 pub use super::setup::{BusyBy, Chip, Defer, Host, Place, Setup};
@@ -9,37 +9,38 @@ use mmcq_sim::faults::{Plan, Point, Shot, Strike};
 use mmcq_sim::world::Stream;
 use std::fmt;
 
-/// Requests under way at most: slots of the engine.
+/// Most requests under way at once: slots of mmcq's engine.
 pub const SLOTS: usize = 32;
 /// Blocks of the longest request of most campaigns.
 pub const LONGEST: u32 = 64;
-/// ... and of the campaign of [large](super::large) requests: 1 MiB.
+/// Blocks of the longest request in the campaign of [large](super::large) requests: 1 MiB.
 pub const LARGEST: u32 = 2048;
 
-/// One request.
+/// One request of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What.
+    /// Kind of request: read, write, flush, erase, discard or zero.
     pub asked: Asked,
-    /// Partition of an eMMC, as in PARTITION_CONFIG; 0 is the user area. In another there are only
-    /// reads and writes.
+    /// Partition of an eMMC, numbered as in PARTITION_CONFIG; 0 is the user area. The other
+    /// partitions get only reads and writes.
     pub area: u8,
-    /// First sector, in the window.
+    /// First sector, counted from the beginning of the run's window of sectors.
     pub at: u32,
-    /// Sectors.
+    /// Number of sectors.
     pub blocks: u32,
-    /// Only when all before it are answered.
+    /// Whether the request is submitted only when all before it are answered.
     pub alone: bool,
-    /// It is dropped after so many events; 0 for never.
+    /// The future is dropped after this number of events; 0: never.
     pub dropped_after: u16,
-    /// Waited for by the name of its slot instead of a future.
+    /// Whether the answer is waited for by the name of the slot instead of a future.
     pub by_slot: bool,
-    /// So long before it nothing is asked, in microseconds; only where it is alone.
+    /// Pause before the request in microseconds, in which no request is submitted. Only where
+    /// `alone` is set.
     pub rest_us: u32,
 }
 
 impl Operation {
-    /// A request of the user area with nothing special about it.
+    /// Returns a request to the user area without any option.
     pub const fn plain(asked: Asked, at: u32, blocks: u32) -> Operation {
         Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false, rest_us: 0 }
     }
@@ -74,8 +75,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The partitions of the campaign's cards that are read and written as blocks, beside the user
-/// area: boot areas and general purpose partitions.
+/// Returns the partitions besides the user area that requests may name on this card: boot areas and
+/// general purpose partitions.
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::EVERY_CARD[card] {
@@ -85,7 +86,7 @@ pub fn areas(card: usize) -> &'static [u8] {
     }
 }
 
-/// Share of each kind of request, in a run.
+/// Share of each kind of request in a run.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     read: u64,
@@ -98,33 +99,35 @@ struct Mix {
     most: u32,
 }
 
-/// Something that happens to the whole machine, at its nth event.
+/// A power cut, or another event of the whole machine, at a given event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Event of the run, from 1.
+    /// Number of the event in the run, from 1.
     pub at: u64,
-    /// What it leaves of what was under way.
+    /// What the cut leaves of the writes under way or in the card's cache.
     pub keeps: Keeps,
 }
 
-/// What goes wrong with controller and card.
+/// What goes wrong with the controller and the card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
     /// Nothing.
     #[default]
     Good,
-    /// These, by chance.
+    /// Each of these faults strikes with its probability at each event of its point. The first
+    /// field is the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// These.
+    /// Each of these faults strikes once.
     Shots(Vec<Shot>),
-    /// From this event of the point on, always.
+    /// The fault strikes at this event of its point and at every later one.
     Always(Shot),
-    /// The first brings about what the second strikes from its event on, always.
+    /// The first fault strikes once. From then on the second strikes at its event and at every
+    /// later one.
     Brought(Shot, Shot),
 }
 
 impl Luck {
-    /// As the models take it.
+    /// Returns the plan of faults in the form that the models take.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {
@@ -143,54 +146,54 @@ impl Luck {
     }
 }
 
-/// A run.
+/// Everything that decides a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Where it came from, and of what its data are made.
+    /// Seed of the case; the data of its writes are made from it.
     pub seed: u64,
     /// The machine.
     pub setup: Setup,
-    /// Requests in order.
+    /// Requests, in the order in which they are submitted.
     pub operations: Vec<Operation>,
-    /// Power cuts in order; one more comes at the end.
+    /// Power cuts in order. One more comes at the end of the run.
     pub cuts: Vec<Cut>,
-    /// The rest that goes wrong.
+    /// Faults of the controller and the card.
     pub luck: Luck,
-    /// The first cut is the end.
+    /// Whether the run ends with the first power cut.
     pub one_life: bool,
-    /// Looks at every event what a cut would decide about.
+    /// Whether the run records, at every event, what a power cut would leave undecided.
     pub dry: bool,
-    /// At this event the card is taken out.
+    /// Event at which the card is taken out, and what is inserted then.
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What comes into the slot then.
+/// What is inserted after the card was taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Another card.
     Swap,
-    /// The same one, and out again, so many times.
+    /// The same card; it goes out and in again this many times (bouncing contacts).
     Bounce(u8),
 }
 
-/// What a campaign wants of its cases.
+/// What a campaign asks of the cases that are drawn for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Mean chance of a kind of fault, where it is on, to strike at an event that it can strike.
+    /// Mean probability that a fault of an enabled kind strikes at an event that it can strike.
     pub faults: f64,
-    /// Mean number of cuts that are drawn for a run beside the one at its end; those beyond its end
-    /// do not happen.
+    /// Mean number of power cuts drawn for a run besides the one at its end. A cut that is drawn
+    /// beyond the end of the run does not happen.
     pub cuts: f64,
     /// Mean number of requests.
     pub operations: u32,
-    /// Cards to choose from.
+    /// Number of cards to choose from.
     pub cards: usize,
-    /// Only this one.
+    /// Number of the only card to use; `None`: any.
     pub card: Option<usize>,
 }
 
-/// What may go wrong by chance in a random run: faults that end, so that the run goes on after
-/// them.
+/// Faults that may strike by chance in a random run: those that end, so that the run continues
+/// after them.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -217,11 +220,11 @@ pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Medium, Strike::Fail),
 ];
 
-/// Events of a run per request, roughly: where cuts are placed.
+/// Rough number of events of a run per request, used to place power cuts.
 const EVENTS: u64 = 9;
 
 impl Case {
-    /// How the queue of an SD card is used here.
+    /// Returns how this case uses the queue of an SD card.
     #[must_use]
     pub fn sd_queue(&self) -> SdQueue {
         let mut random = Stream::new(self.seed, "sd queue");
@@ -230,7 +233,7 @@ impl Case {
         SdQueue::DEFAULT.any(true).sequential(sequential).writes(writes).self_test(self_test)
     }
 
-    /// The run of this seed.
+    /// Draws the case of this seed.
     #[must_use]
     pub fn draw(seed: u64, wishes: &Wishes) -> Case {
         let random = &mut Stream::new(seed, "case");
@@ -276,7 +279,7 @@ impl Case {
         }
     }
 
-    /// In some runs with an eMMC some of the reads and writes go to its other partitions.
+    /// Sends, in some runs with an eMMC, some of the reads and writes to its other partitions.
     fn scatter(operations: &mut [Operation], card: usize, random: &mut Stream) {
         let areas = areas(card);
         if areas.is_empty() || !random.chance(0.4) {
@@ -300,7 +303,7 @@ impl Case {
         }
     }
 
-    /// The partitions that requests go to; 0, the user area, is not among them.
+    /// Returns the partitions that the requests of the case name, without the user area (0).
     #[must_use]
     pub fn areas(&self) -> Vec<u8> {
         let mut areas: Vec<u8> = self.operations.iter().map(|operation| operation.area).collect();
@@ -310,8 +313,8 @@ impl Case {
         areas
     }
 
-    /// Some of the things that can go wrong, each with a share of its own; one run in five goes
-    /// well.
+    /// Draws some of the faults that can strike, each with a probability of its own. One run in
+    /// five has no faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;
@@ -330,7 +333,7 @@ impl Case {
         Luck::Chances(random.bits(), chances)
     }
 
-    /// In some runs with faults the card fails flushes, beside what else goes wrong.
+    /// Makes the card fail flushes in some runs with faults, beside the other faults.
     fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
         if let Luck::Chances(_, chances) = luck
             && random.chance(0.1)
@@ -340,7 +343,8 @@ impl Case {
         }
     }
 
-    /// Now and then a person takes a card out that can be.
+    /// Draws, in some runs, the event at which the card is taken out. A soldered card is only
+    /// swapped, which the host does not notice by itself.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
         if faults <= 0.0 || !random.chance(0.1) {
             return None;

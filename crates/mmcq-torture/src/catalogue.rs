@@ -1,8 +1,9 @@
-//! The table of known failures: what proves that the stack lives with each, how often it was tried,
+//! The table of known failures: what proves that the stack survives each, how often it was tried,
 //! and what the worst recovery cost.
 //!
-//! What a strike brings about is run by the sweeps; cuts, swaps and clocks by campaigns of their
-//! own; the rest is proved by tests that are named here, and exist (`tests/torture.rs` looks).
+//! Failures that a strike can cause are run by the sweeps. Cuts, swaps and clocks have campaigns of
+//! their own. The rest is proved by tests that are named here; `tests/torture.rs` checks that they
+//! exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -15,12 +16,13 @@ use mmcq_sim::faults::Point;
 use mmcq_sim::faults::catalogue::{CHAPTERS, Entry, Injection, entries};
 use std::fmt::Write;
 
-/// What proves that an injection is lived with.
+/// What proves that the stack survives an injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Each event of thirteen workloads struck once, and for good from each of four events on.
+    /// The sweep: each event of thirteen workloads is struck once, and the fault stays from each of
+    /// four events on.
     Sweep,
-    /// Struck from an event on for good.
+    /// A sweep in which the fault stays from an event on.
     Lasting,
     /// A campaign of this table.
     Campaign(&'static str),
@@ -41,7 +43,7 @@ const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
 const TASKS: &str = "crates/mmcq-sim/tests/task_queue.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Injections that no strike brings about.
+/// Proofs of the injections that no strike causes.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -156,7 +158,8 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// What proves this injection; `None`: nothing does, and the table is not complete.
+/// Returns what proves that the stack survives this injection. `None`: nothing does, and the table
+/// is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
@@ -173,20 +176,20 @@ pub fn proof(injection: &Injection) -> Option<Proof> {
     PROOFS.iter().find(|(name, _)| *name == injection.name).map(|(_, proof)| *proof)
 }
 
-/// Requests of the campaign in which everything is looked at always.
+/// Requests of each of the two random campaigns `always` and `clock`.
 const REQUESTS: u64 = 50_000;
 
-/// The campaigns that the table speaks of.
+/// Results of the campaigns that the table names.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// Everything together.
+    /// Sum of all scores.
     pub all: Score,
-    /// The sweeps of bring-up.
+    /// Results of the bring-up sweeps.
     pub bring_ups: Vec<(bring_up::Slot, bring_up::Row)>,
 }
 
 impl Tried {
-    /// Runs them. `progress` hears of each.
+    /// Runs the campaigns. Calls `progress` after each.
     pub fn run(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Self {
         let silent: &(dyn Fn(u64) + Sync) = &|_| {};
         let mut all = Score::default();
@@ -229,8 +232,8 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// How often an injection was tried once in a run, and the worst that it cost, in nanoseconds;
-    /// and the same of runs in which it stayed.
+    /// Returns how often an injection was tried and its worst cost in ns: first where it struck
+    /// once, then where it stayed.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -243,14 +246,14 @@ impl Tried {
         })
     }
 
-    /// Promises that were broken meanwhile.
+    /// Returns the runs that broke a promise.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures
     }
 }
 
-/// The columns of an entry that do not depend on any run.
+/// Returns the columns of an entry that do not depend on any run.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();
@@ -269,7 +272,7 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// What stands above the tables, up to the row that is read as an example.
+/// Text above the tables, up to the row that is explained as an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 
@@ -297,7 +300,7 @@ The columns:
 
 ";
 
-/// A row read aloud, and what the times do not say.
+/// Returns the explanation of an example row, and what the times do not show.
 fn reading(tried: &Tried) -> String {
     let mut text = String::new();
     let [once, stays] = entries()
@@ -327,7 +330,7 @@ of a second) or write (half a second).
 "
 }
 
-/// What stands above the table of bring-ups.
+/// Text above the table of bring-ups.
 const BRING_UP: &str = "
 ## Bring-up
 
@@ -344,7 +347,7 @@ next bring-up ended without a card too, or the first took longer.
 
 ";
 
-/// The whole page.
+/// Returns the whole page.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);

@@ -1,5 +1,5 @@
-//! The clients: futures that are polled when they are woken, or too often, or dropped; and
-//! platforms that keep slots by name.
+//! Clients of the stack. Some are futures that are polled when they are woken, or too often, or
+//! dropped. Others know a request by the name of its slot.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,13 +16,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Old names that are tried again.
+/// Most old slot names that are kept and tried again.
 const STALE_MAX: usize = 8;
 
-/// How a request is waited for.
+/// How a client waits for its answer.
 enum Way<'a, B: Platform> {
     Future(Request<'a, B>),
-    /// By its slot, as platforms do that have a table of their own.
+    /// By the name of its slot, as platforms do that keep a table of requests.
     Slot(SlotId),
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Client<'a, B: Platform> {
     piece: Option<usize>,
     blocks: u32,
     submitted_ns: u64,
-    /// Dropped at this event of the life.
+    /// Event of this life (power-on to power cut) at which the future is dropped.
     drop_at: u64,
 }
 
-/// What came of an attempt to submit.
+/// Result of an attempt to submit a request.
 pub(super) enum Began<'a, B: Platform> {
-    /// It is under way.
+    /// The request is under way.
     Client(Client<'a, B>),
-    /// It was answered at once.
+    /// The request was answered at once.
     Answered,
-    /// No slot is free: dropped requests may have them for a while.
+    /// No slot is free. Dropped requests may occupy slots for a while.
     Full,
 }
 
@@ -62,7 +62,7 @@ impl<B: Platform> Client<'_, B> {
 }
 
 impl Run<'_> {
-    /// Memory for an operation; `None` if dropped requests have it all.
+    /// Takes memory for an operation. Returns `None` if all of it belongs to dropped requests.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -164,7 +164,7 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// The names of slots whose requests are over must name no request any more.
+    /// Checks that the old names of slots, whose requests are over, name no request any more.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
@@ -179,7 +179,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Polls a client; true if it has its answer now.
+    /// Polls a client. Returns true if it has its answer now.
     pub(super) fn poll<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -262,8 +262,8 @@ impl Run<'_> {
         result
     }
 
-    /// The memory of a request comes back as it was lent, and what was to be written is still in
-    /// it. `left`: a controller that nothing stops has some.
+    /// Checks that a request's memory comes back as it was lent, with the data to write unchanged.
+    /// `left`: the memory may also have been given up to a controller that nothing stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,
@@ -299,7 +299,7 @@ impl Run<'_> {
         if same { Ok(()) } else { wrong("with other data than it was given") }
     }
 
-    /// Drops the futures whose time has come; how many.
+    /// Drops the futures whose time has come. Returns how many it dropped.
     pub(super) fn drop_due<B: Platform>(
         &mut self,
         stack: &Stack<B>,
@@ -329,17 +329,18 @@ impl Run<'_> {
     }
 }
 
-/// The longest switch to another partition: no card of the campaign declares more.
+/// Longest time in ns of a switch to another partition. No card of the campaign declares more.
 const SWITCH_NS: u64 = 100_000_000;
 
-/// The same of another partition than the user area; `config`: PARTITION_CONFIG for it.
+/// Builds the request for an access to a partition other than the user area. `config`:
+/// PARTITION_CONFIG for that partition.
 fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
     let visit = PartitionAccess { config, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
-/// The request as the engine takes it; `trims`: the card erases single blocks by a trim.
+/// Builds the request for the engine. `trims`: the card erases single blocks by a trim.
 fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
     let erase = |how| Kind::Erase { lba, blocks, how };
     match asked {

@@ -1,4 +1,4 @@
-//! A run in words: the machine, the requests, and what goes wrong.
+//! Describes a run in words: the machine, the requests, and what goes wrong.
 
 use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Setup, Visit};
 use super::machine::Keeps;
@@ -8,7 +8,7 @@ use mmcq::host::sdhci::{OpenWrites, TransferMode};
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::fmt::Write;
 
-/// A time in the largest unit that says it exactly.
+/// Returns a time in the largest unit that expresses it exactly.
 #[must_use]
 pub fn time(ns: u64) -> String {
     match ns {
@@ -19,7 +19,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// A point of the models.
+/// Returns the words for a point of the models.
 #[must_use]
 pub fn point(point: Point) -> &'static str {
     match point {
@@ -55,7 +55,7 @@ pub fn point(point: Point) -> &'static str {
     }
 }
 
-/// What goes wrong there.
+/// Returns the words for a strike.
 #[must_use]
 pub fn strike(strike: Strike) -> String {
     match strike {
@@ -84,7 +84,7 @@ pub fn strike(strike: Strike) -> String {
     }
 }
 
-/// A fault at its event.
+/// Returns the words for a fault and its event.
 #[must_use]
 pub fn shot(shot: &Shot) -> String {
     format!("{} {}: {}", point(shot.point), shot.nth, strike(shot.strike))
@@ -100,7 +100,7 @@ fn cut(cut: &Cut) -> String {
     format!("power cut at event {}: {keeps}", cut.at)
 }
 
-/// What goes wrong, a line each.
+/// Returns what goes wrong in a case, one line each.
 fn wrong(case: &Case) -> Vec<String> {
     let mut lines: Vec<String> = case.cuts.iter().map(cut).collect();
     match &case.luck {
@@ -212,7 +212,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The whole run before it begins, for people: machine, requests, what goes wrong.
+/// Returns a description of the whole run before it begins: machine, requests, what goes wrong.
 #[must_use]
 pub fn run(case: &Case) -> String {
     let mut text = "machine\n".to_owned();
@@ -235,7 +235,8 @@ pub fn run(case: &Case) -> String {
     text + "  " + end + "\n"
 }
 
-/// The same in one line: which of the campaigns' runs it is. A run by chance is its seed.
+/// Returns one line that identifies the run among those of the campaigns. A random run is
+/// identified by its seed.
 #[must_use]
 pub fn line(case: &Case) -> String {
     let known = (0..NAMES.len())

@@ -1,4 +1,5 @@
-//! Every small program, cut at every event, in every way that the cut can decide.
+//! Runs every small program, cuts the power at every event, and tries every result that the cut can
+//! have.
 
 use super::case::{BusyBy, Case, Cut, Luck, Operation, Setup};
 use super::machine::Keeps;
@@ -7,7 +8,7 @@ use super::score::Score;
 use super::spread::spread;
 use mmcq_sim::checker::Asked;
 
-/// The alphabet: W0, W1, W01, FUA0, FLUSH, R0.
+/// Requests that programs are made of: W0, W1, W01, FUA0, FLUSH, R0.
 const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Write { durable: false }, 0, 1),
     (Asked::Write { durable: false }, 1, 1),
@@ -17,8 +18,8 @@ const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Read, 0, 1),
 ];
 
-/// The machines that programs run on: a cached eMMC with one request at a time and with four, and
-/// by status.
+/// Returns the machines that programs run on: a cached eMMC with one request at a time, with four,
+/// and with busy polled by status.
 fn setups() -> [Setup; 3] {
     let card = CARDS.iter().position(|card| *card == "emmc-hs200").unwrap_or(0);
     let plain = Setup { card, window: 2, ..Setup::PLAIN };
@@ -29,13 +30,13 @@ fn setups() -> [Setup; 3] {
     ]
 }
 
-/// Programs of 1 to `length` operations.
+/// Returns the number of programs of 1 to `length` operations.
 #[must_use]
 pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()
 }
 
-/// The nth program, the shorter first.
+/// Returns program number `index`; shorter programs come first.
 #[must_use]
 pub fn program(mut index: u64) -> Vec<Operation> {
     let letters = ALPHABET.len() as u64;
@@ -53,11 +54,12 @@ pub fn program(mut index: u64) -> Vec<Operation> {
     operations
 }
 
-/// Tries all programs of up to `length` operations. `progress` hears of each that is done.
+/// Tries all programs of up to `length` operations. Calls `progress` after each.
 ///
-/// Two kinds of cuts are not made, for they could show nothing new: at an event at which sectors at
-/// stake, answers and requests are those of the event before, and before the last request is
-/// submitted, when the machine has heard of the shorter program alone.
+/// Two kinds of cuts are left out, as they could show nothing new:
+///
+/// - at an event at which sectors at stake, answers and requests are those of the event before;
+/// - before the last request is submitted, as the machine has then seen only a shorter program.
 pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let (setups, count) = (setups(), programs(length));
     spread(jobs, &|index, bench, score| {

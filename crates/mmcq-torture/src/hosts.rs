@@ -1,7 +1,7 @@
-//! Random runs on a controller that is neither an SDHCI nor leaves transfers open: a mobile storage
-//! host, Allwinner's or DesignWare's, and ST's SDMMC.
+//! Random runs on controllers that are no SDHCI and leave no transfers open: a mobile storage host
+//! (Allwinner's or DesignWare's) and ST's SDMMC.
 //!
-//! Cards do not come and go: Allwinner's and ST's tell nothing of that.
+//! Cards are not removed or inserted: Allwinner's and ST's controllers do not report that.
 
 use super::case::{BusyBy, Case, Chip, Host, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
@@ -11,28 +11,30 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Runs as the others have them.
+/// Faults, cuts and requests, as in the other campaigns.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
-/// A card that goes to 1.8 V is among the others in so many cases.
+/// A card that switches to 1.8 V, and its share of the cases.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
-/// The end of a write's data tells the end of its busy in so many cases of ST's SDMMC.
+/// Share of the cases of ST's SDMMC in which the interrupt for the end of busy is used.
 const TELLS_BUSY: f64 = 0.75;
-/// What else goes wrong: a voltage switch, a block of a tuning.
+/// Additional faults: a voltage switch that fails, a tuning block with a bad CRC, a reset that
+/// never ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
-/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+/// Runs cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each run.
 pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// The same on ST's SDMMC.
+/// Runs the same on ST's SDMMC.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }
 
-/// The run of this seed on a mobile storage host.
+/// Draws the case of this seed on a mobile storage host.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "hosts");
@@ -40,7 +42,7 @@ pub fn draw(seed: u64) -> Case {
     on(host, seed, random, &WISHES)
 }
 
-/// The run of this seed on ST's SDMMC.
+/// Draws the case of this seed on ST's SDMMC.
 #[must_use]
 pub fn draw_sdmmc(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "sdmmc");
@@ -48,7 +50,7 @@ pub fn draw_sdmmc(seed: u64) -> Case {
     on(Host::Sdmmc(chip), seed, random, &WISHES)
 }
 
-/// The run of this seed on this controller, one of those here.
+/// Draws the case of this seed on this controller, one of those of this campaign.
 pub(super) fn draw_on(host: Host, seed: u64, wishes: &Wishes) -> Case {
     on(host, seed, &mut Stream::new(seed, "hosts"), wishes)
 }

@@ -1,5 +1,5 @@
-//! Random runs with requests of up to 1 MiB, and with erases of more than one piece: what the engine
-//! splits, and what has more than one segment of memory or one descriptor.
+//! Random runs with requests of up to 1 MiB and with erases that the engine splits. Such requests
+//! have more than one segment of memory or more than one descriptor.
 
 use super::case::{Case, Chip, Host, LARGEST, LONGEST, Operation, Wishes};
 use super::run::CARDS;
@@ -10,23 +10,25 @@ use mmcq::host::sdhci::OpenWrites;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::world::Stream;
 
-/// Mean requests of a run: one of them moves as many blocks as a run of the other campaigns.
+/// Mean number of requests of a run. One large request transfers as many blocks as a whole run of
+/// the other campaigns.
 const OPERATIONS: u32 = 60;
-/// Faults and cuts as [`Wishes`] have them.
+/// [`Wishes::faults`] and [`Wishes::cuts`]; a run draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
-/// So many of a run's requests are large.
+/// Share of a run's requests that are large; a run draws one.
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];
-/// ... and so many are erased, discarded or zeroed instead of what they were.
+/// Share of a run's requests that become an erase, discard or zero; a run draws one.
 const ERASES: [f64; 3] = [0.02, 0.1, 0.3];
-/// Sectors that requests go to: several erase groups of the cards here.
+/// Size in sectors of the window that requests go to: several erase groups of these cards.
 const WINDOW: u32 = 8192;
 
-/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+/// Runs cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each run.
 pub fn large(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// The run of this seed.
+/// Draws the case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "large");
@@ -42,8 +44,8 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Which controller: an SDHCI in a third of the runs. A byte of an SPI bus is an event: none of that
-/// here.
+/// Draws the controller: an SDHCI in a third of the runs. No SPI bus, where each byte would be an
+/// event.
 fn host(random: &mut Stream) -> Host {
     match random.below(12) {
         0 => Host::Smhc,
@@ -58,8 +60,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes some requests large, and spreads all of them over the window. All go to the user area: others
-/// are shorter than the window.
+/// Makes some requests large, and spreads all requests over the window. All go to the user area, as
+/// other partitions are smaller than the window.
 fn grow(case: &mut Case, random: &mut Stream) {
     let share = SHARES[random.below(SHARES.len() as u64) as usize];
     let erases = ERASES[random.below(ERASES.len() as u64) as usize];
@@ -80,7 +82,8 @@ fn grow(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// How many blocks a large request has: what moves data has memory for so many at most.
+/// Draws the number of blocks of a large request, limited by the memory for requests that transfer
+/// data.
 fn large_blocks(operation: &Operation, random: &mut Stream) -> u32 {
     let most = match operation.asked {
         Asked::Erase | Asked::Discard => WINDOW,

@@ -1,4 +1,4 @@
-//! A machine for one life: from power-on to the next power cut.
+//! A machine for one life, which is the time from power-on to the next power cut.
 
 use super::case::SLOTS;
 use mmcq::engine::FlushBy;
@@ -14,14 +14,14 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The engine's handle.
+/// Handle of mmcq's engine.
 pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
-/// A request as a future.
+/// A request to the engine as a future.
 pub type Request<'a, B> = RequestFuture<'a, B, SLOTS>;
 
-/// A model that counts what its driver must not do.
+/// A controller model that counts what its driver did and must not do.
 pub trait Model: Controller {
-    /// How often the driver did such, and what was first.
+    /// Returns the number of forbidden actions of the driver, and a text about the first.
     fn wrongs(&self) -> (u64, String) {
         (self.protocol_violations(), "what its model forbids".to_owned())
     }
@@ -31,55 +31,56 @@ thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The machine asks the engine for its deadline itself.
+/// Timer of the stack. It sets no alarm: the machine reads the engine's deadline itself.
 pub const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
-/// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is
-/// one.
+/// Calls of the interrupt handler in a row after which the interrupt counts as stuck. With PIO each
+/// block is one call.
 const CALLS_MAX: u32 = 4096;
 
-/// What a step of the machine came to.
+/// Result of one step of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The controller did something by itself.
+    /// The controller had an event of its own.
     Event,
-    /// The interrupt handler was called, or time went on to the deadline that the stack has set.
+    /// The interrupt handler was called, or time advanced to the deadline that the stack has set.
     Called,
-    /// Nothing will ever happen again.
+    /// There is nothing left that could ever happen.
     Quiet,
-    /// The driver left the interrupt asserted.
+    /// The driver left its interrupt asserted.
     Storm,
 }
 
-/// Controller, memory, driver and engine; the card is in the slot.
+/// Controller, memory, driver and engine, with the card in the slot.
 pub struct Machine<B: Platform> {
-    /// The engine.
+    /// The engine with its driver.
     pub stack: Stack<B>,
-    /// The controller.
+    /// The controller's model.
     pub model: Rc<RefCell<dyn Model>>,
-    /// DMA memory.
+    /// Memory that DMA can reach.
     pub memory: ShadowMemory,
     time: Time,
-    /// What the driver has mapped for itself.
+    /// Number of mappings that the driver has made for itself.
     mapped: usize,
-    /// Writes are complete before their status: as was asked, or since a transfer may be left open.
+    /// Whether writes are reported complete before their status: because the case asks for it, or
+    /// because the driver may leave a transfer open.
     early: bool,
-    /// Dropped after the driver that holds them.
+    /// Memory that the driver uses; it must be dropped after the driver.
     _tables: Box<dyn Any>,
 }
 
-/// A controller at power-on, with its card in the slot and the memory that its DMA sees.
+/// A controller at power-on, with its card in the slot and the memory that its DMA can reach.
 pub struct Powered<M> {
-    /// The controller.
+    /// The controller's model.
     pub model: Rc<RefCell<M>>,
-    /// DMA memory.
+    /// Memory that DMA can reach.
     pub memory: ShadowMemory,
-    /// The time of the code that runs.
+    /// Virtual time, as the code under test sees it.
     pub time: Time,
 }
 
 impl<M: Model + 'static> Powered<M> {
-    /// What `build` makes of memory and card, when it is so late.
+    /// Powers on the controller that `build` makes of memory and card.
     pub fn new(
         memory: ShadowMemory,
         mut card: Box<dyn Card>,
@@ -97,8 +98,8 @@ impl<M: Model + 'static> Powered<M> {
         Powered { model, memory, time }
     }
 
-    /// With its engine. `early`: writes are complete before their status; `tables`: what goes back to
-    /// its pools behind the driver.
+    /// Adds the engine. `early`: writes are reported complete before their status. `tables`: memory
+    /// of the driver, which goes back to its pools after the driver is dropped.
     pub fn machine<B: Platform>(self, stack: Stack<B>, early: bool, tables: impl Any) -> Machine<B> {
         let Powered { model, memory, time } = self;
         let mapped = memory.live_mappings();
@@ -107,7 +108,7 @@ impl<M: Model + 'static> Powered<M> {
 }
 
 impl<M: RegisterFile> Powered<M> {
-    /// The registers, at this price of an access.
+    /// Returns the register port, with this time in ns for each access.
     pub fn port(&self, access_ns: u8) -> Port<M> {
         let access_ns = u64::from(access_ns);
         Port::new(self.model.clone(), self.time.clone(), access_ns, access_ns)
@@ -115,19 +116,21 @@ impl<M: RegisterFile> Powered<M> {
 }
 
 impl<B: Platform> Machine<B> {
-    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller
-    /// that no reset stops, which may use them for ever.
+    /// Returns the number of mappings that should not exist: all but the driver's own table and the
+    /// buffers given up. A buffer is given up to a controller that no reset stops, which may use it
+    /// for ever.
     pub fn mappings_left(&self) -> usize {
         let given_up = self.stack.with(|engine| engine.stats().leaked);
         self.memory.live_mappings().saturating_sub(self.mapped + given_up as usize)
     }
 
-    /// Now.
+    /// Returns the virtual time in ns.
     pub fn now(&self) -> u64 {
         self.time.now()
     }
 
-    /// The next thing that happens.
+    /// Lets the next thing happen: an interrupt, an event of the controller, or the stack's
+    /// deadline.
     pub fn step(&self) -> Step {
         if self.model.borrow().irq() {
             NOW_NS.set(self.time.now());
@@ -160,7 +163,8 @@ impl<B: Platform> Machine<B> {
         }
     }
 
-    /// Lets time pass up to then, unless something happens before: then false.
+    /// Advances time to `until_ns`. If an interrupt, event or deadline comes before, it only
+    /// returns whether `until_ns` is already reached.
     pub fn rests_until(&self, until_ns: u64) -> bool {
         let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         let event = self.model.borrow().next_event_ns();
@@ -177,8 +181,8 @@ impl<B: Platform> Machine<B> {
         NOW_NS.set(self.time.now());
     }
 
-    /// What is complete is durable: the card's cache is off, or there is none, and no write is
-    /// complete before its status.
+    /// Returns whether a completed write is durable: the card has no cache or the cache is off, and
+    /// no write is reported complete before its status.
     pub fn write_through(&self) -> bool {
         !self.early
             && self
@@ -186,13 +190,13 @@ impl<B: Platform> Machine<B> {
                 .with(|engine| engine.card_params().is_none_or(|target| target.flush == FlushBy::Status))
     }
 
-    /// Sectors of the card.
+    /// Returns the capacity of the card in sectors.
     pub fn sectors(&self) -> u64 {
         self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))
     }
 
-    /// What controller, driver and memory did that they must not; `lenient`: of the driver's
-    /// commands nothing is said.
+    /// Returns a text about the first thing that controller, driver or memory did wrong, or `None`.
+    /// `lenient`: the driver's commands are not checked.
     pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
@@ -203,8 +207,8 @@ impl<B: Platform> Machine<B> {
             .then(|| format!("the driver broke the controller's rules {violations} times, first {first}"))
     }
 
-    /// The power goes; what is left is the card. `keeps` decides about what was under way or in its
-    /// cache.
+    /// Cuts the power and returns the card. `keeps` decides what is left of the writes that were
+    /// under way or in the card's cache.
     pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
         let mut model = self.model.borrow_mut();
@@ -215,20 +219,20 @@ impl<B: Platform> Machine<B> {
     }
 }
 
-/// What a power cut leaves of the sectors at stake.
+/// What a power cut leaves of the sectors at stake (those whose writes are not yet on the medium).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// What was there before.
+    /// The content before the writes.
     Nothing,
-    /// All of it.
+    /// All writes.
     Everything,
-    /// The nth way of every sector, as [`Keeps::choices`] counts them.
+    /// Choice number n for every sector, as [`Keeps::choices`] counts them.
     Choice(u64),
-    /// Any of the four, by luck.
+    /// One of the possible results for each sector, at random from this seed.
     Luck(u64),
 }
 
-/// All that may be left of a sector at stake.
+/// Returns all results that a power cut can have for a sector at stake.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
@@ -236,7 +240,7 @@ fn ways(what: &AtStake) -> &'static [Kept] {
     }
 }
 
-/// How many ways a sector has whose versions are these.
+/// Returns the number of results for a sector with these versions.
 fn product<'a>(versions: impl Iterator<Item = &'a AtStake>) -> u64 {
     versions.fold(1, |product, what| product.saturating_mul(ways(what).len() as u64))
 }
@@ -246,16 +250,16 @@ fn same_sector(one: &AtStake, other: &AtStake) -> bool {
 }
 
 impl Keeps {
-    /// In how many ways a cut can decide about a sector, at most. What is left of one sector does
-    /// not depend on what is left of another, and the judge looks at one at a time: so the ways of
-    /// all sectors are tried side by side, and no combination of them could show more.
+    /// Returns the largest number of results that a cut can have for one sector. Results of
+    /// different sectors are independent, and the checker examines each sector alone. So the
+    /// results of all sectors are tried side by side: no combination of them could show more.
     #[must_use]
     pub fn choices(at_stake: &[AtStake]) -> u64 {
         let of_sector = |what| product(at_stake.iter().filter(|other| same_sector(what, other)));
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// What is left of this one of those at stake.
+    /// Returns what is left of `what`, one of the writes at stake.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {

@@ -33,24 +33,24 @@ use std::thread::LocalKey;
 
 /// Descriptors in the driver's table.
 const DESCRIPTORS: usize = 129;
-/// Pieces of memory in a task of the queue engine.
+/// Segments of memory in a task of the command queue engine.
 const PIECES: usize = 16;
 /// Transfers in a chain.
 const CHAINED: usize = 8;
-/// Pieces of memory in the list of ST's SDMMC, where it has one.
+/// Segments of memory in the list of an SDMMC of ST that has lists.
 const LISTED: usize = 64;
 
-/// The driver.
+/// Driver of an SDHCI.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
-/// That of a controller with a queue engine.
+/// Driver of an SDHCI with a command queue engine.
 pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
-/// That of a controller that executes chains.
+/// Driver of an SDHCI that executes chains.
 pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
-/// That of a controller that leaves transfers open.
+/// Driver of an SDHCI that leaves transfers open.
 pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
-/// That of a reader.
+/// Driver of Realtek's reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
-/// That of a mobile storage host, with what its board has.
+/// Driver of a mobile storage host, with the surroundings of its board.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
 /// Driver of ST's SDMMC, with the surroundings of its board.
 pub type SdmmcDriver<const PIECES: usize> =
@@ -76,26 +76,26 @@ impl Model for SpiSlot {
 // Memory of machines that are gone: a driver wants it for ever, and a campaign has many drivers.
 thread_local! {
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Of queue engines.
+    /// Memory of command queue engines.
     static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
     static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
-    /// Of readers.
+    /// Memory of readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
-    /// Of mobile storage hosts.
+    /// Memory of mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Of ST's SDMMC.
+    /// Memory of ST's SDMMC with one buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
-    /// Of SPI buses.
+    /// Memory of SPI buses.
     static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
 
 type Pool<T> = RefCell<Vec<NonNull<T>>>;
 
-/// Memory of a driver that goes back to its pool.
+/// Memory lent to a driver; dropping the lease puts it back into its pool.
 struct Lease<T: 'static>(NonNull<T>, &'static LocalKey<Pool<T>>);
 
-/// Memory for a driver, from this pool. The lease is dropped after the driver.
+/// Lends memory for a driver from this pool. The lease must be dropped after the driver.
 #[expect(clippy::mut_from_ref, reason = "what is leased is not in the pool")]
 fn lease<T>(pool: &'static LocalKey<Pool<T>>, new: fn() -> T) -> (&'static mut T, Lease<T>) {
     let free = pool.with_borrow_mut(Vec::pop);
@@ -110,15 +110,15 @@ impl<T> Drop for Lease<T> {
     }
 }
 
-/// The clock of an SPI bus.
+/// Clock of an SPI bus in Hz.
 const SPI_HZ: u32 = 25_000_000;
-/// The fastest card clock of a mobile storage host here, and of ST's SDMMC.
+/// Fastest card clock in Hz of a mobile storage host, and of ST's SDMMC, in these campaigns.
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 
-/// Bus addresses of a page are a page's.
+/// Size and alignment in bytes of a page in bus addresses.
 const PAGE: u64 = 4096;
-/// Where SDMA stops.
+/// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {
@@ -134,12 +134,12 @@ fn engine_config(setup: &Setup) -> engine::Config {
         .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
 }
 
-/// An error of a driver that does not begin, in words.
+/// Turns the error of a driver that does not start into text.
 fn told<H, E: std::fmt::Display>(driver: Result<H, E>) -> Result<H, String> {
     driver.map_err(|error| error.to_string())
 }
 
-/// An SDHCI with its driver, not yet the engine's.
+/// An SDHCI with its driver, before the engine takes the driver.
 type WithDriver = (Powered<Sdhci>, Driver, Lease<Table<DESCRIPTORS>>);
 
 fn with_driver(
@@ -158,7 +158,7 @@ fn with_driver(
 }
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
-    /// An SDHCI; power-on at this time.
+    /// Makes an SDHCI, with power-on at this time.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
@@ -174,7 +174,7 @@ impl<P: Profile> Machine<(NoLock, Driver, P)> {
 }
 
 impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
-    /// An SDHCI with a queue engine; power-on at this time.
+    /// Makes an SDHCI with a command queue engine, with power-on at this time.
     pub fn queue_engine(
         setup: &Setup,
         profile: P,
@@ -208,7 +208,7 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
 }
 
 impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
-    /// An SDHCI that executes chains; power-on at this time.
+    /// Makes an SDHCI that executes chains, with power-on at this time.
     pub fn chains(
         setup: &Setup,
         profile: P,
@@ -228,7 +228,7 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
 }
 
 impl Machine<(NoLock, OpenDriver)> {
-    /// An SDHCI that leaves transfers open; power-on at this time.
+    /// Makes an SDHCI that leaves transfers open, with power-on at this time.
     pub fn open(
         setup: &Setup,
         writes: OpenWrites,
@@ -245,7 +245,7 @@ impl Machine<(NoLock, OpenDriver)> {
 }
 
 impl Machine<(NoLock, ReaderDriver)> {
-    /// A reader that leaves transfers open; power-on at this time.
+    /// Makes a reader that leaves transfers open, with power-on at this time.
     pub fn reader(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         let build = |memory, card| Rtsx::new(RtsxConfig::GENERIC, memory, card);
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
@@ -260,14 +260,14 @@ impl Machine<(NoLock, ReaderDriver)> {
 }
 
 impl Machine<(NoLock, HostDriver<SmhcLayout>)> {
-    /// Allwinner's mobile storage host; power-on at this time.
+    /// Makes Allwinner's mobile storage host, with power-on at this time.
     pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::mshc([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
     }
 }
 
 impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
-    /// DesignWare's mobile storage host; power-on at this time.
+    /// Makes DesignWare's mobile storage host, with power-on at this time.
     pub fn designware(
         setup: &Setup,
         card: Box<dyn Card>,
@@ -279,7 +279,7 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
 }
 
 impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
-    /// An old host goes to high speed, a newer one as fast as it can.
+    /// Makes a mobile storage host: an old one runs at high speed, a newer one as fast as it can.
     fn mshc(
         [old, new]: [MshcConfig; 2],
         setup: &Setup,
@@ -313,14 +313,14 @@ impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
 }
 
 impl Machine<(NoLock, SdmmcDriver<1>)> {
-    /// ST's SDMMC with one buffer; power-on at this time.
+    /// Makes ST's SDMMC with one buffer, with power-on at this time.
     pub fn sdmmc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::stm32(Chip::H7, lease(&SINGLES, Pieces::new), setup, card, faults, now_ns)
     }
 }
 
 impl Machine<(NoLock, SdmmcDriver<LISTED>)> {
-    /// The same of a chip with a list of buffers.
+    /// Makes ST's SDMMC of a chip with a list of buffers, with power-on at this time.
     pub fn sdmmc_with_list(
         chip: Chip,
         setup: &Setup,
@@ -368,7 +368,7 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
-    /// A card in SPI mode on a bus of its own; power-on at this time.
+    /// Makes a card in SPI mode on a bus of its own, with power-on at this time.
     pub fn spi(
         setup: &Setup,
         profile: P,

@@ -1,16 +1,16 @@
-//! What a run of the torture counts.
+//! Outcome of a run: what the torture counts.
 
 use super::stopwatch::Class;
 use mmcq::engine::RecoveryStep;
 use mmcq_sim::checker::Violation;
 use mmcq_sim::faults::{Point, Shot};
 
-/// How often each step of the recovery ladder was taken, as [`RecoveryStep::ALL`] lists them.
+/// Number of times each recovery step was taken, in the order of [`RecoveryStep::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps(pub [u64; RecoveryStep::COUNT]);
 
 impl Steps {
-    /// Adds these.
+    /// Adds these numbers.
     pub fn add(&mut self, more: [u64; RecoveryStep::COUNT]) {
         self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
     }
@@ -19,7 +19,7 @@ impl Steps {
 /// Counters of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Requests answered or cut off.
+    /// Requests answered, or cut off by a power cut.
     pub requests: u64,
     /// Power cuts.
     pub cuts: u64,
@@ -27,35 +27,36 @@ pub struct Outcome {
     pub errors: u64,
     /// Futures dropped before their answer.
     pub dropped: u64,
-    /// Device events.
+    /// Events of the controllers.
     pub events: u64,
-    /// Virtual time.
+    /// Virtual time in ns.
     pub elapsed_ns: u64,
-    /// Longest time from submission to answer.
+    /// Longest time from submission to answer in ns.
     pub longest_ns: u64,
-    /// What struck.
+    /// Faults that struck.
     pub struck: Vec<Shot>,
-    /// Events, and those of each point, when the first requests were submitted.
+    /// Number of events, and of those at each point, when the first requests were submitted.
     pub before: (u64, [u64; Point::COUNT]),
-    /// Those of each point in all.
+    /// Number of events at each point in the whole run.
     pub points: [u64; Point::COUNT],
-    /// Steps of recovery.
+    /// Steps of recovery that were taken.
     pub steps: Steps,
-    /// Virtual time from the first request to the last answer of the first life.
+    /// Virtual time in ns from the first request to the last answer of the first life (until the
+    /// first power cut).
     pub work_ns: u64,
-    /// Events at which a cut would find something else than at the one before, and in how many ways
-    /// it could decide ([`Case::dry`](super::case::Case::dry)).
+    /// Events at which a cut would have other results than at the event before, each with the
+    /// number of results ([`Case::dry`](super::case::Case::dry)).
     pub stakes: Vec<(u64, u64)>,
-    /// Events at which it would find the same.
+    /// Number of events at which a cut would have the same results as at the event before.
     pub same_stakes: u64,
-    /// Events when the last of the requests was submitted.
+    /// Number of the event at which the last request was submitted.
     pub all_asked: u64,
-    /// Events of each point before the first fault, and then whenever recovery came a step further,
-    /// to its end ([`Case::dry`](super::case::Case::dry)).
+    /// Events of each point: before the first fault, and then at each new step of recovery, to its
+    /// end ([`Case::dry`](super::case::Case::dry)).
     pub marks: Vec<[u64; Point::COUNT]>,
-    /// How long recovery took ([`Case::one_life`](super::case::Case::one_life)).
+    /// Times of recovery in ns, by class ([`Case::one_life`](super::case::Case::one_life)).
     pub times: Vec<(Class, u64)>,
-    /// The card's own longest read, write and flush, as it declares them.
+    /// Sum in ns of the longest read, write and flush that the card declares.
     pub card_ns: u64,
     /// The promise that was broken, if any.
     pub violation: Option<Violation>,

@@ -1,4 +1,5 @@
-//! Where something may go wrong: the cards of the campaigns, and the points of the models.
+//! Places of faults: the cards of the campaigns, and the points of the models where a fault can
+//! strike.
 
 use mmcq_sim::faults::Point;
 
@@ -6,7 +7,7 @@ use mmcq_sim::faults::Point;
 /// that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// These, and then the cards with a command queue, or packed commands.
+/// [`CARDS`], followed by the cards with a command queue or packed commands.
 pub const EVERY_CARD: [&str; 11] = [
     "sdhc-16g-hs",
     "emmc-hs200",
@@ -21,11 +22,11 @@ pub const EVERY_CARD: [&str; 11] = [
     "sdxc-64g-a2",
 ];
 
-/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot
-/// area 1; from the user area.
+/// Boot settings of the first eMMC (with an acknowledge, from boot area 1) and of the eMMC that
+/// comes in its place (from the user area).
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
-/// Points of the models, as the outcome counts them.
+/// Points of the models, in the order in which [`Outcome`](super::outcome::Outcome) counts them.
 pub const POINTS: [Point; Point::COUNT] = [
     Point::Command,
     Point::Response,

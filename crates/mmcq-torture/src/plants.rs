@@ -1,5 +1,5 @@
-//! What checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns
-//! find each.
+//! Tests the checker: plants bugs in the core and lies in the cards, and measures how soon the
+//! campaigns find each.
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
@@ -18,32 +18,33 @@ use mmcq_sim::parallel;
 use mmcq_sim::plant::{self as lies, Lie};
 use std::time::{Duration, Instant};
 
-/// Requests of one try at random, for a bug; and to see that without one nothing is broken.
+/// Requests of one random campaign: to find a planted bug, and to see that nothing is broken
+/// without one.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// So many times fewer are large.
+/// Divisor of the number of requests for the campaign of large requests.
 const LARGE: u64 = 10;
-/// Seeds to begin with, for the median.
+/// Seeds from which a random campaign starts; the median over them counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Operations of the longest program.
 const LENGTH: u32 = 2;
 
-/// What is planted.
+/// A bug or lie that is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// In the core.
+    /// A bug in the core.
     Bug(Bug),
-    /// In the cards.
+    /// A lie of the cards: a card that acknowledges what it has not done.
     Lie(Lie),
 }
 
 impl Planted {
-    /// All of both.
+    /// Returns all bugs and lies.
     #[must_use]
     pub fn all() -> Vec<Planted> {
         Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
     }
 
-    /// As it is called in a table.
+    /// Returns its name in a table.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -52,7 +53,7 @@ impl Planted {
         }
     }
 
-    /// Plants it for this thread in place of what was there; `None`: nothing.
+    /// Plants a bug or lie for this thread, in place of the one before; `None` removes it.
     fn plant(planted: Option<Planted>) {
         let (bug, lie) = match planted {
             Some(Planted::Bug(bug)) => (Some(bug), None),
@@ -64,14 +65,14 @@ impl Planted {
     }
 }
 
-/// What looks for bugs.
+/// A campaign that is used to look for planted bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
     /// Random runs.
     Random,
     /// All small programs.
     Programs,
-    /// Another card at each event.
+    /// Another card is inserted at each event.
     AnotherCard,
     /// Random runs on a reader that leaves transfers open.
     Streams,
@@ -83,14 +84,14 @@ pub enum Campaign {
     Large,
     /// Faults of a queue at each of their events.
     QueueSweep,
-    /// The same after a bad block.
+    /// Faults of a queue at each of their events, after a bad block.
     QueueDouble,
     /// One of the [aimed] campaigns.
     Aimed(usize),
 }
 
 impl Campaign {
-    /// All of them, as they are tried.
+    /// All campaigns, in the order in which they are tried.
     pub const ALL: [Campaign; 15] = [
         Campaign::Random,
         Campaign::Streams,
@@ -109,7 +110,7 @@ impl Campaign {
         Campaign::QueueDouble,
     ];
 
-    /// As it is called in a table.
+    /// Returns its name in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -143,13 +144,14 @@ impl Campaign {
         }
     }
 
-    /// Its runs are drawn by seeds.
+    /// Returns whether its runs are drawn by seeds.
     fn is_random(self) -> bool {
         use Campaign::{Large, Queues, Random, Sdmmc, Streams};
         matches!(self, Random | Streams | Sdmmc | Queues | Large)
     }
 
-    /// What finds this bug soonest, as measured; the others are tried after it.
+    /// Returns the campaign that finds this bug soonest, as measured. The others are tried after
+    /// it.
     #[must_use]
     pub fn likely(planted: Planted) -> Campaign {
         let wanted = match planted {
@@ -160,23 +162,24 @@ impl Campaign {
     }
 }
 
-/// How a bug was found.
+/// Result of a search that found the bug.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What found it.
+    /// Campaign that found the bug.
     pub campaign: Campaign,
-    /// What it broke.
+    /// Promise that the bug broke.
     pub violation: Violation,
-    /// Real time, of one thread.
+    /// Real time of the search, in one thread.
     pub took: Duration,
-    /// Requests until then; at random from each of the beginnings.
+    /// Requests until the bug was found. A random campaign has one number for each of its start
+    /// seeds.
     pub requests: Vec<u64>,
-    /// A run that shows it.
+    /// A run that shows the bug.
     pub case: Case,
 }
 
 impl Found {
-    /// The median of the requests.
+    /// Returns the median of the requests.
     #[must_use]
     pub fn median_requests(&self) -> u64 {
         let mut requests = self.requests.clone();
@@ -185,8 +188,8 @@ impl Found {
     }
 }
 
-/// Plants nothing: is a promise broken all the same? The longest campaign is left out: `check long`
-/// has it alone.
+/// Runs the campaigns without a planted bug. Returns the campaign and the promise if one is broken
+/// all the same. Leaves out the longest campaign, which `check long` runs alone.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);
@@ -196,7 +199,8 @@ pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)
     })
 }
 
-/// Plants one in this thread and looks for it, where it is likely to be found first.
+/// Plants one bug or lie in this thread and looks for it, first in the campaign that is likely to
+/// find it soonest.
 fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     Planted::plant(Some(planted));
     let (began, likely) = (Instant::now(), Campaign::likely(planted));
@@ -216,8 +220,8 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Plants all of these, one after the other in each of the threads; what came of each, in their order.
-/// `progress` hears of each that is done.
+/// Looks for all of these, one after the other in each of the threads. Returns the results in their
+/// order. Calls `progress` after each.
 pub fn look_for_all(
     all: &[Planted],
     card: Option<usize>,

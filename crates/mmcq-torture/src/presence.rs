@@ -1,5 +1,5 @@
-//! Cards that come and go: another card at each event of a workload, or the same one, taken out and
-//! put in many times.
+//! Removal and insertion of cards: another card is inserted at each event of a workload, or the
+//! same one goes out and in many times.
 
 use super::case::{Case, Visit};
 use super::run::{Bench, run};
@@ -7,7 +7,7 @@ use super::score::Score;
 use super::spread::spread;
 use super::workloads::{NAMES, workload};
 
-/// Times that a bouncing card goes out and in.
+/// Number of times that a bouncing card goes out and in.
 const BOUNCES: u8 = 20;
 
 fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -34,12 +34,13 @@ fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Sco
     })
 }
 
-/// Another card in place of the first: nothing meant for the one is ever found on the other.
+/// Inserts another card in place of the first at each event. What was meant for one card must never
+/// be found on the other.
 pub fn swaps(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     each_event(jobs, Visit::Swap, progress)
 }
 
-/// Bouncing contacts.
+/// Takes the same card out and in many times at each event (bouncing contacts).
 pub fn bounces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     each_event(jobs, Visit::Bounce(BOUNCES), progress)
 }

@@ -1,5 +1,5 @@
-//! What goes wrong with a card's queue, where it hurts: each kind of fault at each event of each
-//! workload with a queue, and a second one at each event after a block that could not be programmed.
+//! Sweeps of faults of a card's queue: each kind at each event of each workload with a queue, then
+//! a second fault at each event after a block that could not be programmed.
 
 use super::case::{Case, Luck, Operation, Setup};
 use super::run::{Bench, EVERY_CARD, Outcome, run};
@@ -12,7 +12,8 @@ use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// The machines: card, its cache, what drives its queue, and the order of its tasks.
+/// Machines of the sweep: card, whether its cache is on, which command queue engine drives the
+/// queue, and the order of its tasks.
 const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
     ("emmc-queue", true, 0, None),
     ("emmc-queue-one", false, 0, None),
@@ -27,7 +28,7 @@ const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
     ("emmc-packed", false, 0, None),
 ];
 
-/// How many there are.
+/// Number of workloads.
 pub const WORKLOADS: u64 = MACHINES.len() as u64;
 
 const READ: Asked = Asked::Read;
@@ -35,8 +36,8 @@ const WRITE: Asked = Asked::Write { durable: false };
 const DURABLE: Asked = Asked::Write { durable: true };
 const FLUSH: Asked = Asked::Flush;
 
-/// Reads and writes that meet, and that do not: enough reads to switch a queue on, enough writes for
-/// a pack, and what is for no queue between them.
+/// Requests of each workload. Some overlap and some do not: enough reads to switch a queue on,
+/// enough writes for a pack, and between them requests that no queue takes.
 const WORK: [(Asked, u32, u32); 24] = [
     (WRITE, 0, 3),
     (READ, 20, 1),
@@ -64,7 +65,7 @@ const WORK: [(Asked, u32, u32); 24] = [
     (READ, 17, 1),
 ];
 
-/// The nth workload; nothing goes wrong in it yet.
+/// Returns workload `index`, without faults.
 #[must_use]
 pub fn workload(index: usize) -> Case {
     let (name, cache, engine, tasks) = MACHINES[index % MACHINES.len()];
@@ -83,17 +84,18 @@ pub fn workload(index: usize) -> Case {
     }
 }
 
-/// What no engine can see: data that are wrong without a word, and an end before its data.
+/// Returns whether no stack can see this fault: wrong data without an error, or an end before the
+/// data.
 fn beyond(point: Point, strike: Strike) -> bool {
     beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
 }
 
-/// What only costs the queue, and no request.
+/// Returns whether this fault may cost the use of the queue, but no request.
 fn passes(point: Point, strike: Strike) -> bool {
     point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }
 
-/// The kinds of a single strike with their names in the catalogue.
+/// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
 #[must_use]
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
@@ -105,7 +107,8 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Strikes once more at each event of this point, until a run comes to its end without it.
+/// Adds one more strike at each event of this point in turn, until a run ends without reaching the
+/// event.
 fn each(
     whole: &Case,
     before: &[Shot],
@@ -134,7 +137,7 @@ fn each(
     }
 }
 
-/// Single faults at the wanted points.
+/// Sweeps single faults at the points for which `wanted` returns true.
 pub fn singles(
     wanted: &(dyn Fn(Point) -> bool + Sync),
     jobs: usize,
@@ -151,7 +154,7 @@ pub fn singles(
     })
 }
 
-/// A block that could not be programmed, or read, and a second fault.
+/// Sweeps two faults: a block that could not be programmed or read, and a second fault after it.
 pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

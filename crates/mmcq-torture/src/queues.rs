@@ -1,6 +1,6 @@
-//! Random runs through the command queue of a card, in packed commands, or in chains that the
-//! controller executes: what is announced ends in another order than it came, and a failure of one
-//! task ends the queue of all.
+//! Random runs through a card's command queue, in packed commands, or in chains that the controller
+//! executes. Requests are announced to the card and end in another order than they came. One task
+//! that fails ends the queue of all.
 
 use super::case::{BusyBy, Case, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
@@ -12,9 +12,9 @@ use mmcq_sim::card::TaskOrder;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Faults and cuts as [`Wishes`] have them.
+/// [`Wishes::faults`] and [`Wishes::cuts`]; a run draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
-/// What goes wrong with the card's queue, beside all else.
+/// Faults of the card's queue, in addition to all others.
 const STRIKES: [(Point, Strike); 9] = [
     (Point::Task, Strike::Lost),
     (Point::Task, Strike::Never),
@@ -26,7 +26,7 @@ const STRIKES: [(Point, Strike); 9] = [
     (Point::Pack, Strike::Astray(1)),
     (Point::Pack, Strike::Astray(-1)),
 ];
-/// The same with the controller's engine.
+/// Faults of the controller's command queue engine.
 const ENGINES: [(Point, Strike); 8] = [
     (Point::Doorbell, Strike::Lost),
     (Point::TaskEnd, Strike::Spurious(1)),
@@ -37,24 +37,27 @@ const ENGINES: [(Point, Strike); 8] = [
     (Point::Blame, Strike::Lost),
     (Point::Interrupt, Strike::Lost),
 ];
-/// The same with chains.
+/// Faults of the controller's chains.
 const CHAINS: [(Point, Strike); 3] =
     [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
-/// Requests under way at most: without several there is nothing to announce.
+/// Most requests under way. With fewer than several there is nothing to announce.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
-/// Sectors that requests go to: few, so that they meet, and many, so that they do not.
+/// Size in sectors of the window that requests go to: small, so that requests overlap, or large, so
+/// that they do not.
 const WINDOWS: [u32; 3] = [16, 256, 4096];
 
-/// A card promises no order: some of them have none that one would think of.
+/// Orders in which the card makes tasks ready. A card promises no order, and some of these are
+/// unlikely ones.
 const ORDERS: [Option<TaskOrder>; 5] =
     [None, None, Some(TaskOrder::ReadsFirst), Some(TaskOrder::NewestFirst), Some(TaskOrder::StarvesOne)];
 
-/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+/// Runs cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each run.
 pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// The run of this seed.
+/// Draws the case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");

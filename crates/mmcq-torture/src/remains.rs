@@ -1,13 +1,13 @@
-//! What a power cut has left on a card, sector by sector and partition by partition.
+//! Examines what a power cut has left on a card, sector by sector and partition by partition.
 
 use super::run::Run;
 use mmcq_sim::card::Card;
 use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
 
 impl Run<'_> {
-    /// What is left on the card, sector by sector; and nothing was changed that no request named,
-    /// in any of its partitions, and of its settings nothing at all. `which`: 0 is the first card,
-    /// 1 the one in its place.
+    /// Examines every sector of the card. Also checks that nothing was changed that no request
+    /// named, in any partition, and that no setting was changed. `which`: 0 is the first card, 1
+    /// the one in its place.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Everything that outlives a power cycle and is no sector is as it was.
+    /// Checks that all settings that survive a power cycle are as they were.
     pub(super) fn compare_settings(&self, card: &dyn Card, which: usize) -> Result<(), Violation> {
         let settings = card.settings();
         match self.settings[which].iter().zip(&settings).find(|(before, now)| before != now) {

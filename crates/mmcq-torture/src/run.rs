@@ -1,4 +1,4 @@
-//! Runs a case: machine after machine from power cut to power cut, the card and the judge going on.
+//! Runs a case: a new machine after each power cut, with the same card and the same checker.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -25,35 +25,35 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// Longest virtual time without any answer: longer than all budgets of one recovery together.
+/// Longest virtual time in ns without any answer: more than all budgets of one recovery together.
 const PATIENCE_NS: u64 = 150_000_000_000;
-/// Events of one life: far more than its requests need.
+/// Most events between two power cuts: far more than the requests of a run need.
 const EVENTS_MAX: u64 = 20_000_000;
-/// Attempts to bring the card up, the last without faults.
+/// Attempts to bring the card up; the last is without faults.
 const BRING_UPS: u32 = 3;
-/// Calls of the stack in a row, without time going on.
+/// Calls of the stack in a row during which time does not advance.
 const CALLS_MAX: u32 = 100_000;
-/// Every so many events a client is polled that was not woken.
+/// Interval, in events, at which a client is polled although it was not woken.
 const POLLED_EVERY: u64 = 61;
-/// Says what happens, in a replay.
+/// Receives the lines of a replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 
-/// How a life ended.
+/// How a life (power-on to power cut) ended.
 enum End {
     /// All operations are answered.
     Over,
-    /// By a power cut.
+    /// A power cut ended it.
     Cut(Cut),
 }
 
-/// The power is off.
+/// What is left when the power is off.
 struct Off {
     end: End,
     at_ns: u64,
     in_slot: Option<Box<dyn Card>>,
 }
 
-/// Runs the case. `trace` hears of everything.
+/// Runs the case. `trace` receives a line for everything that happens.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let faults = Faults::new(case.luck.plan());
@@ -93,42 +93,44 @@ pub(super) struct Run<'r> {
     pub bench: &'r mut Bench,
     pub outcome: &'r mut Outcome,
     pub faults: &'r Faults,
-    /// Operations begun.
+    /// Number of operations begun so far.
     next: usize,
-    /// Cuts to come.
+    /// Power cuts still to come.
     cuts: &'r [Cut],
-    /// First sector of the window.
+    /// First sector of the window of sectors that the run uses.
     pub base: u64,
-    /// Strikes that were seen.
+    /// Number of faults that were already seen.
     pub strikes: usize,
-    /// The card is up.
+    /// Whether the card is up.
     up: bool,
-    /// Times that the card still bounces.
+    /// Times that the bouncing card still goes out or in.
     pub bounces: u8,
-    /// Until when nothing is asked.
+    /// Time until which no request is submitted, in ns.
     pub rest_until_ns: Option<u64>,
-    /// What is to come of the case's visit.
+    /// The rest of the case's [`Visit`]: the event at which the card is taken out, and what comes
+    /// then.
     pub visit: Option<(u64, Visit)>,
     /// The card that was taken out.
     pub out: Option<Box<dyn Card>>,
-    /// The judge of the card that is not in the slot.
+    /// The checker of the card that is not in the slot.
     pub away: Option<Checker>,
-    /// The judge in charge is that of the card that came in place of the first.
+    /// Whether the checker in charge is that of the card that came in place of the first.
     pub is_stranger: bool,
-    /// The card that is judged.
+    /// CID of the card that is checked.
     pub cid: [u32; 4],
-    /// What was set on the first card and on the one that comes in its place; no request changes
-    /// it.
+    /// Settings of the first card and of the one that comes in its place. No request changes a
+    /// setting.
     pub settings: [Vec<(&'static str, u8)>; 2],
-    /// Losses that the judge has heard of, as the card counts them.
+    /// Losses of data that the checker has been told of, as the card counts them.
     pub losses: (u64, u64),
-    /// Answers that told an error and did not arrive, of which the judge has heard.
+    /// Number of lost answers with ERROR that the checker knows of.
     pub unheard: u64,
-    /// Times of recovery.
+    /// Measures the times of recovery.
     pub watch: Stopwatch,
-    /// Events of each point until the last step.
+    /// Number of events of each point until the last step.
     pub quiet: [u64; Point::COUNT],
-    /// What a cut at the last event would have found: sectors at stake, answers, requests.
+    /// State at the last event: the sectors that a cut would decide about, the answers, the
+    /// requests.
     stake: (Vec<AtStake>, u64, usize),
 }
 
@@ -203,7 +205,7 @@ impl Run<'_> {
         }
     }
 
-    /// From power-on to the next power cut, on an SDHCI.
+    /// Runs from power-on to the next power cut on an SDHCI.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;
@@ -423,7 +425,8 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for nothing for so long, though something may happen. True: the time is over.
+    /// Submits no request for this long, while other things may happen. Returns true when the time
+    /// is over.
     fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;
@@ -435,7 +438,8 @@ impl Run<'_> {
         over
     }
 
-    /// All operations are answered: nothing may be left mapped but the driver's table.
+    /// Ends a life whose operations are all answered: nothing may be left mapped but the driver's
+    /// table.
     fn over<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -475,7 +479,7 @@ impl Run<'_> {
         Ok(End::Over)
     }
 
-    /// Something has happened in the controller. True if the power goes now.
+    /// Handles an event of the controller. Returns true if the power is cut now.
     fn event<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
         let strikes = self.faults.strikes();

@@ -1,4 +1,4 @@
-//! The scoreboard.
+//! The scoreboard of a campaign.
 
 use super::case::Case;
 use super::describe;
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Failures that are kept, one of each shape.
+/// Most failures that are kept, one of each shape ([`shape`]).
 const FAILURES_MAX: usize = 8;
-/// A campaign stops when so many promises are broken.
+/// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;
 
-/// What a violation says without its numbers.
+/// Returns the text of a violation without its digits, to compare failures.
 fn shape(violation: &Violation) -> String {
     violation.to_string().chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -36,46 +36,47 @@ pub struct Score {
     pub dropped: u64,
     /// Events of controllers.
     pub events: u64,
-    /// Virtual time.
+    /// Virtual time in ns.
     pub virtual_ns: u64,
-    /// Longest time from submission to answer.
+    /// Longest time from submission to answer in ns.
     pub longest_ns: u64,
-    /// The run it was in.
+    /// The run in which that longest time occurred.
     pub longest_in: String,
-    /// Steps of recovery.
+    /// Steps of recovery that were taken.
     pub steps: Steps,
     /// Faults by point and kind.
     pub struck: BTreeMap<(Point, String), u64>,
     /// Broken promises by kind.
     pub broken: [u64; Fault::COUNT],
-    /// The first of them, with their runs.
+    /// The first broken promises, with their runs.
     pub failures: Vec<(Case, Violation)>,
-    /// What each fault of the catalogue cost that struck once.
+    /// Cost of recovery from each fault of the catalogue that struck once.
     pub recoveries: BTreeMap<String, Recovery>,
-    /// What each cost that stayed.
+    /// Cost of each fault of the catalogue that stayed.
     pub lasting: BTreeMap<String, Recovery>,
-    /// How long recovery took, by class.
+    /// Times of recovery, by class.
     pub classes: BTreeMap<Class, Times>,
-    /// The first of those that took longer than they may.
+    /// The first recoveries that took longer than their budget, as text.
     pub late: Vec<String>,
-    /// What was not tried, and why.
+    /// Number of things that were not tried, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
 /// Times of one class of recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// How many.
+    /// Number of recoveries.
     pub count: u64,
-    /// The longest, in nanoseconds, and after which fault of the catalogue.
+    /// Longest time in ns. `after` names the fault that it followed.
     pub longest_ns: u64,
-    /// See `longest_ns`.
+    /// Fault of the catalogue before the longest recovery.
     pub after: String,
-    /// How many of them have a budget, and how many took longer.
+    /// Number of recoveries that have a budget.
     pub judged: u64,
-    /// See `judged`.
+    /// Number of recoveries that took longer than their budget.
     pub over: u64,
-    /// The one that came nearest to its budget, or went farthest beyond it, and that budget.
+    /// Time and budget in ns of the recovery that came nearest to its budget, or went farthest
+    /// beyond it.
     pub nearest_ns: (u64, u64),
 }
 
@@ -96,17 +97,17 @@ impl Times {
     }
 }
 
-/// What a kind of fault cost.
+/// Cost of a kind of fault.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Virtual time that the work took longer, of each run.
+    /// Extra virtual time in ns of each run with the fault.
     pub times_ns: Vec<u64>,
     /// Requests that got an error.
     pub errors: u64,
 }
 
 impl Recovery {
-    /// Median and longest.
+    /// Returns the median and the longest of the times in ns.
     #[must_use]
     pub fn p50_p100_ns(&self) -> (u64, u64) {
         let mut times = self.times_ns.clone();
@@ -125,13 +126,13 @@ fn add(recoveries: &mut BTreeMap<String, Recovery>, name: &str, errors: u64, ns:
     }
 }
 
-/// So many of these, in words: "1 run", "2 runs".
+/// Returns a count in words: "1 run", "2 runs".
 #[must_use]
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A strike's name without its numbers.
+/// Returns a strike's name without its numbers.
 pub fn name(strike: Strike) -> String {
     let text = format!("{strike:?}");
     text.split('(').next().unwrap_or_default().to_owned()
@@ -168,7 +169,7 @@ impl Score {
         outcome.violation.is_none()
     }
 
-    /// Adds what another thread counted.
+    /// Adds the score of another thread.
     pub fn merge(&mut self, other: Score) {
         self.runs += other.runs;
         self.requests += other.requests;
@@ -210,18 +211,19 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// A run in which this fault struck took so much longer.
+    /// Records a run in which this fault struck: its errors, and the extra time in ns.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.recoveries, name, errors, ns);
     }
 
-    /// A run in which this fault struck from one event on for good took so much longer.
+    /// Records a run in which this fault stayed from one event on: its errors, and the extra time
+    /// in ns.
     pub fn lasted(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Recovery of this class took so long, after this fault of the catalogue; is that within its
-    /// budget, if it has one?
+    /// Records the time of a recovery of this class after this fault of the catalogue, and compares
+    /// it with its budget if it has one.
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,
@@ -238,39 +240,39 @@ impl Score {
         self.classes.entry(class).or_default().merge(one);
     }
 
-    /// Recoveries that took longer than they may.
+    /// Returns the number of recoveries that took longer than their budget.
     #[must_use]
     pub fn over_budget(&self) -> u64 {
         self.classes.values().map(|times| times.over).sum()
     }
 
-    /// So much was not tried.
+    /// Records that `count` things were not tried.
     pub fn left_out(&mut self, what: &'static str, count: u64) {
         if count > 0 {
             *self.left_out.entry(what).or_default() += count;
         }
     }
 
-    /// Is it enough?
+    /// Returns whether so many promises are broken that the campaign should stop.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
-    /// Promises broken.
+    /// Returns the number of broken promises.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.broken.iter().sum()
     }
 
-    /// Faults that struck.
+    /// Returns the number of faults that struck.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.struck.values().sum()
     }
 
-    /// The scoreboard of one campaign; without the time that it took, it is the same on every
-    /// machine.
+    /// Returns the scoreboard of one campaign as text. Without `took`, the text is the same on
+    /// every machine.
     #[must_use]
     pub fn text(&self, title: &str, took: Option<Duration>) -> String {
         let mut text = format!("{title}\n");

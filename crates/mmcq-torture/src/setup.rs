@@ -1,4 +1,4 @@
-//! The machine of a run: controller, card, and how they are set up.
+//! Setup of a run's machine: controller, card, and their settings.
 
 use mmcq::host::sdhci::{OpenWrites, SdhciQuirks, TransferMode};
 use mmcq_sim::card::TaskOrder;
@@ -7,15 +7,15 @@ use mmcq_sim::world::Stream;
 /// How the host learns of the end of busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyBy {
-    /// By interrupt.
+    /// By an interrupt.
     Interrupt,
-    /// By looking at DAT0.
+    /// By polling the level of DAT0.
     Level,
-    /// By asking the card.
+    /// By polling the card's status.
     Status,
 }
 
-/// Where on the card the requests go.
+/// Part of the card that requests go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// From sector 0.
@@ -26,19 +26,19 @@ pub enum Place {
     End,
 }
 
-/// Which completions wait for a context that may sleep.
+/// Completions that are handled in a context that may sleep instead of the interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
     /// None.
     Nothing,
-    /// Those of reads by DMA; others are complete in the interrupt.
+    /// Those of reads by DMA; the others are handled in the interrupt.
     Reads,
-    /// All.
+    /// All completions.
     Everything,
 }
 
 impl Defer {
-    /// Everything in so many cases, and reads alone in as many.
+    /// Share of the cases that defer everything; as many defer reads alone.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -50,12 +50,12 @@ impl Defer {
     }
 }
 
-/// Which controller has the card.
+/// Controller of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An SDHCI.
     Sdhci,
-    /// The same that leaves transfers open, and writes in this way.
+    /// An SDHCI that leaves transfers open, and writes in this way.
     Open(OpenWrites),
     /// Realtek's reader, which leaves transfers open.
     Reader,
@@ -63,9 +63,9 @@ pub enum Host {
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
-    /// ST's SDMMC, as this chip has it.
+    /// ST's SDMMC, as in this chip.
     Sdmmc(Chip),
-    /// None: a card in SPI mode on a bus of its own, where transfers stay open as well.
+    /// No controller: a card in SPI mode on a bus of its own, where transfers stay open as well.
     Spi,
 }
 
@@ -80,68 +80,66 @@ pub enum Chip {
     N6,
 }
 
-/// The machine.
+/// Settings of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Number of the card in the campaign's list.
     pub card: usize,
-    /// How data move.
+    /// How data are transferred.
     pub transfer: TransferMode,
-    /// How the end of busy is learned.
+    /// How the host learns of the end of busy.
     pub busy: BusyBy,
-    /// A controller of version 3.00 instead of 4.20.
+    /// Whether the controller is of version 3.00 instead of 4.20.
     pub old_host: bool,
-    /// The controller's CMD12 and CMD23 of its own.
+    /// Whether the controller sends CMD12 by itself.
     pub auto_stop: bool,
-    /// CMD23 of its own.
+    /// Whether the controller sends CMD23 by itself.
     pub auto_count: bool,
-    /// CMD23 at all.
+    /// Whether CMD23 is used at all.
     pub count: bool,
-    /// Which completions wait for a context that may sleep.
+    /// Completions that are handled in a context that may sleep.
     pub defer: Defer,
-    /// The card's volatile cache is on, if it has one.
+    /// Whether the card's volatile cache is on, if it has one.
     pub cache: bool,
-    /// Requests under way at most.
+    /// Most requests under way at once.
     pub depth: u8,
-    /// Neighbours are joined.
+    /// Whether adjacent requests are merged.
     pub merge: bool,
-    /// 0 first in first out, 1 by deadline, 2 fair.
+    /// Scheduler: 0 first in first out, 1 by deadline, 2 fair.
     pub scheduler: u8,
-    /// Sectors that requests go to.
+    /// Size in sectors of the window that requests go to.
     pub window: u32,
-    /// Where they are.
+    /// Place of the window on the card.
     pub place: Place,
-    /// The clock at power-on.
+    /// Virtual time at power-on in ns.
     pub start_ns: u64,
-    /// Price of a register access: what the controller does goes on meanwhile.
+    /// Time of a register access in ns, during which the controller continues its work.
     pub access_ns: u8,
-    /// Memory that lies across SDMA's boundaries.
+    /// Whether request memory lies across SDMA's boundaries.
     pub near_boundary: bool,
-    /// Things may go wrong while the card is brought up.
+    /// Whether faults may strike while the card is brought up.
     pub armed_early: bool,
-    /// A supervisor helps the engine ([`mmcq::card::supervise`]).
+    /// Whether a supervisor ([`mmcq::card::supervise`]) handles removal and recovery.
     pub supervisor: bool,
-    /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it
-    /// does not.
+    /// Delay in ns after which a CMD12 without busy raises a Transfer Complete of its own; 0: none.
     pub stop_tells_ns: u16,
-    /// The controller. What is said here of an SDHCI alone is without meaning for another.
+    /// Controller. Settings that concern an SDHCI alone have no effect on another.
     pub host: Host,
-    /// Writes are complete with their data
+    /// Whether writes are reported complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
-    /// Reads and writes may go through the card's command queue, or in packed commands.
+    /// Whether reads and writes may use the card's command queue or packed commands.
     pub queue: bool,
-    /// ... and that is driven by the controller's engine: 0 by software, 1 to 3 by an engine, as
-    /// the machine has them.
+    /// Number of the controller's command queue engine; 0: software drives the queue.
     pub engine: u8,
-    /// Transfers go to the controller in chains, which it executes by itself (ADMA3).
+    /// Whether transfers go to the controller in chains, which it executes by itself (ADMA3).
     pub chains: bool,
-    /// In which order the card has tasks ready; `None`: as its profile says.
+    /// Order in which the card makes tasks ready; `None`: as in its profile.
     pub tasks: Option<TaskOrder>,
 }
 
 impl Setup {
-    /// A plain machine: the programs of the bounded search run on it.
+    /// A plain machine. The programs of the exhaustive search run on it.
     pub const PLAIN: Setup = Setup {
         card: 0,
         transfer: TransferMode::Adma2,
@@ -171,19 +169,20 @@ impl Setup {
         tasks: None,
     };
 
-    /// The card is not soldered.
+    /// Returns whether the card can be removed.
     #[must_use]
     pub fn is_removable(&self) -> bool {
         super::run::EVERY_CARD[self.card].starts_with("sd")
     }
 
-    /// Transfers stay open, and a write is complete before the card was told of their end.
+    /// Returns whether transfers stay open, and writes are complete before the card was sent their
+    /// end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
         matches!(self.host, Host::Reader | Host::Open(_) | Host::Spi)
     }
 
-    /// The driver's quirks that this machine needs.
+    /// Returns the driver's quirks that this machine needs.
     #[must_use]
     pub fn quirks(&self) -> SdhciQuirks {
         let some = [
@@ -198,7 +197,7 @@ impl Setup {
         some.iter().filter(|(on, _)| *on).fold(SdhciQuirks::NONE, |all, (_, quirk)| all.with(*quirk))
     }
 
-    /// Any machine with this card.
+    /// Draws a machine with this card.
     pub fn draw(random: &mut Stream, card: usize) -> Setup {
         let window = [16, 64, 64, 256][random.below(4) as usize];
         Setup {

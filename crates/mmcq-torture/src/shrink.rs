@@ -1,11 +1,11 @@
-//! Makes a failing run short: fewer operations, cuts and faults, a plainer machine, as long as the
-//! same kind of promise is broken.
+//! Makes a failing run short: fewer operations, cuts and faults, and a plainer machine, as long as
+//! the same kind of promise is broken.
 
 use super::case::{Case, Luck, Operation, Setup, areas};
 use super::run::{Bench, run};
 use mmcq_sim::checker::Fault;
 
-/// Runs that shrinking may take.
+/// Most runs that shrinking may take.
 const RUNS_MAX: u32 = 3_000;
 
 struct Shrink<'b> {
@@ -15,7 +15,8 @@ struct Shrink<'b> {
     best: Case,
 }
 
-/// The shortest run found that breaks the same kind of promise; `None` if the case breaks none.
+/// Returns the shortest run found that breaks the same kind of promise; `None` if the case breaks
+/// none.
 pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
     let outcome = run(case, bench, None);
     let fault = outcome.violation?.fault;
@@ -53,7 +54,7 @@ impl Shrink<'_> {
         fails
     }
 
-    /// Takes pieces out of a list, large ones first (delta debugging).
+    /// Removes parts of a list, large ones first (delta debugging).
     fn list<T: Clone>(&mut self, of: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut piece = of(&mut self.best).len();
         while piece > 0 {
@@ -85,7 +86,8 @@ impl Shrink<'_> {
         }
     }
 
-    /// One setting after the other as on a plain machine; requests of one block.
+    /// Replaces one setting after the other by that of a plain machine, and shortens requests to
+    /// one block.
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);

@@ -1,8 +1,8 @@
-//! Random runs on a card in SPI mode: bits of either line turn over, bytes and clocks are lost, and
-//! transfers stay open as on a reader's bus.
+//! Random runs on a card in SPI mode. Bits of either data line flip, bytes and clocks are lost, and
+//! transfers stay open as on a card reader's bus.
 //!
-//! What `streams` leaves out is left out here, for the same reasons. Cards that come and go are not
-//! seen on such a bus: it has no card-detect.
+//! This campaign leaves out what [`streams`] leaves out, for the same reasons. Cards are not
+//! removed or inserted: an SPI bus has no card-detect.
 
 use super::case::{Case, Host, Luck};
 use super::score::Score;
@@ -11,20 +11,21 @@ use super::streams;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// What happens to a byte.
+/// Faults of a byte on the bus.
 const STRIKES: [Strike; 5] =
     [Strike::Flip(3), Strike::Flip(11), Strike::Lost, Strike::Astray(1), Strike::Astray(-1)];
-/// A block has some 520 bytes, and each may be struck: so many times more seldom than other things.
+/// Divisor of the fault probability for bytes. A block has some 520 bytes and each can be struck.
 const SELDOM: f64 = 300.0;
-/// In so many cases something happens to bytes at all.
+/// Share of the cases in which faults of bytes strike at all.
 const SHARE: f64 = 0.5;
 
-/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+/// Runs cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each run.
 pub fn spi(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// The run of this seed.
+/// Draws the case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let mut case = streams::draw_on(Host::Spi, seed);

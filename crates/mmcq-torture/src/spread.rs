@@ -1,4 +1,5 @@
-//! Cases spread over threads, and over shards of a campaign; each thread has a bench of its own.
+//! Spreads cases over threads, and over the shards of a campaign. Each thread has a bench of its
+//! own.
 
 use super::case::Case;
 use super::run::{Bench, run};
@@ -8,18 +9,18 @@ use mmcq_sim::parallel::Shard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One broken promise is enough.
+/// Whether a campaign ends with its first broken promise.
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// From now on a campaign ends with the first broken promise, in the whole process: for planted
-/// bugs.
+/// Makes every campaign of this process end with its first broken promise, from now on. Used for
+/// planted bugs.
 #[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Does `work` for 0, 1, 2 ... until it says false or enough is broken. It adds to the thread's own
-/// score.
+/// Calls `work` with 0, 1, 2 and so on, until it returns false or too many promises are broken.
+/// `work` adds to the score of its thread.
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());
@@ -49,28 +50,28 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
     total.into_inner().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Which runs of a random campaign go, and by how many threads.
+/// The runs of a random campaign that this process does, and its number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Seed of the campaign's first run; the next have the next numbers.
+    /// Seed of the campaign's first run. Each further run has the next number.
     pub seed: u64,
     /// Requests of the whole campaign.
     pub requests: u64,
-    /// `None`: runs go until there were as many requests. A shard has the runs whose number modulo
-    /// its count is its index, of as many as have these requests in the mean: so what it does
-    /// depends on nothing else.
+    /// The shard to run. `None`: cases run until they have had `requests` requests. A shard runs
+    /// the cases whose number modulo the shard count is its index, of [`Share::runs`] cases. So it
+    /// does not depend on what other shards do.
     pub shard: Option<Shard>,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
 }
 
 impl Share {
-    /// Runs of the whole campaign, if they have as many requests as in the mean.
+    /// Returns the number of runs of the whole campaign, if each has the mean number of requests.
     pub fn runs(&self) -> u64 {
         self.requests.div_ceil(u64::from(OPERATIONS)).max(1)
     }
 
-    /// The seed of its run of this number; `None` after its last.
+    /// Returns the seed of run number `index` of this share; `None` after the last.
     fn seed_of(&self, index: u64) -> Option<u64> {
         let number = match self.shard {
             None => index,
@@ -83,8 +84,8 @@ impl Share {
     }
 }
 
-/// Runs the cases that `draw` makes of the share's seeds, to its end, or until enough is broken.
-/// `progress` hears of requests.
+/// Runs the cases that `draw` makes of the share's seeds, until the share is done or too many
+/// promises are broken. Calls `progress` with the requests of each run.
 pub fn until(share: &Share, progress: &(dyn Fn(u64) + Sync), draw: &(dyn Fn(u64) -> Case + Sync)) -> Score {
     let done = AtomicU64::new(0);
     spread(share.jobs, &|index, bench, score| {

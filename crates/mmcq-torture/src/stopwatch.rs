@@ -1,4 +1,4 @@
-//! How long recovery takes, step by step, and how long it may.
+//! Measures how long recovery takes, step by step, and compares it with the budgets.
 
 use super::machine::Machine;
 use super::run::{Outcome, POINTS, Run};
@@ -7,42 +7,43 @@ use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
-/// One incident, beside the card's own times [`mmcq::engine::Engine::incidents`].
+/// Budget in ns of one incident, in addition to the card's own times
+/// [`mmcq::engine::Engine::incidents`].
 const INCIDENT_NS: u64 = 12_000 * MS;
 
-/// What recovery times are counted by. From the moment that the stack sees the failure to the next
-/// answer, or to the next step of the ladder.
+/// Class of a recovery time. A time is measured from the moment that the stack sees the failure to
+/// the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident that needs no more than questions, CMD12 and another try: damaged or lost tokens
-    /// and blocks.
+    /// An incident that needs only questions to the card, CMD12 and another try, as for damaged or
+    /// lost tokens and blocks.
     Again,
-    /// A lost interrupt, after the deadline that found it.
+    /// A lost interrupt. The time counts from the deadline that found it.
     Interrupt,
-    /// The step R5.
+    /// Recovery step R5.
     Retune,
-    /// The same if it leads to the next step, for no card answers: a controller that tunes by
-    /// itself has 150 ms for all of it, so that silence tells nothing earlier. It is tried twice,
-    /// each time with the slack of a deadline. [SD 4.2.4.5]
+    /// Recovery step R5 when it leads to the next step because no card answers. A controller that
+    /// tunes by itself has 150 ms for the whole tuning, and silence is not known earlier. Tuning is
+    /// tried twice, each time with the slack of a deadline. [SD 4.2.4.5]
     RetuneInVain,
-    /// The step R6, a new initialisation in a slower mode.
+    /// Recovery step R6, a new initialisation in a slower mode.
     Slower,
-    /// The step R7.
+    /// Recovery step R7.
     Reset,
-    /// The step R8.
+    /// Recovery step R8.
     Reinit,
-    /// The step R9.
+    /// Recovery step R9.
     PowerCycle,
-    /// A request's answer after everything was given up (R11).
+    /// The answer of a request after the card was given up (R11).
     Dead,
     /// An incident from its beginning to its end.
     Whole,
 }
 
 impl Class {
-    /// How many there are.
+    /// Number of classes.
     pub const COUNT: usize = 10;
-    /// All of them, in order.
+    /// All classes, in order.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
@@ -56,7 +57,7 @@ impl Class {
         Class::Whole,
     ];
 
-    /// A step that has a budget of its own, and the step after it.
+    /// Returns the class of a step that has a budget of its own; `next` is the step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
@@ -71,7 +72,7 @@ impl Class {
         }
     }
 
-    /// Nanoseconds that it may take, beside what the card declares and the transfer itself
+    /// Returns the budget in ns, without what the card declares and the transfer itself
     /// ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
@@ -106,22 +107,22 @@ impl fmt::Display for Class {
     }
 }
 
-/// Watches the ladder of one life.
+/// Watches the recovery steps of one life, from power-on to the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
-    /// Steps, and interrupts found lost, so far.
+    /// Number of steps, and of interrupts found lost, so far.
     steps: u64,
     lost: u64,
-    /// Since when there is an incident, and the highest step in it.
+    /// Time at which the incident began and the highest step in it; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// The last step.
+    /// Time and kind of the last step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,
 }
 
 impl Stopwatch {
-    /// Recovery began this step.
+    /// Records that recovery began this step.
     pub fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(step), times);
         self.step = Some((at_ns, step));
@@ -142,7 +143,7 @@ impl Stopwatch {
         }
     }
 
-    /// A request was answered. True if that ends an incident.
+    /// Records that a request was answered. Returns true if that ends an incident.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -171,7 +172,7 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// A life begins: from now on its ladder is watched.
+    /// Starts to watch the recovery steps of a new life.
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.card_params().copied());
@@ -184,7 +185,7 @@ impl Run<'_> {
         });
     }
 
-    /// After each step of the machine.
+    /// Records new steps of recovery. Called after each step of the machine.
     pub(super) fn look_at_ladder<B: Platform>(&mut self, machine: &Machine<B>) {
         let watch = &mut self.watch;
         let times = &mut self.outcome.times;
@@ -216,14 +217,14 @@ impl Run<'_> {
         }
     }
 
-    /// A request was answered.
+    /// Records that a request was answered.
     pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
         if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
             self.mark();
         }
     }
 
-    /// Recovery has come so far.
+    /// Records how many events of each point there were when recovery reached a new step.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();
@@ -231,7 +232,7 @@ impl Run<'_> {
         }
     }
 
-    /// The life is over, perhaps in the middle of an incident.
+    /// Adds a last mark if the life ends in the middle of an incident.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();
@@ -240,8 +241,8 @@ impl Run<'_> {
 }
 
 impl Outcome {
-    /// What a class may take in this run beyond [`Class::budget_ns`]; `transfer_ns`: the longest
-    /// answer without any fault.
+    /// Returns the time in ns that a class may take in this run in addition to
+    /// [`Class::budget_ns`]. `transfer_ns`: the longest answer without any fault.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {
         match class {

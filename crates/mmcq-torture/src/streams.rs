@@ -1,10 +1,11 @@
-//! Random runs on a reader that leaves transfers open: what is next goes on with them, and what was
-//! written is answered before the card has been told of the end. Clients rest between requests, for
-//! longer than a transfer is held at most, and cards come and go.
+//! Random runs on a card reader that leaves transfers open. The next request continues an open
+//! transfer, and a write is answered before the card was sent the end of the transfer. Clients
+//! pause between requests, for longer than the engine holds a transfer open, and cards are removed
+//! and inserted.
 //!
-//! Two things are left out. A supply that browns out and a sector that cannot be programmed reach a
-//! write in an open transfer after its answer, and the next flush tells: the judge knows no write
-//! that fails after its answer.
+//! Two faults are left out: a brown-out, and a sector that cannot be programmed. In an open
+//! transfer they strike a write after its answer, and the next flush reports them. The checker does
+//! not model a write that fails after its answer.
 
 use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
@@ -17,33 +18,36 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// The cards that such a reader takes, and an SPI bus.
+/// Cards that such a reader takes, and an SPI bus.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
-/// Faults and cuts as [`Wishes`] have them.
+/// [`Wishes::faults`] of this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
-/// The driver asks such a controller again and again whether it is done: time must go on meanwhile.
+/// Time of a register access in ns. The driver polls such a controller until it is done, so time
+/// must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
-/// Sectors that requests go to: room for runs of requests.
+/// Size in sectors of the window that requests go to: large enough for runs of consecutive
+/// requests.
 const WINDOW: u32 = 256;
-/// A request goes on where the one before it ended, in so many cases.
+/// Probability that a request starts where the one before it ended; a run draws one.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
-/// Nothing is asked before a request, in so many cases, and for so long in the mean, at most.
+/// Probability of a pause before a request; a run draws one. [`REST_US`] bounds the pause.
 const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
 const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
-/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+/// Runs cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each run.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// The run of this seed.
+/// Draws the case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     draw_on(host(&mut Stream::new(seed, "streams host")), seed)
 }
 
-/// The run of this seed on this host.
+/// Draws the case of this seed on this host.
 pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
@@ -76,7 +80,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Which controller: the reader in half of the runs, an SDHCI in the others.
+/// Draws the controller: the reader in half of the runs, an SDHCI in the others.
 fn host(random: &mut Stream) -> Host {
     match random.below(4) {
         0 => Host::Open(OpenWrites::Gap),
@@ -85,7 +89,7 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Most requests have whole pages: others end an SDHCI's open transfer.
+/// Makes most requests whole pages: others end an SDHCI's open transfer.
 fn in_pages(operations: &mut [Operation], random: &mut Stream) {
     let share = [0.5, 0.9, 1.0][random.below(3) as usize];
     for operation in operations {
@@ -97,7 +101,7 @@ fn in_pages(operations: &mut [Operation], random: &mut Stream) {
     }
 }
 
-/// Has clients rest.
+/// Adds pauses before some requests.
 fn rest(operations: &mut [Operation], random: &mut Stream) {
     let share = RESTS[random.below(RESTS.len() as u64) as usize];
     let longest_us = REST_US[random.below(REST_US.len() as u64) as usize];
@@ -109,7 +113,7 @@ fn rest(operations: &mut [Operation], random: &mut Stream) {
     }
 }
 
-/// Has requests follow each other.
+/// Makes some requests continue where the one before ended.
 fn go_on(operations: &mut [Operation], random: &mut Stream) {
     let share = GOES_ON[random.below(GOES_ON.len() as u64) as usize];
     let mut before: Option<(Asked, u32)> = None;
@@ -131,7 +135,8 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
 mod tests {
     use super::*;
 
-    /// Longer than a transfer is held, and so long that its status is asked for between.
+    /// Checks for pauses longer than a transfer is held open, and long enough for a status poll
+    /// between.
     #[test]
     fn cards_come_and_go_and_clients_rest_longer_than_a_transfer_is_held() {
         let cases: Vec<Case> = (0..400).map(draw).collect();

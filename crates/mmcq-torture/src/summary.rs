@@ -1,4 +1,4 @@
-//! What a share of a random campaign counted: a line of JSON that can be added to others.
+//! Summary of a share of a random campaign: a line of JSON that can be added to others.
 
 use super::score::Score;
 use super::spread::Share;
@@ -8,43 +8,43 @@ use mmcq_sim::parallel::Shard;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The counts of one or more shares of a campaign. The same shares give the same summary, in
-/// whatever order they are merged.
+/// The counts of one or more shares of a campaign. The order in which shares are merged does not
+/// change the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// Version of the program.
+    /// Version of the program that wrote the summary.
     pub version: String,
-    /// Which campaign, with its options.
+    /// Name of the campaign, with its options.
     pub campaign: String,
     /// Seed of the campaign's first run.
     pub seed: u64,
-    /// Requests that the whole campaign was asked for.
+    /// Requests that the whole campaign was to have.
     pub asked: u64,
-    /// Into how many shares it was cut.
+    /// Number of shares of the campaign.
     pub of: usize,
-    /// Which of them are in here, from 1.
+    /// Shares in this summary, counted from 1.
     pub shares: Vec<usize>,
-    /// See [`Score`].
+    /// Counts of the runs, as in [`Score`].
     pub counts: Counts,
-    /// The longest time from submission to answer, and the run that it was in.
+    /// Longest time from submission to answer in ns, and the run in which it occurred.
     pub longest: (u64, String),
-    /// Steps of recovery.
+    /// Number of recovery steps, by name.
     pub steps: BTreeMap<String, u64>,
-    /// Faults by point and kind.
+    /// Number of faults, by point and kind.
     pub faults: BTreeMap<String, u64>,
-    /// Broken promises by kind.
+    /// Number of broken promises, by kind.
     pub broken: BTreeMap<String, u64>,
-    /// The first of them: seed and what was seen.
+    /// The first broken promises: seed and text.
     pub failures: Vec<(u64, String)>,
-    /// Recoveries that took longer than they may.
+    /// Number of recoveries that took longer than their budget.
     pub over_budget: u64,
 }
 
-/// Adds up the lines of these texts, campaign by campaign; each text has a name for its errors.
+/// Adds up the summaries in these texts, campaign by campaign. Each text has a name for its errors.
 ///
 /// # Errors
-/// One line with name and line: what is no summary, or does not fit the others.
+/// One line with name and line number: the line is no summary, or does not fit the others.
 pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     let mut campaigns: Vec<Summary> = Vec::new();
     for (name, text) in texts {
@@ -60,7 +60,7 @@ pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     Ok(campaigns)
 }
 
-/// What is added up.
+/// Numbers that are added up over shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -76,15 +76,15 @@ pub struct Counts {
     pub cuts: u64,
     /// Events of controllers.
     pub events: u64,
-    /// Virtual time.
+    /// Virtual time in ns.
     pub virtual_ns: u64,
 }
 
-/// Failures that a summary keeps.
+/// Most failures that a summary keeps.
 const FAILURES_MAX: usize = 64;
 
 impl Summary {
-    /// Of a share that is done. Without a shard it is the whole.
+    /// Returns the summary of a share that has run. A campaign without shards is one share.
     pub fn of(campaign: String, share: &Share, score: &Score) -> Self {
         let shard = share.shard.unwrap_or(Shard { index: 0, count: 1 });
         let named = |names: &mut dyn Iterator<Item = (String, u64)>| names.filter(|(_, n)| *n > 0).collect();
@@ -117,10 +117,10 @@ impl Summary {
         }
     }
 
-    /// Reads a line.
+    /// Reads a summary from a line.
     ///
     /// # Errors
-    /// One line: it is no summary, or of another version.
+    /// One line: the text is no summary, or of another version.
     pub fn read(line: &str) -> Result<Self, String> {
         let summary: Summary =
             serde_json::from_str(line).map_err(|error| format!("not a summary of torture: {error}"))?;
@@ -138,7 +138,7 @@ impl Summary {
     /// Adds other shares of the same campaign.
     ///
     /// # Errors
-    /// One line: they are of another campaign, or one share is in both.
+    /// One line: the shares are of another campaign, or one share is in both.
     pub fn merge(&mut self, other: Summary) -> Result<(), String> {
         let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
         if of(self) != of(&other) {
@@ -180,17 +180,17 @@ impl Summary {
         Ok(())
     }
 
-    /// Shares that are not in here.
+    /// Returns the shares that are missing in this summary.
     pub fn missing(&self) -> Vec<usize> {
         (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
     }
 
-    /// Nothing was broken, and no recovery took too long.
+    /// Returns whether no promise was broken and no recovery took too long.
     pub fn is_well(&self) -> bool {
         self.broken.values().all(|count| *count == 0) && self.over_budget == 0
     }
 
-    /// As a line of JSON.
+    /// Returns the summary as a line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }

@@ -1,4 +1,4 @@
-//! The supervisor, and what the judge hears of cards that come and go.
+//! The supervisor of a run, and what the checker must learn when cards are removed and inserted.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -22,17 +22,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-/// What happened to the card, as the supervisor tells it.
+/// Presence events that the supervisor has reported and that [`Run::kept`] has not yet handled.
 pub(super) type News = RefCell<Vec<Event>>;
 
-/// The future that helps, if there is one.
+/// The future of [`mmcq::card::supervise`]; `None` on a machine without a supervisor.
 pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
 }
 
-/// Switches on what this run uses of a card that was just brought up: erases; its queue or packed
-/// commands; and of an SD card the cache.
+/// Switches on what this run uses of a card that was just brought up: erases, the command queue or
+/// packed commands, and on an SD card the cache.
 pub(super) async fn equip<B: Platform>(
     stack: &Stack<B>,
     card: &Found,
@@ -63,7 +63,7 @@ pub(super) async fn equip<B: Platform>(
     Ok(())
 }
 
-/// Helps for ever; equips the engine again for each card.
+/// Runs [`mmcq::card::supervise`] for ever, and equips the engine again for each new card.
 async fn help<B: Platform>(
     stack: &Stack<B>,
     mut scratch: DmaBuf,
@@ -87,7 +87,7 @@ async fn help<B: Platform>(
 }
 
 impl Run<'_> {
-    /// Begins to help, if this machine has a supervisor.
+    /// Starts the supervisor if this machine has one.
     pub(super) fn supervisor<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -102,8 +102,8 @@ impl Run<'_> {
         Supervisor { future: self.case.setup.supervisor.then(help), news }
     }
 
-    /// Polls the supervisor, and hears what it has to tell; how many clients were answered
-    /// meanwhile.
+    /// Polls the supervisor and handles the events that it reported. Returns the number of clients
+    /// that got their answers meanwhile.
     pub(super) fn kept<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -143,7 +143,8 @@ impl Run<'_> {
         Ok(answered)
     }
 
-    /// From now on the judge's words are about this card.
+    /// Makes the checker of this card the one in charge. Each of the two cards has a checker of its
+    /// own.
     fn card_is<B: Platform>(&mut self, found: &Found, machine: &Machine<B>) {
         if found.cid != std::mem::replace(&mut self.cid, found.cid) {
             let content = Content::new(self.case.seed, 2, self.stranger());
@@ -158,7 +159,7 @@ impl Run<'_> {
         self.bench.checker.set_write_through(machine.write_through());
     }
 
-    /// Tells the judge when the card has lost what it had not yet put on its medium.
+    /// Reports to the checker when the card has lost data that were not yet on its medium.
     pub(super) fn look_for_losses<B: Platform>(&mut self, machine: &Machine<B>) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
         let before = std::mem::replace(&mut self.losses, losses);
@@ -174,13 +175,13 @@ impl Run<'_> {
         }
     }
 
-    /// Has the card failed a flush just now?
+    /// Returns whether the newest fault is a flush that the card failed.
     fn flush_failed(&self) -> bool {
         let mut news = self.faults.struck().into_iter().skip(self.strikes);
         news.any(|shot| (shot.point, shot.strike) == (Point::Cache, Strike::Fail))
     }
 
-    /// What the card had not yet put on its medium is lost.
+    /// Reports to the checker that all data not yet on the card's medium are lost.
     pub(super) fn supply_is_lost(&mut self) {
         match self.case.setup.leaves_open() {
             true => self.bench.checker.supply_lost_open(),
@@ -188,7 +189,8 @@ impl Run<'_> {
         }
     }
 
-    /// Commands and data do not arrive for a while. An open transfer may lack its last blocks then.
+    /// Reports to the checker that the card's contacts were open for a while: commands and data did
+    /// not arrive. A transfer that was left open may lack its last blocks then.
     fn contact_is_lost(&mut self) {
         match self.case.setup.leaves_open() {
             true => self.bench.checker.supply_lost_open(),
@@ -196,7 +198,8 @@ impl Run<'_> {
         }
     }
 
-    /// The card goes out, and something comes in.
+    /// Takes the card out at the event that the case names, and inserts another card or the same
+    /// one.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
@@ -233,13 +236,13 @@ impl Run<'_> {
         }
     }
 
-    /// What another card holds.
+    /// Returns the content of the card that comes in place of the first.
     fn stranger(&self) -> Fill {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// The power is off, and the card that came in the place of another leaves again: it holds what
-    /// was meant for it, and nothing else.
+    /// Examines the card that came in place of the first, after power-off. It must hold what was
+    /// written to it, and nothing that was meant for the first card.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

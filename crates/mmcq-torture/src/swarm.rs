@@ -1,30 +1,30 @@
-//! Many small random runs, each on a machine of its own. A run depends on its seed alone, so
-//! threads share the work.
+//! Many small random runs, each on a machine of its own. A run depends only on its seed, so threads
+//! can share the work.
 
 use super::case::{Case, Wishes};
 use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 
-/// Mean requests of one run: small runs find more, and are easier to read.
+/// Mean number of requests of one run. Small runs find more bugs, and are easier to read.
 pub const OPERATIONS: u32 = 250;
 
-/// How much of what.
+/// Size of a campaign of random runs, and how often faults and cuts strike.
 #[derive(Clone, Copy, Debug)]
 pub struct Swarm {
-    /// Its seeds, requests and threads.
+    /// Seeds, requests and threads of this share of the campaign.
     pub share: Share,
     /// See [`Wishes::faults`].
     pub faults: f64,
-    /// Power cuts, roughly: each run ends with one, and those that are drawn beyond its end do not
-    /// happen.
+    /// Rough number of power cuts. Each run ends with one; a cut that is drawn beyond the end of a
+    /// run does not happen.
     pub cuts: u64,
-    /// Only this card.
+    /// Number of the only card to use; `None`: any.
     pub card: Option<usize>,
 }
 
 impl Swarm {
-    /// The runs' parameters.
+    /// Returns what the campaign asks of its cases.
     #[must_use]
     pub fn wishes(&self) -> Wishes {
         // Each run ends with a cut; more of them come in between.
@@ -33,7 +33,7 @@ impl Swarm {
         Wishes { faults: self.faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card: self.card }
     }
 
-    /// Runs its share. `progress` hears of requests.
+    /// Runs the share of the campaign. Calls `progress` with the requests of each run.
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let wishes = self.wishes();
         until(&self.share, progress, &|seed| Case::draw(seed, &wishes))

@@ -1,5 +1,5 @@
-//! Faults where they hurt: each kind at each event of each workload, a second one at each event of
-//! the recovery that the first began, and faults that stay.
+//! Sweeps of faults: each kind of fault at each event of each workload, then a second fault at each
+//! event of the recovery from the first, then faults that stay.
 
 use super::case::{Case, Luck};
 use super::run::{Bench, Outcome, POINTS, run};
@@ -12,13 +12,13 @@ use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
 /// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the
-/// budget of all steps, and the card's own times.
+/// budgets of all recovery steps plus the longest times that the card declares.
 const LIVE_NS: u64 = 200_000_000_000;
-/// Events that are struck in one workload by one kind at most.
+/// Most events at which one kind of fault strikes in one workload.
 const ORDINALS_MAX: u64 = 2_000;
 
-/// The kinds that a single strike brings about, with their names in the catalogue. No workload has
-/// a command queue, or an SPI bus.
+/// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
+/// Kinds of a command queue or an SPI bus are left out: no workload has either.
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
         Means::Once(point, strike) if !point.is_of_queue() && !point.is_of_spi() => {
@@ -29,13 +29,14 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Faults that the contract does not cover: the medium lies, and no stack can know. Nothing may
-/// hang or panic; the data are the medium's affair.
+/// Returns whether a fault is beyond the stack's contract: the medium returns or stores wrong data
+/// without an error, so no stack can know. After such a fault nothing may hang or panic, but wrong
+/// data are not the stack's failure.
 pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// What a beyond-contract fault may break is not the stack's fault.
+/// Removes from an outcome what a fault beyond the contract may break.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -53,13 +54,14 @@ fn index_of(point: Point) -> usize {
     POINTS.iter().position(|known| *known == point).unwrap_or(0)
 }
 
-/// First event of the point that counts in this workload: those of a bring-up are struck in the
-/// first workload only.
+/// Returns the first event of this point that is struck in this workload. Events of the bring-up
+/// are struck only in the workloads that arm faults early.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
 
-/// Strikes once, and adds what came of it. `None`: there is no such event any more.
+/// Runs a case with one strike and adds its outcome to the score. Returns `None` if the workload
+/// has no such event any more.
 fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &mut Score) -> Option<Outcome> {
     let outcome = excused(case, run(case, bench, None));
     if outcome.struck.is_empty() {
@@ -70,9 +72,11 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets. The card's own business
-/// (busy that lasts, a medium that does not answer), and a circuit that stays in use, which only a
-/// deadline shows, count against the whole incident's budget alone.
+/// Compares the times of recovery from a single fault with the budgets.
+///
+/// Three faults are compared with the budget of the whole incident only: busy that lasts, a medium
+/// that does not answer, and a circuit of the controller that stays in use, which only a deadline
+/// shows.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
@@ -87,8 +91,9 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// The same where several things went wrong: each incident ends within its budget, and the dead
-/// answer at once.
+/// Compares the times of recovery with the budgets where several things went wrong. Each whole
+/// incident must end within its budget, and after the card was given up each request must be
+/// answered at once.
 pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
     // An interrupt that is lost is missed at the deadline of its phase: that of a flush is the
     // card's own time once more.
@@ -107,8 +112,8 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
     }
 }
 
-/// Single faults: each kind, at the first event, the second and so on, until a run comes to its end
-/// without it.
+/// Sweeps single faults: strikes each kind at the first event, the second and so on, until a run
+/// ends without reaching the event.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -130,7 +135,7 @@ pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Second faults that are tried in the middle of recovery.
+/// Second faults, which strike during the recovery from the first fault.
 const SECONDS: [(Point, Strike); 12] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Crc),
@@ -146,14 +151,15 @@ const SECONDS: [(Point, Strike); 12] = [
     (Point::Busy, Strike::Late(50_000_000)),
 ];
 
-/// Controller events that the second faults of one first fault may cost. More than that is a
-/// recovery that asks, or waits, again and again: of each of its stretches only some events are
-/// struck, at least so many.
+/// Most controller events that all second faults of one first fault may cost. A recovery that costs
+/// more polls or waits many times: then only some events of each stretch (the time between two
+/// steps of recovery) are struck, at least [`STRETCH_MIN`].
 const EVENTS_MAX: u64 = 400_000;
 const STRETCH_MIN: u64 = 12;
 
-/// Ordinals of a stretch of recovery, `limit` at most: the first half of them in a row, a quarter
-/// at the end in a row, the others in equal distances.
+/// Returns the ordinals that are struck in a stretch of recovery, at most `limit`: half of them in
+/// a row at the beginning, a quarter in a row at the end, and the others at equal distances
+/// between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -167,7 +173,8 @@ pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     picked
 }
 
-/// All second faults in the recovery that went through these marks, `limit` a stretch at most.
+/// Returns all second faults in a recovery, at most `limit` in each stretch between two of its
+/// `marks` ([`Outcome::marks`]).
 pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
     let mut seconds = Vec::new();
     for (point, strike) in SECONDS {
@@ -188,16 +195,16 @@ pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Sho
 /// Places in each workload that [`double`] strikes first.
 pub const PLACES: u64 = 3;
 
-/// The first, the middle and the last event of a point in a workload, from `from` on.
+/// Returns the first, the middle and the last event of a point in a workload, counted from `from`.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
     places.dedup();
     places
 }
 
-/// First faults at the beginning, in the middle and at the end of each workload, and second ones at
-/// every event from there to the end of the recovery. `progress` hears of [`PLACES`] for each kind
-/// and workload.
+/// Strikes first faults at the beginning, in the middle and at the end of each workload, and second
+/// faults at every event from there to the end of the recovery. Calls `progress` with the number of
+/// places done, of [`PLACES`] for each kind and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -257,10 +264,10 @@ fn second_faults(
     }
 }
 
-/// Places in a workload from which a fault stays.
+/// Events of a workload after which a fault is made to stay.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
-/// Faults that stay: every request has its answer in bounded time.
+/// Sweeps faults that stay: every request must have its answer in bounded time.
 pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds: Vec<_> = catalogue::entries()
         .flat_map(|entry| entry.injections)

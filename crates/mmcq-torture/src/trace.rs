@@ -1,15 +1,15 @@
-//! A replay, line by line: what was on the bus.
+//! A replay of a run as text: one line for each event on the bus.
 
 use mmcq_sim::sdhci::BusEvent;
 
-/// Columns of the time with which a line begins.
+/// Width in columns of the time at the beginning of a line.
 pub const TIME: usize = 14;
 
-/// What the columns of a replay are.
+/// Heading that explains the columns of a replay.
 pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's supervisor, deeper: the bus
                 (requests are numbered as they are asked; one that finds no room is asked again)\n";
 
-/// One event of the bus.
+/// Returns the line of one bus event.
 pub fn line(event: &BusEvent) -> String {
     match *event {
         BusEvent::Command { index, arg, auto, start_ns, .. } => {
@@ -32,27 +32,27 @@ pub fn line(event: &BusEvent) -> String {
     }
 }
 
-/// Lines that wait for those of an earlier time: where a register access takes a while, what the
-/// bus did meanwhile is told after what the stack did.
+/// Number of lines that are kept back for sorting. A register access takes time, and what the bus
+/// did meanwhile is reported after what the stack did, with an earlier time.
 pub const HELD: usize = 256;
 
-/// Puts the lines of a replay in the order of their times. What it still holds is told when it
-/// goes, so that the end is seen even if the run panics.
+/// Puts the lines of a replay in the order of their times. Dropping it prints the lines that it
+/// still keeps, so that the end of a run is seen even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
-    /// By time; of one time in the order in which they came.
+    /// Lines kept back, with their times. Lines of equal time stay in the order in which they came.
     held: Vec<(u64, String)>,
-    /// Of the last line that had one.
+    /// Time of the last line that had a time.
     last_ns: u64,
 }
 
 impl<F: FnMut(String)> InOrder<F> {
-    /// Hands the lines to `tell`.
+    /// Makes a sorter that passes the lines to `tell`.
     pub fn new(tell: F) -> Self {
         InOrder { tell, held: Vec::with_capacity(HELD + 1), last_ns: 0 }
     }
 
-    /// One line more. Without a time it has that of the line before.
+    /// Adds a line. A line without a time gets the time of the line before it.
     pub fn line(&mut self, line: String) {
         let time = line.get(..TIME).and_then(|time| time.trim().parse().ok());
         self.last_ns = time.unwrap_or(self.last_ns);

@@ -1,5 +1,5 @@
-//! A port by DMA for the card in SPI mode: an exchange takes the time of its bytes, and its end
-//! interrupts.
+//! An SPI port with DMA for the card in SPI mode. An exchange takes the time of its bytes, and its
+//! end raises an interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,7 +10,7 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The port of a bus.
+/// Port of the driver to an SPI bus.
 pub struct Wire {
     slot: Rc<RefCell<SpiSlot>>,
     time: Time,
@@ -18,7 +18,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The port of this bus, for code of this time.
+    /// Makes the port of this bus. `time` is the time of the code under test.
     pub fn new(slot: Rc<RefCell<SpiSlot>>, time: Time) -> Self {
         Wire { slot, time, end_ns: 0 }
     }

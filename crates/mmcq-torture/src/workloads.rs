@@ -1,12 +1,12 @@
-//! Thirteen small pieces of work that cover the ways through the stack; faults are swept over each
-//! of their events.
+//! Thirteen small workloads that cover the paths through the stack. The sweeps strike faults at
+//! each of their events.
 
 use super::case::{BusyBy, Case, Defer, Luck, Operation, Place, Setup};
 use super::run::CARDS;
 use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::checker::Asked;
 
-/// Their names.
+/// Names of the workloads.
 pub const NAMES: [&str; 13] = [
     "bring-up and one block each way",
     "long reads by CMD18 with automatic CMD12",
@@ -22,10 +22,10 @@ pub const NAMES: [&str; 13] = [
     "completions deferred, reads up to the end of the card",
     "accesses to a boot area and a general purpose partition",
 ];
-/// The one whose requests go to other partitions: they fail by what others overcome, for the engine
-/// does not repeat a visit.
+/// The workload whose requests go to other partitions of the eMMC. Its requests may fail by faults
+/// that other requests survive: the engine does not retry an access to another partition.
 pub const VISITS: usize = 12;
-/// Where its requests go, in order.
+/// Partition of each of its requests, in order.
 const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];
 
 const READ: Asked = Asked::Read;
@@ -41,7 +41,7 @@ fn card(name: &str) -> usize {
     CARDS.iter().position(|card| *card == name).unwrap_or(0)
 }
 
-/// The nth workload; nothing goes wrong in it yet.
+/// Returns workload `index`, without faults.
 #[must_use]
 pub fn workload(index: usize) -> Case {
     let sd = Setup { card: card("sdhc-16g-hs"), ..Setup::PLAIN };

@@ -1,4 +1,4 @@
-//! Cards by name or file, and single values of them changed.
+//! Cards by name or file, with changed values.
 
 use super::{BoardError, card_with};
 use crate::platform::Platform;
@@ -9,12 +9,12 @@ use mmcq_sim::cards;
 use std::borrow::Cow;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-/// Names of the cards that come with the program.
+/// Returns the names of the built-in cards.
 pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
-/// The profile of a platform's card, or of `card` instead.
+/// Returns the profile of a platform's card, or of `card` instead.
 pub fn profile(platform: &Platform, card: Option<&str>) -> Result<CardProfile, BoardError> {
     let (name, changes) = (card.unwrap_or(&platform.card), &platform.card_changes);
     platform.profiles.get_or(name, changes, || changed(name, changes))
@@ -25,14 +25,14 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     changed(name, &[])
 }
 
-/// A card's file as a table, with these changes: `key=value`, without `card.`.
+/// Returns a card's file as a table, with these changes: `key=value`, without `card.`.
 pub fn card_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError> {
     // First as a profile: then it can be read.
     changed(name, changes)?;
     read_table(name, changes)
 }
 
-/// The same of the card of a platform, or of `card` instead, with the platform's changes.
+/// Returns the table of a platform's card, or of `card` instead, with the platform's changes.
 pub fn table(platform: &Platform, card: Option<&str>) -> Result<toml::Table, BoardError> {
     profile(platform, card)?;
     read_table(card.unwrap_or(&platform.card), &platform.card_changes)
@@ -44,8 +44,8 @@ fn read_table(name: &str, changes: &[String]) -> Result<toml::Table, BoardError>
     Ok(with(&card_text(name)?, changes)?.parse().unwrap_or_default())
 }
 
-/// A card for the slot of a machine that has drivers of its own: one with blocks, as [`card_with`]
-/// has it, or one with functions, which no image is behind.
+/// Builds a card for the slot of a machine with drivers of its own: a storage card as in
+/// [`card_with`], or a card with functions, which cannot have an image.
 pub fn slot_card(
     platform: &Platform,
     card: Option<&str>,
@@ -65,7 +65,7 @@ pub fn slot_card(
     Ok(profile.build(medium)?)
 }
 
-/// A card's file with these changes: `key=value`, without `card.`. Comments stay.
+/// Returns a card's file with these changes: `key=value`, without `card.`. Comments stay.
 pub fn card_text_with(name: &str, changes: &[String]) -> Result<String, BoardError> {
     changed(name, changes)?;
     with(&card_text(name)?, changes)
@@ -75,7 +75,7 @@ fn has_functions(text: &str) -> bool {
     text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io"))
 }
 
-/// Likewise, with single values changed.
+/// Reads a card's profile by name or file, with these changes.
 fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     let text = card_text(name)?;
     #[cfg(test)]
@@ -93,7 +93,7 @@ fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     }
 }
 
-/// A card's file.
+/// Returns the text of a card's file.
 pub fn card_text(name: &str) -> Result<Cow<'static, str>, BoardError> {
     if let Some(text) = cards::named(name) {
         return Ok(Cow::Borrowed(text));
@@ -106,7 +106,8 @@ pub fn card_text(name: &str) -> Result<Cow<'static, str>, BoardError> {
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 
-/// The text with other values. All else stays in its line, so that an error names the right one.
+/// Returns the text with changed values. Everything else stays on its line, so that an error names
+/// the right line.
 fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     if changes.is_empty() {
         return Ok(text.to_owned());
@@ -131,7 +132,7 @@ fn with(text: &str, changes: &[String]) -> Result<String, BoardError> {
     Ok(document.to_string())
 }
 
-/// Where a key stands: the path as given, or, of a single name, the one place that has it.
+/// Finds a key: the path as given, or, for a single name, the only place that has it.
 fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     let given: Vec<String> = path.split('.').map(str::to_owned).collect();
     if given.iter().any(String::is_empty) {
@@ -161,7 +162,7 @@ fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The paths of all values.
+/// Collects the paths of all values.
 fn leaves(table: &Table, above: &mut Vec<String>, all: &mut Vec<Vec<String>>) {
     for (key, item) in table {
         above.push(key.to_owned());

@@ -1,24 +1,25 @@
-//! Two logs side by side.
+//! Comparison of two logs.
 
 use super::gaps::{Direction, Gaps};
 use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// A command that moves data or says how much.
+/// Index and argument of a command that transfers data or announces their length.
 type Data = (u8, u32);
 
-/// Where the data commands of two logs differ first.
+/// First difference between the data commands of two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The command's number, from 1.
+    /// Number of the command, from 1.
     pub number: usize,
-    /// Index, argument and start of it; `None`: the log has ended.
+    /// Index, argument and start in ns of the command in each log; `None`: the log has ended.
     pub commands: [Option<(u8, u32, u64)>; 2],
 }
 
 impl Difference {
-    /// `None`: the logs have the same data commands in the same order.
+    /// Finds the first difference. Returns `None` if both logs have the same data commands in the
+    /// same order.
     pub fn first(one: &[BusEvent], other: &[BusEvent]) -> Option<Self> {
         let (one, other) = (commands(one), commands(other));
         let same = |a: &(Data, u64), b: &(Data, u64)| a.0 == b.0;
@@ -43,7 +44,7 @@ fn shown(command: Option<(u8, u32, u64)>) -> String {
     }
 }
 
-/// The commands that move data, and those that say how much, with their starts.
+/// Returns the commands that transfer data or announce their length, with their starts in ns.
 fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     let data = |event: &BusEvent| match *event {
         BusEvent::Command { index: index @ (12 | 17 | 18 | 23 | 24 | 25), arg, start_ns, .. } => {
@@ -54,14 +55,14 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// A figure of both logs.
+/// One figure of both logs.
 struct Line {
     direction: &'static str,
     what: String,
     both: [f64; 2],
 }
 
-/// By direction the gaps between transfers.
+/// Returns the figures of the gaps between transfers, by direction.
 fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
@@ -87,8 +88,8 @@ fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     lines
 }
 
-/// For a reader: the first difference, and by direction the gaps between transfers. `wake_ns`: a
-/// command that comes sooner after an interrupt needed no thread.
+/// Returns text for people: the first difference, and the gaps between transfers by direction.
+/// `wake_ns`: a command that comes sooner than this after an interrupt needed no thread.
 pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let mut out = match Difference::first(one, other) {
         Some(difference) => format!("first difference: {difference}\n"),
@@ -100,8 +101,8 @@ pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     out
 }
 
-/// The same, one JSON object a line: direction, name, a, b, difference. Of the first difference in
-/// commands a and b are the commands, in words.
+/// Returns the same as JSON, one object a line: direction, name, a, b, difference. For the first
+/// difference in commands, a and b are the commands, in words.
 pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let first = Difference::first(one, other).map(|difference| {
         let [a, b] = difference.commands.map(shown);
@@ -119,7 +120,8 @@ pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String 
 mod tests {
     use super::*;
 
-    /// Two reads with so long a gap from the first one's interrupt, at 1000 ns, to the second.
+    /// Makes a log of two reads. The second begins `gap_ns` after the first one's interrupt at 1000
+    /// ns.
     fn log(gap_ns: u64, second: u32) -> Vec<BusEvent> {
         let command =
             |arg, start_ns| BusEvent::Command { index: 18, arg, auto: false, start_ns, end_ns: start_ns + 1 };

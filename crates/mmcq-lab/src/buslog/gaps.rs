@@ -1,20 +1,20 @@
-//! What stands between the transfers of a log.
+//! Gaps between the transfers of a log.
 
 use mmcq_sim::stats::BusEvent;
 
-/// Pauses longer than this are no gap: the load has ended, or begins.
+/// Pause in ns above which the load has ended or begins, and there is no gap.
 const PAUSE_NS: u64 = 5_000_000;
 
-/// Which way data go.
+/// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the card.
     Read,
-    /// To it.
+    /// To the card.
     Write,
 }
 
-/// A transfer, as far as it has come.
+/// State of a transfer under way.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     direction: Direction,
@@ -23,31 +23,31 @@ struct Transfer {
     bytes: u64,
     commands: u64,
     interrupts: u64,
-    /// The last interrupt before the next one.
+    /// Time in ns of the last interrupt before the next transfer.
     interrupt_ns: Option<u64>,
 }
 
 /// Gaps of one direction: from the end of a transfer to the first command of the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Transfers that have one behind them.
+    /// Number of transfers that are followed by another.
     pub transfers: u64,
-    /// Their data.
+    /// Data of these transfers in bytes.
     pub bytes: u64,
-    /// Commands, from the first of a transfer to that of the next.
+    /// Commands, from the first of a transfer to the first of the next.
     pub commands: u64,
-    /// Interrupts, the same.
+    /// Interrupts in the same stretches.
     pub interrupts: u64,
-    /// The bus is at work for so long.
+    /// Time in ns for which the bus works.
     pub work_ns: u64,
-    /// Gaps, in order.
+    /// Length of each gap in ns, sorted.
     pub gaps_ns: Vec<u64>,
-    /// From the last interrupt to the next command, in order.
+    /// Times in ns from the last interrupt to the next command, sorted.
     pub reply_ns: Vec<u64>,
 }
 
 impl Gaps {
-    /// Of the events of a log, by direction.
+    /// Computes the gaps of one direction from the events of a log.
     pub fn of(events: &[BusEvent], wanted: Direction) -> Self {
         let mut gaps = Gaps::default();
         let mut open: Option<Transfer> = None;
@@ -122,25 +122,25 @@ impl Gaps {
         self.reply_ns.extend(transfer.interrupt_ns.map(|at| next_ns.saturating_sub(at)));
     }
 
-    /// For each transfer.
+    /// Returns a count divided by the number of transfers.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.transfers.max(1) as f64
     }
 
-    /// The mean of all, in microseconds.
+    /// Returns the mean in microseconds.
     pub fn mean_us(all: &[u64]) -> f64 {
         all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3
     }
 
-    /// What so many percent do not exceed, in microseconds.
+    /// Returns the percentile in microseconds.
     pub fn percentile_us(all: &[u64], percent: u64) -> f64 {
         let at = (all.len() as u64 * percent / 100).min(all.len().saturating_sub(1) as u64);
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// The share of the transfers, in percent, whose first command came so soon after an interrupt
-    /// that no thread can have been woken for it: the queue was filled before. The others waited
-    /// for a thread that fills it.
+    /// Returns the share in percent of the transfers whose first command came so soon after an
+    /// interrupt that no thread can have been woken for it: the queue was filled before. The other
+    /// transfers waited for a thread.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

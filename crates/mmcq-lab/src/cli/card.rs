@@ -48,7 +48,7 @@ pub(super) fn as_json(fields: &[Field]) -> String {
     fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
 }
 
-/// Characters of a register in a line.
+/// Most characters of a register in a line.
 const RAW: usize = 64;
 
 pub(super) fn as_table(fields: &[Field]) -> String {
@@ -77,7 +77,7 @@ pub(super) fn as_table(fields: &[Field]) -> String {
     out
 }
 
-/// What else there is, for those that build.
+/// Text about further cards and boards in the source tree.
 const BESIDES: &str = "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card\n\
      takes the files of those with blocks), and controllers, with a quirk for the simulator's tests\n";
 

@@ -1,4 +1,4 @@
-//! `mmcq diff-bus`: two logs of the bus side by side.
+//! `mmcq diff-bus`: compares two logs of the bus.
 
 use super::Error;
 use super::form::Form;

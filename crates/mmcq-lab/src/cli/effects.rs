@@ -1,12 +1,12 @@
-//! Which changes of a run made a difference.
+//! Finds the changes of a run that made no difference.
 
 use super::voice;
 use mmcq_lab::effects::{self, Figures};
 use mmcq_lab::runner::Outcome;
 use mmcq_lab::scene::{Loaded, Scene};
 
-/// `work`, and beside it the same run without each of the changes. Says which of them made no
-/// difference: the jobs, their times and all counters are the same without it.
+/// Calls `work`, and runs the same without each of the changes meanwhile. Prints which of them made
+/// no difference: the jobs, their times and all counters are the same without it.
 pub fn with_effects<T, E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E> + Sync,

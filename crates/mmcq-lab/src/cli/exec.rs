@@ -12,10 +12,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
-/// Where the card is, if nothing else is said.
+/// Default path of the card.
 const DEVICE: &str = "/dev/mmcblk0";
 
-/// How the card appears.
+/// How the card appears to the program.
 #[derive(Debug, Args)]
 struct Slot {
     #[command(flatten)]
@@ -32,7 +32,7 @@ struct Slot {
     quiet: bool,
 }
 
-/// A part of the card by its option's value.
+/// Parses a part of the card from the option's value.
 fn part(text: &str) -> Result<(PathBuf, u64), String> {
     let wrong = || format!("{text}: expected PATH=SIZE, with a size as 64M of whole 512 bytes");
     let (path, size) = text.split_once('=').ok_or_else(wrong)?;
@@ -98,7 +98,7 @@ impl Slot {
     }
 }
 
-/// As a shell says it: 130 for Ctrl-C.
+/// Returns the exit code of a signal as a shell does: 130 for Ctrl-C.
 fn signalled(signal: Option<i32>) -> u8 {
     128_u8.saturating_add(u8::try_from(signal.unwrap_or(0)).unwrap_or(0))
 }

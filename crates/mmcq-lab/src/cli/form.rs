@@ -1,4 +1,4 @@
-//! The forms of a list: for people, for programs, for a page, for a spreadsheet.
+//! Output forms of a list: for people, for programs, for a page, for a spreadsheet.
 
 use super::{Error, print};
 use clap::Args;
@@ -20,7 +20,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// For rows that are printed as they come.
+    /// Returns the form for rows that are printed as they come.
     pub fn of_rows(&self) -> Format {
         match self {
             Form { markdown: true, .. } => Format::Markdown,
@@ -29,8 +29,8 @@ impl Form {
         }
     }
 
-    /// Prints the list as it is wanted: `text` for people, or `lines` of JSON and what is made of
-    /// them.
+    /// Prints the list in the chosen form: `text` for people, or `lines` of JSON and what is made
+    /// of them.
     pub fn print(&self, text: impl FnOnce() -> String, lines: impl FnOnce() -> String) -> Result<(), Error> {
         print(&match self {
             Form { json: true, .. } => lines(),
@@ -41,10 +41,10 @@ impl Form {
     }
 }
 
-/// Columns of a terminal.
+/// Width of a terminal in columns.
 const COLUMNS: usize = 100;
 
-/// The words of a text in lines that fit the terminal behind so many columns.
+/// Returns the words of a text in lines that fit the terminal after this number of columns.
 pub fn folded(text: &str, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

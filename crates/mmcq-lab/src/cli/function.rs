@@ -26,7 +26,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Of a load that is named in place of a job file, if it is one.
+    /// Returns the function that is named in place of a job file, if it is one.
     pub fn of(job: Option<&Path>, scene: &Scene) -> Result<Option<Self>, Error> {
         let Some(path) = job.filter(|path| Load::is_named(path)) else { return Ok(None) };
         let load = Load::read(path)?;
@@ -47,7 +47,7 @@ impl Function {
         Told::of(&self.load, &self.board, self.seed).map_err(failed)
     }
 
-    /// What ran, in two lines.
+    /// Returns two lines about what ran.
     fn title(&self) -> String {
         let by = match self.load.poll_ns {
             Some(poll_ns) => format!("looked for each {} us", poll_ns as f64 / 1e3),
@@ -64,14 +64,14 @@ impl Function {
         )
     }
 
-    /// `mmcq run`: its rates, latencies and wake-ups.
+    /// `mmcq run`: prints its rates, latencies and wake-ups.
     pub fn run(&self, json: bool) -> Result<ExitCode, Error> {
         let rows = self.told()?.rows();
         print(&if json { lines(&rows)? } else { self.title() + &table(&rows).text() })?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `mmcq why`: where a packet's time goes.
+    /// `mmcq why`: prints where a packet's time is spent.
     pub fn why(&self, form: &Form) -> Result<ExitCode, Error> {
         let told = self.told()?;
         let rows = told.steps();
@@ -80,7 +80,7 @@ impl Function {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// `mmcq trace`: a packet's window, and what it is called.
+    /// `mmcq trace`: returns the window of a packet, and its title.
     pub fn record(&self, way: &str, for_ns: Option<u64>) -> Result<(Capture, String), Error> {
         let advance = served::way(way).map_err(|line| Error::Input(format!("--way {line}")))?;
         let capture = served::record(&self.board, &self.load, advance, self.seed, for_ns);

@@ -97,7 +97,7 @@ pub struct Guest {
     json: bool,
 }
 
-/// A time that a CPU may take.
+/// Converts a time of the CPU from microseconds, and checks its range.
 fn ns(option: &str, us: f64) -> Result<u64, Error> {
     if us.is_finite() && (0.0..=1000.0).contains(&us) {
         return Ok((us * 1e3).round() as u64);

@@ -43,12 +43,12 @@ impl Iozone {
     }
 }
 
-/// The jobs of a line that is iozone's.
+/// Returns the jobs of an iozone command line.
 pub fn jobs(options: &[String]) -> Result<JobFile, Error> {
     Line::parse(options).and_then(|line| line.jobs()).map_err(Error::Input)
 }
 
-/// The line itself, where options are one.
+/// Returns the command line, if the options are one of iozone.
 pub fn line(options: &[String]) -> Result<Option<Line>, Error> {
     is_line(options).then(|| Line::parse(options)).transpose().map_err(Error::Input)
 }

@@ -1,4 +1,4 @@
-//! The jobs of a run, and what they run on.
+//! The jobs of a run, and their board.
 
 use super::function::Function;
 use super::{Error, jobs, load_name, voice};
@@ -21,7 +21,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reads the jobs, and says what the laboratory does not model of them.
+    /// Reads the jobs, and prints what the laboratory does not model of them.
     pub fn read(&self) -> Result<(JobFile, Loaded), Error> {
         let file = jobs(self.job.as_deref(), &self.options)?;
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
@@ -31,17 +31,17 @@ impl Load {
         Ok((file, loaded))
     }
 
-    /// The SDIO function that is named in place of a job, if one is.
+    /// Returns the SDIO function that is named in place of a job, if one is.
     pub fn function(&self) -> Result<Option<Function>, Error> {
         Function::of(self.job.as_deref(), &self.scene)
     }
 
-    /// The line of iozone's that the options are, if they are.
+    /// Returns the iozone command line, if the options are one.
     pub fn iozone(&self) -> Result<Option<Iozone>, Error> {
         super::iozone::line(&self.options)
     }
 
-    /// What the load is called in titles.
+    /// Returns the name of the load for titles.
     pub fn name(&self) -> String {
         load_name(self.job.as_deref())
     }

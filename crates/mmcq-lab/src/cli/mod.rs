@@ -1,5 +1,5 @@
-//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors ([`FOUND`] says
-//! which), 2 bad input.
+//! The command line: one file for each command. Exit codes: 0 success, 1 the run found errors
+//! ([`FOUND`] has the meaning for each command), 2 bad input.
 
 mod card;
 mod check;
@@ -110,7 +110,7 @@ enum Command {
     Vfio(vfio::Vfio),
 }
 
-/// What exit code 1 means, by command.
+/// Meaning of exit code 1, by command.
 const FOUND: [(&str, &str); 26] = [
     ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
     ("iozone", "an I/O failed, or the run did not come to its end"),
@@ -143,7 +143,7 @@ const FOUND: [(&str, &str); 26] = [
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
 
-/// Commands that a build without their feature leaves out.
+/// Commands that a build without their feature leaves out, with the feature.
 const FEATURES: [(&str, &str); 10] = [
     ("fit", "fit"),
     ("torture", "torture"),
@@ -157,7 +157,7 @@ const FEATURES: [(&str, &str); 10] = [
     ("vfio", "outside"),
 ];
 
-/// What this build was made without: how to have it.
+/// Returns the message about a part that this build leaves out, and how to get it.
 fn left_out(what: &str, feature: &str) -> String {
     format!(
         "{what}: this build was made without it; `cargo build --release -p mmcq-lab --features {feature}` \
@@ -165,7 +165,7 @@ fn left_out(what: &str, feature: &str) -> String {
     )
 }
 
-/// The exit codes of a command, for its help.
+/// Returns the exit codes of a command, for its help.
 fn exit_codes(command: &str) -> String {
     let found = FOUND.iter().find(|(name, _)| *name == command);
     let found = found.map_or("the run found errors (each command's help says which)", |(_, what)| *what);
@@ -173,7 +173,7 @@ fn exit_codes(command: &str) -> String {
 }
 
 impl Cli {
-    /// The command line, with what belongs to the help of every command.
+    /// Returns the command line, with the common part of the help of every command.
     fn described() -> clap::Command {
         let with_codes = |command: clap::Command| {
             let codes = exit_codes(command.get_name());
@@ -196,7 +196,7 @@ impl Cli {
         ))
     }
 
-    /// What was given to the program. A user that wants help gets it here, and the program ends.
+    /// Parses the arguments. If the user wants help, prints it and ends the program.
     pub fn given() -> Result<Self, Error> {
         let matches = Cli::described().try_get_matches();
         let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
@@ -208,7 +208,7 @@ impl Cli {
         })
     }
 
-    /// What was given instead of a command line, in one line.
+    /// Returns a one-line error about a wrong command line.
     fn misread(error: &clap::Error) -> Error {
         let command = error.get(ContextKind::InvalidSubcommand);
         if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
@@ -230,7 +230,7 @@ impl Cli {
         Error::Input(format!("{} (--help says more)", line.trim_start_matches("error: ")))
     }
 
-    /// Does what was asked.
+    /// Executes the command.
     pub fn run(self) -> Result<ExitCode, Error> {
         self.voice.take();
         match self.command {
@@ -274,17 +274,17 @@ impl Cli {
     }
 }
 
-/// Why a command failed, in one line.
+/// Reason why a command failed, in one line.
 #[derive(Debug)]
 pub enum Error {
-    /// Something given is wrong; nothing was done.
+    /// An input is wrong; nothing was done.
     Input(String),
     /// The run itself failed.
     Run(String),
 }
 
 impl Error {
-    /// What the program ends with.
+    /// Returns the exit code of the program.
     pub fn code(&self) -> ExitCode {
         match self {
             Error::Input(_) => ExitCode::from(2),
@@ -298,7 +298,7 @@ impl Error {
 }
 
 impl From<String> for Error {
-    /// Of the library: what was given is wrong.
+    /// Converts an error of the library about an input.
     fn from(line: String) -> Self {
         Error::Input(line)
     }
@@ -311,7 +311,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The jobs of a file, or of options in fio's form or iozone's.
+/// Returns the jobs of a file, or of options in fio's form or iozone's.
 fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() && path.as_os_str() == "-" => {
@@ -340,7 +340,7 @@ fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> 
     .map_err(Error::input)
 }
 
-/// What a load is called in titles.
+/// Returns the name of a load for titles.
 fn load_name(file: Option<&Path>) -> String {
     match file {
         Some(path) if path.as_os_str() == "-" => "jobs of standard input".to_owned(),
@@ -349,16 +349,16 @@ fn load_name(file: Option<&Path>) -> String {
     }
 }
 
-/// More threads than any machine has use for.
+/// Most threads that can be requested.
 const THREADS_MAX: usize = 1024;
 
-/// A count of threads.
+/// Parses a number of threads.
 fn threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
     threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}"))
 }
 
-/// An image file and its bytes, kept for this program as long as the lock lives.
+/// Opens an image file and locks it. Returns its medium, and the lock.
 fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     if is_fifo(path) {
         let why = "a named pipe, and an image is read at any place; expected a file";
@@ -368,13 +368,13 @@ fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
     Ok((medium, Lock::take(path, write).map_err(Error::Input)?))
 }
 
-/// A file that a run will write: better known before than after it.
+/// Checks before a run that a file can be written.
 fn writable(option: &str, path: &Path) -> Result<(), Error> {
     let file = std::fs::File::options().append(true).create(true).open(path);
     file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))
 }
 
-/// Prints a line to standard output; a reader that has gone away ends the program quietly.
+/// Prints a line to standard output. Ends the program quietly if the reader has closed its end.
 fn print(text: &str) -> Result<(), Error> {
     use std::io::{ErrorKind, Write};
     match std::io::stdout().write_all(text.as_bytes()) {

@@ -74,7 +74,7 @@ impl New {
     }
 }
 
-/// A file that is there already stays as it is.
+/// Writes a new file; a file that exists stays as it is.
 fn write_new(path: &Path, text: &str) -> Result<(), Error> {
     let file = std::fs::File::options().write(true).create_new(true).open(path);
     let mut file = file.map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
@@ -117,7 +117,7 @@ fn board_text(like: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// What the tables of a card are for.
+/// Purpose of each table of a card.
 const TABLES: [(&str, &str); 13] = [
     ("identity", "What the card calls itself: its CID."),
     ("sd", "What it can do: its CSD, SCR and SD status."),
@@ -146,7 +146,7 @@ const TABLES: [(&str, &str); 13] = [
     ("quirk", "What it does otherwise than its standard says."),
 ];
 
-/// A card's file with a line above each table that says what it is for.
+/// Returns a card's file with a line above each table about its purpose.
 fn with_comments(text: &str, like: &str) -> String {
     let mut out = format!(
         "# A card: a copy of {like}. Change a value together with its source, which begins with spec, prior,\n\
@@ -162,7 +162,7 @@ fn with_comments(text: &str, like: &str) -> String {
     out
 }
 
-/// As fio's own files are written.
+/// Text of a new job, in the style of fio's own files.
 const JOB: &str = "\
 ; A job, as fio has them: `fio --help` and fio's manual say what each option means.
 [global]

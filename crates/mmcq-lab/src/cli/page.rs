@@ -1,4 +1,4 @@
-//! A file that is either whole or not there.
+//! An output file that is either complete or absent.
 
 use super::Error;
 use std::fmt::Display;
@@ -7,15 +7,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A place for a file, known to be writable before the work and filled after it.
+/// An output path, which is known to be writable before the work and is written after it.
 pub struct Place {
     path: PathBuf,
-    /// A device: a new or ordinary file is written beside its place and moved there.
+    /// Whether it is a device. An ordinary file is written under another name and then moved.
     device: bool,
 }
 
 impl Place {
-    /// Of `--report FILE`, say.
+    /// Checks the path of an option such as `--report FILE`.
     pub fn new(option: &str, path: &Path) -> Result<Self, Error> {
         let refused = |error: std::io::Error| Error::Input(format!("{option} {}: {error}", path.display()));
         if path.exists() {
@@ -30,12 +30,12 @@ impl Place {
         Ok(Place { path: path.to_owned(), device })
     }
 
-    /// Fills it with text.
+    /// Writes a text to the file.
     pub fn write(self, text: &str) -> Result<(), Error> {
         self.fill(|file| file.write_all(text.as_bytes()))
     }
 
-    /// Fills it by what `write` writes.
+    /// Calls `write` to write the file.
     pub fn fill<E: Display>(self, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), Error> {
         let failed = |error: &dyn Display| Error::Run(format!("{}: {error}", self.path.display()));
         if self.device {
@@ -61,7 +61,7 @@ fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
-/// The command line, as a shell takes it.
+/// Returns the command line in a form that a shell accepts.
 pub fn command_line() -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./,:+@%".contains(c))

@@ -45,10 +45,11 @@ impl Params {
     }
 }
 
-/// A longer value stands below its key.
+/// Length above which a value is printed below its key.
 const LONG: usize = 22;
 
-/// Key, value, unit, kind and range in columns; the source behind them, folded.
+/// Returns columns with key, value, unit, kind and range, and the source after them in folded
+/// lines.
 fn as_table(all: &[Param]) -> String {
     let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
     let range = |p: &Param| p.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));

@@ -1,4 +1,4 @@
-//! How far a long command has come: a bar on a terminal; elsewhere a line now and then.
+//! Progress of a long command: a bar on a terminal; elsewhere a line now and then.
 
 use super::voice;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -6,19 +6,19 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The clock of a bar moves so often, whatever else does.
+/// Interval at which the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(250);
-/// Where there is no terminal, a line is written so often.
+/// Interval of the lines where there is no terminal.
 const LINE: Duration = Duration::from_secs(20);
 
-/// What is counted.
+/// Unit in which progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things of any kind.
+    /// A number of things.
     Count,
     /// Bytes.
     Bytes,
-    /// Nothing: only what is done now is shown.
+    /// None: only the present step is shown.
     Step,
 }
 
@@ -26,12 +26,12 @@ pub enum Unit {
 pub struct Progress {
     bar: ProgressBar,
     unit: Unit,
-    /// Without a terminal, and unless all is quiet: when the next line is due.
+    /// Time of the next line, where there is no terminal and the program is not quiet.
     line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// So much is to be done; 0: it is not known yet.
+    /// Makes a progress display of this size; 0: not known yet.
     pub fn new(title: &str, size: u64, unit: Unit) -> Self {
         let (speaks, terminal) = (voice::speaks(), std::io::stderr().is_terminal());
         let bar = match terminal && speaks {
@@ -53,31 +53,31 @@ impl Progress {
         Progress { bar, unit, line: (!terminal && speaks).then(|| Mutex::new(Instant::now() + LINE)) }
     }
 
-    /// The first step is told at once: the user waits for a sign of life.
+    /// Prints the first step at once, so that the user sees that the program works.
     pub fn at_once(self) -> Progress {
         Progress { line: self.line.map(|_| Mutex::new(Instant::now())), ..self }
     }
 
-    /// So much more is done.
+    /// Adds to the work done.
     pub fn inc(&self, done: u64) {
         self.bar.inc(done);
         self.line();
     }
 
-    /// So much of so much is done.
+    /// Sets the work done and its total.
     pub fn set(&self, done: u64, size: u64) {
         self.bar.set_length(size);
         self.bar.set_position(done);
         self.line();
     }
 
-    /// This is done now.
+    /// Shows the step that runs now.
     pub fn step(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.line();
     }
 
-    /// It is over; the bar goes.
+    /// Ends the display and removes the bar.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }

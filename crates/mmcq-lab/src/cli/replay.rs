@@ -67,8 +67,8 @@ pub struct Replay {
     /// Longer pauses become this long: 10ms, 2s
     #[arg(long, value_name = "TIME", value_parser = time)]
     gap_max: Option<u64>,
-    /// Offsets beyond the card: refuse (an error), modulo (they begin anew), scale (pieces of 1 MiB
-    /// are moved so that the whole trace fits the whole card)
+    /// Offsets beyond the card: refuse (an error), modulo (start again at 0), scale (map pieces of
+    /// 1 MiB so that the whole trace covers the whole card)
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     remap: Remap,
     /// Put requests in the order of their times
@@ -86,12 +86,12 @@ pub struct Replay {
     reporting: Reporting,
 }
 
-/// A unit of time, by its name.
+/// Parses the name of a unit of time.
 fn unit(text: &str) -> Result<u64, String> {
     recorded::unit_ns(text).ok_or_else(|| "expected s, ms, us, 100ns or ns".to_owned())
 }
 
-/// A time with its unit.
+/// Parses a time with its unit.
 fn time(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, name) = text.split_at(split);
@@ -99,7 +99,7 @@ fn time(text: &str) -> Result<u64, String> {
     ns.ok_or_else(|| "expected a number and s, ms, us or ns: 10ms".to_owned())
 }
 
-/// A factor of times.
+/// Parses a factor of times.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().ok().filter(|f| (0.0..=1e6).contains(f));
     factor.ok_or_else(|| "expected a number from 0 to 1000000".to_owned())
@@ -118,7 +118,7 @@ impl Replay {
         self.reporting.run(&self.scene, loaded, None, again, facts, &self.name())
     }
 
-    /// The trace's name in reports.
+    /// Returns the trace's name for reports.
     fn name(&self) -> String {
         match self.traces.first() {
             Some(path) if path.as_os_str() == "-" => "standard input".to_owned(),

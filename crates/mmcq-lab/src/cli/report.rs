@@ -52,7 +52,7 @@ impl Report {
     }
 }
 
-/// The playground of this folder, or of where it is built.
+/// Returns the playground of this folder, or of the folder of its build.
 fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, Error> {
     let found = folder.map(Path::to_owned).or_else(|| places().find(|place| place.is_dir()));
     let found = found.ok_or_else(|| {
@@ -68,7 +68,8 @@ fn live(folder: Option<&Path>, scene: &Scene, loaded: &Loaded) -> Result<Live, E
     Ok(live)
 }
 
-/// Beside this program, as cargo builds both; here.
+/// Returns the default folders of the playground: next to this program, as cargo builds both, and
+/// in the working folder.
 fn places() -> impl Iterator<Item = PathBuf> {
     let program = std::env::current_exe().ok();
     let built = program.and_then(|program| Some(program.parent()?.parent()?.join("playground")));

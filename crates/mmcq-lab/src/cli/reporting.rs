@@ -1,4 +1,4 @@
-//! What commands that run a load have in common: the run itself, and its report.
+//! Common part of all commands that run a load: the run itself, and its report.
 
 use super::effects::with_effects;
 use super::page::{self, Place};
@@ -45,19 +45,19 @@ pub struct Reporting {
     /// again for it, seven times or so
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// The report is iozone's table.
+    /// iozone's table, if the report has that form.
     #[arg(skip)]
     table: Option<Iozone>,
-    /// Nothing but that file is wanted.
+    /// Whether only the page is written.
     #[arg(skip)]
     page_alone: bool,
-    /// A playground in it.
+    /// A playground in the page.
     #[arg(skip)]
     live: Option<Live>,
 }
 
 impl Reporting {
-    /// Writes the page to this file, and prints its verdict.
+    /// Makes options that write only the page to this file and print its verdict.
     pub fn page_alone(file: PathBuf, live: Option<Live>) -> Self {
         let (output_format, output, bus_log, export) = Default::default();
         Reporting {
@@ -73,12 +73,12 @@ impl Reporting {
         }
     }
 
-    /// Reports in iozone's table, where there is one.
+    /// Makes the report iozone's table, if there is one.
     pub fn with_table(self, table: Option<Iozone>) -> Self {
         Reporting { table, ..self }
     }
 
-    /// Whether the table of an SDIO function is wanted as JSON.
+    /// Returns whether the table of an SDIO function is wanted as JSON.
     pub fn of_function(&self) -> Result<bool, Error> {
         let given = [
             ("--output", self.output.is_some()),
@@ -97,8 +97,8 @@ impl Reporting {
         }
     }
 
-    /// Runs what is loaded, and reports. `again` loads the same with other changes; `replay` is
-    /// what the report says of a trace.
+    /// Runs a load and reports. `again` loads the same with other changes. `replay` is the report's
+    /// part about a trace.
     pub fn run(
         &self,
         scene: &Scene,
@@ -172,7 +172,7 @@ impl Reporting {
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Where the page goes.
+    /// Returns the output path of the page.
     fn page(&self, image: bool) -> Result<Option<Place>, Error> {
         let Some(path) = &self.report else { return Ok(None) };
         if image {
@@ -182,7 +182,7 @@ impl Reporting {
         Place::new("--report", path).map(Some)
     }
 
-    /// Where a trace of the run goes.
+    /// Returns the output path of a recording of the run.
     fn exported(&self, setting: Setting) -> Result<Option<&Path>, Error> {
         let [format, file] = &self.export[..] else { return Ok(None) };
         if format != "blktrace" {
@@ -231,14 +231,14 @@ impl Reporting {
     }
 }
 
-/// iozone's table, below what ran.
+/// Returns iozone's table, after a line about what ran.
 fn table_of(table: &Iozone, report: &Report) -> String {
     let title =
         report.context.origin.as_ref().map_or_else(String::new, |origin| format!("{}\n\n", origin.title()));
     title + &table.table(report.entries.iter().map(|entry| &entry.stats))
 }
 
-/// Bad input, or a run that did not come to its end.
+/// Converts the error of a run: bad input, or a run that did not come to its end.
 fn failed(error: RunError) -> Error {
     match error {
         RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
@@ -246,7 +246,7 @@ fn failed(error: RunError) -> Error {
     }
 }
 
-/// What a page has beside the run: the load in other settings, the limit, the bus.
+/// Returns what a page shows besides the run: the load in other settings, the limit, the bus.
 fn compared(scene: &Scene, loaded: &Loaded, outcome: &Outcome, series: Series) -> Result<Compared, Error> {
     let shown = Progress::new("", 0, Unit::Step);
     let changes: Vec<String> = scene.set.iter().filter(|change| !change.starts_with(JOB)).cloned().collect();

@@ -1,13 +1,13 @@
-//! The interrupt pin, as a client of vfio is told about it.
+//! The interrupt pin, and how a vfio client is notified of it.
 //!
-//! The pin is a level and an eventfd is not: the level is told once and then masked, and the client
-//! unmasks when its guest has looked at the device; if the level is still high then, it is told
-//! again.
+//! The pin has a level, and an eventfd has none. So the client is notified once and then the pin is
+//! masked. The client unmasks it when its guest has handled the device; if the level is still high
+//! then, the client is notified again.
 
 use std::fs::File;
 use std::io::{self, Write};
 
-/// The pin and the client that is told about it.
+/// The pin, and the eventfd of the client.
 #[derive(Debug, Default)]
 pub struct Pin {
     signal: Option<File>,
@@ -16,31 +16,31 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// The level of the pin is now this.
+    /// Sets the level of the pin.
     pub fn set_level(&mut self, level: bool) -> io::Result<()> {
         self.level = level;
         self.tell()
     }
 
-    /// The client wants to be told here, or not at all; not masked.
+    /// Sets the eventfd that the client wants to be notified by, or none. The pin is unmasked.
     pub fn set_signal(&mut self, signal: Option<File>) -> io::Result<()> {
         self.signal = signal;
         self.masked = false;
         self.tell()
     }
 
-    /// The client does not want to be told.
+    /// Masks the pin for the client.
     pub fn mask(&mut self) {
         self.masked = true;
     }
 
-    /// The client wants to be told again.
+    /// Unmasks the pin for the client.
     pub fn unmask(&mut self) -> io::Result<()> {
         self.masked = false;
         self.tell()
     }
 
-    /// Tells the client whatever the level is: it tries whether that arrives.
+    /// Notifies the client whatever the level is, as a test of the eventfd.
     pub fn test(&mut self) -> io::Result<()> {
         match &mut self.signal {
             Some(signal) => write(signal),
@@ -57,7 +57,7 @@ impl Pin {
     }
 }
 
-/// An eventfd counts; one whose count cannot grow has been told often enough.
+/// Writes to the eventfd. If its count cannot grow, the client has enough notifications.
 fn write(signal: &mut File) -> io::Result<()> {
     if !super::socket::writable_now(signal)? {
         return Ok(());
@@ -74,7 +74,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    /// A stream in the place of the eventfd: each signal is eight bytes.
+    /// Makes a pin with a stream in place of the eventfd: each notification is eight bytes.
     fn pair() -> (Pin, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();

@@ -1,8 +1,8 @@
-//! The guest's memory, as the controller reaches it.
+//! The guest's memory, which the controller's DMA accesses.
 //!
-//! The client passes its memory as files. They are read and written as such: the page cache is what
-//! the guest has mapped, so both see the same bytes at once, and a client that cuts a file short
-//! gets a bus error instead of ending this process by a signal.
+//! The client passes its memory as files, and they are read and written as files. The page cache is
+//! what the guest has mapped, so both see the same bytes at once. A client that truncates a file
+//! gets a bus error, and this process gets no signal.
 
 use mmcq_sim::memory::{BusError, DeviceMemory};
 use std::cell::RefCell;
@@ -10,17 +10,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// Ranges that a client may have mapped at a time; each holds a descriptor.
+/// Most ranges that a client may have mapped at a time; each needs a file descriptor.
 pub const RANGES_MAX: usize = 512;
 
-/// Why a range is refused.
+/// Reason why a range is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// It is empty, does not end, or reaches past the end of file offsets.
+    /// The range is empty, does not end, or is beyond the largest file offset.
     Range,
-    /// It overlaps another.
+    /// The range overlaps another.
     Overlap,
-    /// There are [`RANGES_MAX`] already.
+    /// There are already [`RANGES_MAX`] ranges.
     TooMany,
 }
 
@@ -36,19 +36,19 @@ struct Range {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By bus address; none overlaps another.
+    /// Ranges by bus address, without overlaps.
     ranges: Vec<Range>,
     bus_master: bool,
     refused: u64,
     first_refused: Option<String>,
 }
 
-/// The guest's memory; clones share it.
+/// The guest's memory. Clones share the same memory.
 #[derive(Clone, Debug, Default)]
 pub struct GuestMemory(Rc<RefCell<Inner>>);
 
 impl GuestMemory {
-    /// `bytes` from `offset` of a file appear at the address `bus`.
+    /// Maps `bytes` from `offset` of a file at the address `bus`.
     pub fn map(
         &self,
         bus: u64,
@@ -77,8 +77,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Takes away the ranges that lie inside this one. False, and nothing is taken away, if one
-    /// lies across its border.
+    /// Removes the ranges that lie inside this one. Returns false, and removes nothing, if a range
+    /// crosses its border.
     pub fn unmap(&self, bus: u64, bytes: u64) -> bool {
         let end = bus.saturating_add(bytes);
         let outside = |range: &Range| range.bus >= end || range.bus + range.bytes <= bus;
@@ -91,24 +91,24 @@ impl GuestMemory {
         whole
     }
 
-    /// Takes away everything.
+    /// Removes all ranges.
     pub fn unmap_all(&self) {
         self.0.borrow_mut().ranges.clear();
     }
 
-    /// The device may reach memory at all: Bus Master Enable of its command register.
+    /// Sets whether the device may access memory: Bus Master Enable of its command register.
     pub fn set_bus_master(&self, on: bool) {
         self.0.borrow_mut().bus_master = on;
     }
 
-    /// Accesses that nothing answered, and the first of them in words.
+    /// Returns the number of accesses to addresses without memory, and the first of them in words.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Walks through the pieces of an access; `step` gets a file, an offset, and the piece's place
-    /// in the access.
+    /// Splits an access into pieces of one range. Calls `step` with a file, an offset, and the
+    /// piece's place in the access.
     fn access(
         &self,
         write: bool,
@@ -140,7 +140,7 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// The next piece of an access that one range answers.
+    /// Returns the next piece of an access that is in one range.
     fn piece(
         &self,
         write: bool,

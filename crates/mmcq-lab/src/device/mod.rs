@@ -1,15 +1,15 @@
-//! The controller model and its card as a PCI device for a virtual machine, over vfio-user: foreign
-//! drivers judge the model.
+//! The controller model and its card as a PCI device for a virtual machine, over vfio-user. So
+//! drivers of other systems test the model.
 //!
 //! - `server.rs`: a client and the device.
 //! - `protocol.rs`: messages as bytes.
 //! - `socket.rs`: bytes and descriptors through the socket.
 //! - `pci.rs`: the configuration space.
-//! - `memory.rs`: the guest's memory, which the controller's DMA reaches.
+//! - `memory.rs`: the guest's memory, which the controller's DMA accesses.
 //! - `interrupt.rs`: the interrupt pin.
 //!
-//! Virtual time goes with the clock on the wall: the guest's time limits are those of a real
-//! machine, and what is due happens when it is due.
+//! Virtual time equals real time: the guest's time limits are those of a real machine, and each
+//! event happens at its real time.
 
 mod interrupt;
 pub mod memory;
@@ -36,24 +36,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What to show to the guest.
+/// What the guest gets.
 pub struct Setup {
     /// The board; its controller must be an SDHCI.
     pub platform: Platform,
-    /// Another card than the board's own.
+    /// A card in place of the board's own.
     pub card: Option<String>,
-    /// What the card holds; generated memory without it.
+    /// Content of the card; `None`: generated memory.
     pub medium: Option<Medium>,
-    /// Vendor and device.
+    /// Vendor and device number.
     pub id: pci::Id,
-    /// What happens to the slot, from the coming of the client on.
+    /// Schedule of events at the slot, from the connection of the client on.
     pub schedule: Schedule,
-    /// It happens from [`Control::begin`] on.
+    /// Whether the schedule begins only with [`Control::begin`].
     pub hold: bool,
 }
 
-/// The board of this name, or from a file whose name ends in `.toml`. An error is one line and
-/// names boards with an SDHCI controller alone.
+/// Returns the board of this name, or from a file whose name ends in `.toml`. An error is one line,
+/// and names only boards with an SDHCI controller.
 pub fn platform(name: &str) -> Result<Platform, String> {
     let sdhci = |name: &&str| {
         Platform::load(name).is_ok_and(|known| matches!(known.controller, ControllerConfig::Sdhci(_)))
@@ -68,20 +68,20 @@ pub fn platform(name: &str) -> Result<Platform, String> {
     Platform::load(name).map_err(|error| error.to_string())
 }
 
-/// What happened until the guest left.
+/// Summary of a connection.
 #[derive(Debug)]
 pub struct Summary {
-    /// What went over the bus.
+    /// Counters of the bus.
     pub stats: BusStats,
-    /// What the guest's driver did that the standard forbids.
+    /// Number of the guest driver's violations of the standard.
     pub violations: u64,
-    /// Accesses to memory that nothing answered, and the first of them.
+    /// Accesses to addresses without memory: number, and the first in words.
     pub refused: (u64, Option<String>),
-    /// Why the connection ended, if not by the client's leaving.
+    /// Reason why the connection ended, if the client did not close it.
     pub error: Option<String>,
 }
 
-/// What a device that serves can be told from outside.
+/// Controls a device from outside while it serves.
 pub struct Control {
     listener: UnixListener,
     state: Arc<Mutex<State>>,
@@ -94,18 +94,18 @@ struct State {
     asked: Vec<Asked>,
 }
 
-/// What is done to the slot from outside.
+/// A requested action at the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// The card's supply dips.
+    /// Dip of the card's power.
     Cut,
-    /// The card is taken out, or comes in again.
+    /// Removal or insertion of the card.
     Swap,
-    /// The schedule begins.
+    /// Begin of the schedule.
     Begin,
 }
 
-/// More of these that wait are forgotten.
+/// Most actions that may wait; further ones are dropped.
 const ASKED_MAX: usize = 16;
 
 impl State {
@@ -115,17 +115,17 @@ impl State {
 }
 
 impl Control {
-    /// The card's supply dips: what is volatile is lost, and the slot does not tell.
+    /// Requests a dip of the card's power: volatile data are lost, and the slot does not report it.
     pub fn cut(&self) {
         self.ask(Asked::Cut);
     }
 
-    /// The card is taken out of the slot, or comes in again if it is out.
+    /// Requests that the card is taken out of the slot, or inserted again if it is out.
     pub fn swap(&self) {
         self.ask(Asked::Swap);
     }
 
-    /// The schedule begins; one that has begun goes on.
+    /// Requests the begin of the schedule. One that has begun continues.
     pub fn begin(&self) {
         self.ask(Asked::Begin);
     }
@@ -137,7 +137,7 @@ impl Control {
         }
     }
 
-    /// Takes the card away from the machine; the server ends.
+    /// Ends the server; the machine loses its card.
     pub fn stop(&self) {
         let mut state = State::of(&self.state);
         state.stopped = true;
@@ -149,7 +149,7 @@ impl Control {
     }
 }
 
-/// The device before its client comes.
+/// The device before its client connects.
 pub struct Device {
     model: Sdhci,
     schedule: Schedule,
@@ -161,7 +161,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Builds it, and listens at `path`. An error is one line.
+    /// Builds the device, and listens at `path`. An error is one line.
     pub fn new(setup: Setup, path: &Path) -> Result<Self, String> {
         let Setup { platform, card, medium, id, schedule, hold } = setup;
         let ControllerConfig::Sdhci(config) = platform.controller else {
@@ -176,12 +176,12 @@ impl Device {
         Ok(Device { model, schedule, hold, memory, config: space, listener, name })
     }
 
-    /// Tells `log` about everything on the bus.
+    /// Sets the log that receives everything on the bus.
     pub fn set_log(&mut self, log: Box<dyn FnMut(BusEvent)>) {
         self.model.set_log(Some(log));
     }
 
-    /// Waits for the client; `None`: it is not to come any more.
+    /// Waits for the client. Returns `None` if the server was ended before.
     fn client(&self, state: &Mutex<State>) -> Result<Option<UnixStream>, String> {
         let accepted = self.listener.accept();
         let mut state = State::of(state);
@@ -194,7 +194,7 @@ impl Device {
     }
 
     /// Serves one client until it leaves, or until [`Control::stop`]: a card belongs to one
-    /// machine, and goes with it. `begun` gets the control. The socket is gone afterwards.
+    /// machine. Calls `begun` with the control. The socket is removed afterwards.
     pub fn serve(mut self, begun: impl FnOnce(Control)) -> Result<Summary, String> {
         let state = Arc::<Mutex<State>>::default();
         let listener = self.listener.try_clone().map_err(|e| e.to_string())?;

@@ -1,10 +1,10 @@
 //! The configuration space of a PCI device with an SD host controller of one slot
 //! [PCI 3.0 6.1; SDHC, the appendix on PCI].
 
-/// Bytes of the configuration space.
+/// Size of the configuration space in bytes.
 pub const CONFIG_BYTES: usize = 256;
-/// Vendor and device that the device has by default: those of QEMU's own controller, for which
-/// Linux knows no quirks.
+/// Default vendor and device number: those of QEMU's own controller, for which Linux knows no
+/// quirks.
 pub const DEFAULT_ID: Id = Id { vendor: 0x1b36, device: 0x0007 };
 
 /// Registers of the standard.
@@ -20,7 +20,7 @@ const BUS_MASTER: u16 = 1 << 2;
 const INTERRUPT_DISABLE: u16 = 1 << 10;
 const STATUS_INTERRUPT: u8 = 1 << 3;
 
-/// A device's maker, and which one it is.
+/// Vendor and device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
     /// Vendor.
@@ -55,16 +55,16 @@ impl std::str::FromStr for Id {
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     id: Id,
-    /// Bytes behind the first base address.
+    /// Size in bytes of the region of the first base address register.
     bar_bytes: u32,
     bytes: [u8; CONFIG_BYTES],
-    /// Bits that can be written.
+    /// Mask of the bits that can be written.
     writable: [u8; CONFIG_BYTES],
 }
 
 impl ConfigSpace {
-    /// As it is after power-on, with so many bytes of registers at least: a base address is of a
-    /// power of two [PCI 3.0 6.2.5.1].
+    /// Makes the space as it is after power-on. The region has at least this number of bytes,
+    /// rounded up to a power of two [PCI 3.0 6.2.5.1].
     pub fn new(id: Id, register_bytes: u16) -> Self {
         Self::with_bar(id, u32::from(register_bytes).max(BAR_BYTES_MIN).next_power_of_two())
     }
@@ -87,18 +87,18 @@ impl ConfigSpace {
         space
     }
 
-    /// As after power-on again.
+    /// Resets the space to its state after power-on.
     pub fn reset(&mut self) {
         *self = Self::with_bar(self.id, self.bar_bytes);
     }
 
-    /// Bytes behind the first base address.
+    /// Returns the size in bytes of the region of the first base address register.
     pub fn bar_bytes(&self) -> u32 {
         self.bar_bytes
     }
 
-    /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt,
-    /// disabled or not.
+    /// Reads the space. Returns false if the access is not inside it. `interrupt`: state of the
+    /// interrupt, disabled or not.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;
@@ -112,7 +112,7 @@ impl ConfigSpace {
         true
     }
 
-    /// Writes the bits that can be written; false if the access does not lie inside.
+    /// Writes the bits that can be written. Returns false if the access is not inside the space.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(at) = place(offset, data.len()) else {
             return false;
@@ -128,23 +128,23 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]])
     }
 
-    /// The device answers at its base address.
+    /// Returns whether the device answers at its base address.
     pub fn memory_space(&self) -> bool {
         self.command() & MEMORY_SPACE != 0
     }
 
-    /// The device may reach memory.
+    /// Returns whether the device may access memory.
     pub fn bus_master(&self) -> bool {
         self.command() & BUS_MASTER != 0
     }
 
-    /// The device must not assert its interrupt.
+    /// Returns whether the device must not assert its interrupt.
     pub fn interrupt_disabled(&self) -> bool {
         self.command() & INTERRUPT_DISABLE != 0
     }
 }
 
-/// The first byte of an access that lies inside.
+/// Returns the first byte of an access that lies inside the space.
 fn place(offset: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?;
     (at.checked_add(len)? <= CONFIG_BYTES).then_some(at)

@@ -1,15 +1,15 @@
-//! Messages of vfio-user 0.0 as bytes: what a client asks, and what it is answered.
+//! Messages of vfio-user 0.0 as bytes: the requests of a client, and the answers.
 //!
-//! A message is a header of 16 bytes and a payload; all numbers are in the byte order of the
-//! machine (both ends are on it).
+//! A message is a header of 16 bytes and a payload. All numbers are in the byte order of the
+//! machine, as both ends run on it.
 
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 16;
-/// The longest message that is accepted.
+/// Size in bytes of the longest accepted message.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The longest read or write of a region.
+/// Size in bytes of the longest read or write of a region.
 pub const ACCESS_BYTES_MAX: usize = 4096;
-/// Descriptors that may come with a message.
+/// Most file descriptors in a message.
 pub const DESCRIPTORS_MAX: usize = 8;
 
 const KIND: u32 = 0xf;
@@ -23,40 +23,40 @@ pub mod dma {
     pub const READ: u32 = 1;
     /// The device may write.
     pub const WRITE: u32 = 1 << 1;
-    /// Of an unmap: everything.
+    /// In an unmap: all ranges.
     pub const ALL: u32 = 1 << 1;
 }
 
 /// Flags of [`Request::SetIrqs`].
 pub mod irqs {
-    /// No data: all of the range.
+    /// No data: the action is for the whole range.
     pub const DATA_NONE: u32 = 1;
-    /// One byte for each.
+    /// One byte for each interrupt.
     pub const DATA_BOOL: u32 = 1 << 1;
-    /// One eventfd for each.
+    /// One eventfd for each interrupt.
     pub const DATA_EVENTFD: u32 = 1 << 2;
     /// Mask.
     pub const MASK: u32 = 1 << 3;
     /// Unmask.
     pub const UNMASK: u32 = 1 << 4;
-    /// Set up, or try, the signal.
+    /// Set up the eventfd, or test it.
     pub const TRIGGER: u32 = 1 << 5;
 }
 
 /// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Chosen by the caller; the answer has the same.
+    /// Number chosen by the caller; the answer has the same.
     pub id: u16,
-    /// What it is about.
+    /// Number of the command.
     pub command: u16,
-    /// Bytes of header and payload.
+    /// Bytes of header and payload together.
     pub bytes: u32,
     flags: u32,
 }
 
 impl Header {
-    /// Takes a header apart; an error is one line.
+    /// Parses a header. An error is one line.
     pub fn parse(raw: &[u8; HEADER_BYTES]) -> Result<Self, String> {
         let mut fields = Fields(raw);
         let id = fields.u16();
@@ -75,22 +75,22 @@ impl Header {
         Ok(header)
     }
 
-    /// Bytes after the header.
+    /// Returns the number of bytes after the header.
     pub fn payload_bytes(&self) -> usize {
         (self.bytes as usize).saturating_sub(HEADER_BYTES)
     }
 
-    /// The client waits for an answer.
+    /// Returns whether the client waits for an answer.
     pub fn wants_reply(&self) -> bool {
         self.flags & NO_REPLY == 0
     }
 
-    /// The answer with this payload.
+    /// Returns the answer with this payload.
     pub fn reply(&self, payload: &[u8]) -> Vec<u8> {
         self.answer(REPLY, 0, payload)
     }
 
-    /// The refusal with this number of `errno.h`.
+    /// Returns the refusal with this number of `errno.h`.
     pub fn refusal(&self, errno: i32) -> Vec<u8> {
         self.answer(REPLY | ERROR, errno as u32, &[])
     }
@@ -107,17 +107,18 @@ impl Header {
     }
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Which version both speak; the first message.
+    /// Agreement on the protocol version; the first message.
     Version {
         /// Major.
         major: u16,
         /// Minor.
         minor: u16,
     },
-    /// Memory appears. Without a descriptor it is memory that only the client can reach.
+    /// A range of memory is mapped. Without a file descriptor only the client can access the
+    /// memory.
     DmaMap {
         /// See [`dma`].
         flags: u32,
@@ -128,7 +129,7 @@ pub enum Request<'a> {
         /// Its length.
         bytes: u64,
     },
-    /// Memory goes.
+    /// A range of memory is unmapped.
     DmaUnmap {
         /// See [`dma`].
         flags: u32,
@@ -137,51 +138,51 @@ pub enum Request<'a> {
         /// Its length.
         bytes: u64,
     },
-    /// How many regions and interrupts there are.
+    /// Asks for the numbers of regions and interrupts.
     DeviceInfo,
-    /// What this region is.
+    /// Asks for the properties of this region.
     RegionInfo(u32),
-    /// What this kind of interrupt is.
+    /// Asks for the properties of this kind of interrupt.
     IrqInfo(u32),
-    /// Interrupts are set up, masked, unmasked, tried.
+    /// Sets up, masks, unmasks or tests interrupts.
     SetIrqs {
         /// See [`irqs`].
         flags: u32,
-        /// Which kind.
+        /// Kind of interrupt.
         index: u32,
-        /// From this one.
+        /// Number of the first interrupt.
         start: u32,
-        /// So many.
+        /// Number of interrupts.
         count: u32,
-        /// A byte for each, with [`irqs::DATA_BOOL`].
+        /// One byte for each interrupt, with [`irqs::DATA_BOOL`].
         data: &'a [u8],
     },
     /// Reads a region.
     RegionRead {
-        /// Which one.
+        /// Number of the region.
         region: u32,
-        /// From here.
+        /// Offset of the first byte.
         offset: u64,
-        /// So many bytes, at most [`ACCESS_BYTES_MAX`].
+        /// Number of bytes, at most [`ACCESS_BYTES_MAX`].
         count: usize,
     },
     /// Writes a region.
     RegionWrite {
-        /// Which one.
+        /// Number of the region.
         region: u32,
-        /// From here.
+        /// Offset of the first byte.
         offset: u64,
-        /// These bytes.
+        /// Bytes to write.
         data: &'a [u8],
     },
-    /// As after power-on.
+    /// Resets the device to its state after power-on.
     Reset,
-    /// Something that this device does not do.
+    /// A request that this device does not support.
     Other(u16),
 }
 
 impl<'a> Request<'a> {
-    /// Takes a payload apart; an error is one line.
+    /// Parses a payload. An error is one line.
     pub fn parse(header: &Header, payload: &'a [u8]) -> Result<Self, String> {
         let (name, needed) = match header.command {
             1 => ("VERSION", 4),
@@ -250,7 +251,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Numbers one after the other; zeros when there are no more.
+/// Reads numbers one after the other; returns zeros after the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -277,7 +278,7 @@ impl Fields<'_> {
     }
 }
 
-/// The payload that answers VERSION.
+/// Returns the payload that answers VERSION.
 pub fn version() -> Vec<u8> {
     let capabilities = serde_json::json!({ "capabilities": {
         "max_msg_fds": DESCRIPTORS_MAX,
@@ -291,13 +292,13 @@ pub fn version() -> Vec<u8> {
     payload
 }
 
-/// The payload that answers DEVICE_GET_INFO.
+/// Returns the payload that answers DEVICE_GET_INFO.
 pub fn device_info(regions: u32, irqs: u32) -> Vec<u8> {
     // It can be reset, and it is a PCI device.
     words(&[16, 0b11, regions, irqs])
 }
 
-/// The payload that answers DEVICE_GET_REGION_INFO; a region of no bytes does not exist.
+/// Returns the payload that answers DEVICE_GET_REGION_INFO. A region of 0 bytes does not exist.
 pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
     // Read and write.
     let flags = if bytes == 0 { 0 } else { 0b11 };
@@ -307,14 +308,14 @@ pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
     payload
 }
 
-/// The payload that answers DEVICE_GET_IRQ_INFO.
+/// Returns the payload that answers DEVICE_GET_IRQ_INFO.
 pub fn irq_info(index: u32, count: u32) -> Vec<u8> {
     // By eventfd, can be masked, masks itself.
     let flags = if count == 0 { 0 } else { 0b111 };
     words(&[16, flags, index, count])
 }
 
-/// The payload that answers REGION_READ and, without data, REGION_WRITE.
+/// Returns the payload that answers REGION_READ and, without data, REGION_WRITE.
 pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     let mut payload = offset.to_ne_bytes().to_vec();
     payload.extend_from_slice(&words(&[region, count as u32]));
@@ -322,7 +323,7 @@ pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// The payload that answers DMA_UNMAP.
+/// Returns the payload that answers DMA_UNMAP.
 pub fn unmapped(flags: u32, address: u64, bytes: u64) -> Vec<u8> {
     let mut payload = words(&[24, flags]);
     payload.extend_from_slice(&address.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! A client and the device: its messages, one after the other, and between them whatever the device
-//! does by itself.
+//! Serves a client: handles its messages, one after the other, and between them the device's own
+//! events.
 
 use super::interrupt::Pin;
 use super::memory::{GuestMemory, MapError};
@@ -17,35 +17,35 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Indices of regions: six base addresses, ROM, configuration, VGA.
+/// Number of regions: six base addresses, ROM, configuration, VGA.
 const REGIONS: u32 = 9;
 const BAR0: u32 = 0;
 const CONFIG: u32 = 7;
-/// Indices of interrupts: pin, MSI, MSI-X, error, request.
+/// Number of interrupt kinds: pin, MSI, MSI-X, error, request.
 const IRQS: u32 = 5;
 const PIN: u32 = 0;
-/// SDHCI's software reset register, and its reset of everything.
+/// Offset of SDHCI's software reset register, and its bit that resets everything.
 const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
-/// The controller's events that are handled without looking at the socket.
+/// Most controller events that are handled before the socket is polled.
 const EVENTS_MAX: u32 = 10_000;
 
-/// So often at least it is looked what was asked from outside.
+/// Longest interval between two polls for actions requested from outside.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the model's time goes by.
+/// Clock of the model's time.
 pub trait Clock {
-    /// Nanoseconds since its beginning.
+    /// Returns the nanoseconds since its beginning.
     fn now_ns(&self) -> u64;
 
-    /// Waits for a message, at most until this time. False: it is time to look what is due.
+    /// Waits for a message, at most until this time. Returns false if the time has come.
     fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool>;
 }
 
-/// The clock on the wall.
+/// The real-time clock.
 pub struct Wall(Instant);
 
 impl Wall {
-    /// One that begins now.
+    /// Makes a clock that begins now.
     pub fn begin() -> Self {
         Wall(Instant::now())
     }
@@ -62,13 +62,13 @@ impl Clock for Wall {
     }
 }
 
-/// Why a connection ended before the client closed it: one line.
+/// Reason why a connection ended before the client closed it: one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// The socket.
+    /// The socket failed.
     #[error("client: {0}")]
     Socket(#[from] io::Error),
-    /// What the client sent.
+    /// The client sent an invalid message.
     #[error("client: {0}")]
     Message(String),
 }
@@ -86,13 +86,13 @@ pub struct Server<'a, C> {
     config: ConfigSpace,
     pin: Pin,
     clock: C,
-    /// Version was agreed on.
+    /// Whether the protocol version was agreed on.
     greeted: bool,
 }
 
 impl<'a, C: Clock> Server<'a, C> {
-    /// The device, whose memory is `memory`, with what happens to its slot by the schedule and from
-    /// outside, for the client of this connection. The model's time is that of `clock`.
+    /// Makes the server of the client on this connection. The device's DMA uses `memory`; its slot
+    /// follows the schedule and the actions from outside; `clock` gives the model's time.
     pub fn new(
         socket: Socket,
         config: ConfigSpace,
@@ -105,8 +105,8 @@ impl<'a, C: Clock> Server<'a, C> {
         Server { socket, model, schedule, outside, memory, config, pin, clock, greeted: false }
     }
 
-    /// Serves until the client goes away. Afterwards nothing of the client's memory is held any
-    /// more.
+    /// Serves until the client closes the connection. Afterwards none of the client's memory is
+    /// used any more.
     pub fn run(mut self) -> Result<(), Ended> {
         let result = self.serve();
         self.memory.unmap_all();
@@ -146,7 +146,7 @@ impl<'a, C: Clock> Server<'a, C> {
         self.clock.now_ns()
     }
 
-    /// Everything that is due happens, and the client hears of the interrupt.
+    /// Executes everything that is due, and notifies the client of the interrupt.
     fn catch_up(&mut self) -> io::Result<()> {
         let now = self.now_ns();
         let mut events = 0;
@@ -291,7 +291,7 @@ impl<'a, C: Clock> Server<'a, C> {
         Ok(Ok(Vec::new()))
     }
 
-    /// False: there is nothing to read.
+    /// Reads from a region. Returns false if there is nothing to read.
     fn read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> bool {
         match region {
             CONFIG => self.config.read(offset, data, self.model.irq()),
@@ -311,7 +311,7 @@ impl<'a, C: Clock> Server<'a, C> {
         }
     }
 
-    /// False: there is nothing to write.
+    /// Writes to a region. Returns false if there is nothing to write.
     fn write(&mut self, region: u32, offset: u64, data: &[u8]) -> bool {
         match region {
             CONFIG => {
@@ -361,8 +361,8 @@ fn irq_count(index: u32) -> u32 {
     u32::from(index == PIN)
 }
 
-/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset,
-/// size, and which bytes of the access.
+/// Splits an access inside the registers into aligned bytes, halfwords and words. Returns offset,
+/// size, and the bytes of the access.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u16, u8, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

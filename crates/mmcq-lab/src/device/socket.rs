@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A message that has begun must be complete, and an answer taken, after this.
+/// Time in which a message that has begun must be complete, and an answer must be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection.
@@ -19,37 +19,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Socket(UnixStream);
 
 impl Socket {
-    /// Takes a connection.
+    /// Makes a socket from a connection.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Socket(stream))
     }
 
-    /// Waits until there is something to read (or the client has gone), at most so long. True if
-    /// there is.
+    /// Waits until there is something to read or the client has closed, at most for this time.
+    /// Returns true if so.
     pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         ready(self.0.as_raw_fd(), libc::POLLIN, limit)
     }
 
-    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the
-    /// client has gone away before the first byte.
+    /// Fills `buffer`, and adds descriptors that come with it to `descriptors`. Returns `Ok(false)`
+    /// if the client has closed before the first byte.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
         fill(buffer, |rest| receive_some(self.0.as_raw_fd(), rest, descriptors))
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
     }
 }
 
-/// A write would not wait.
+/// Returns whether a write would not block.
 pub fn writable_now(file: &File) -> io::Result<bool> {
     ready(file.as_raw_fd(), libc::POLLOUT, Some(Duration::ZERO))
 }
 
-/// Waits for one of these events (errors and the other end's leaving are always among them).
+/// Waits for one of these events. Errors, and the closing by the other end, always count as events.
 fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: descriptor, events, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {
@@ -69,7 +69,7 @@ fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> i
     }
 }
 
-/// Room for the descriptors of a message, aligned as control messages must be.
+/// Buffer for the descriptors of a message, aligned as control messages must be.
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 64]);
 
@@ -79,7 +79,7 @@ const _: () = assert!(
         <= size_of::<Control>(),
 );
 
-/// One `recvmsg`. Bytes received; 0 at the end.
+/// Calls `recvmsg` once. Returns the number of bytes received; 0 at the end.
 fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut control = Control([MaybeUninit::zeroed(); 64]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -1,56 +1,59 @@
-//! The supply of the card, where it is to fail.
+//! The card's power, and the time at which it is cut.
 
 use crate::controller::Controller;
 use mmcq_sim::card::{Kept, Stage};
 use mmcq_sim::world::Stream;
 
-/// What a failure of the supply did to sectors that were not safe.
+/// What a power cut did to sectors that were not safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// All of them.
+    /// Number of sectors that were not safe.
     pub at_stake: u64,
-    /// Of these, those that are what they were before.
+    /// Number of them that have their content from before.
     pub old: u64,
-    /// ... and those whose first half is new and whose second is old: they were being programmed.
+    /// Number of them that are torn: the first half is new and the second old, as they were being
+    /// programmed.
     pub torn: u64,
 }
 
-/// When the supply fails, and what that did.
+/// When the power is cut, and what that did.
 pub struct Supply {
-    /// This long after the program's beginning.
+    /// Time in ns after the begin of the program.
     pub at_ns: Option<u64>,
-    /// As soon as the card has done so many flushes, before the program hears of the last.
+    /// Number of flushes that the card completes before the cut. The program gets no answer to the
+    /// last.
     pub after_flush: Option<u64>,
     controller: Controller,
     luck: Stream,
     runs: bool,
-    /// It has failed.
+    /// What the cut did; `None`: the power is not cut yet.
     pub failed: Option<Lost>,
 }
 
 impl Supply {
-    /// Of this controller's card. Which sectors are lost follows from the seed.
+    /// Makes the power of this controller's card. The seed decides which sectors are lost.
     pub fn new(controller: Controller, at_ns: Option<u64>, after_flush: Option<u64>, seed: u64) -> Self {
         let luck = Stream::new(seed, "cut");
         Supply { at_ns, after_flush, controller, luck, runs: false, failed: None }
     }
 
-    /// It is to fail at a time, and the clock for that did not run yet.
+    /// Starts the clock of the cut. Returns whether a time was set and the clock did not run
+    /// before.
     pub fn begins(&mut self) -> bool {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)
     }
 
-    /// The clock for that runs.
+    /// Returns whether that clock runs.
     pub fn runs(&self) -> bool {
         self.runs
     }
 
-    /// ... and stops, as long as no job of the program is there.
+    /// Stops that clock while no job of the program exists.
     pub fn rests(&mut self) {
         self.runs = false;
     }
 
-    /// It fails now.
+    /// Cuts the power now.
     pub fn fails(&mut self, now_ns: u64) {
         if self.failed.is_none() {
             let mut lost = Lost::default();

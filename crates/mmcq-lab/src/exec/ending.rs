@@ -1,5 +1,5 @@
-//! How a program ends before its time: by a signal to the laboratory (Ctrl-C), and with all that it
-//! has started.
+//! Ends a program before its time: on a signal to the laboratory (Ctrl-C), together with all
+//! processes that it started.
 
 use super::shared::{Shared, Word};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What an interrupted program is looked at in.
+/// Interval at which an interrupted program is polled.
 const STEP: Duration = Duration::from_millis(50);
-/// Steps before the signal is handed to the program: from a terminal it has it already.
+/// Number of polls before the signal is forwarded to the program. From a terminal it has received
+/// it already.
 const FORWARD_AT: u32 = 4;
-/// Steps before it is killed.
+/// Number of polls before the program is killed.
 const KILL_AT: u32 = 100;
-/// Rounds of ending what is left: each may make orphans of others.
+/// Most rounds of killing what is left: each round may make orphans of other processes.
 const ROUNDS: u32 = 64;
 
-/// Ends a process, if it has not ended.
+/// Sends a signal to a process, if it has not ended.
 pub fn kill(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // It may end in this moment.
@@ -29,22 +30,23 @@ pub fn kill(pid: i32, signal: Signal) {
     }
 }
 
-/// Hears SIGINT and SIGTERM while a program runs.
+/// Handles SIGINT and SIGTERM while a program runs.
 pub struct Watch {
     handle: Handle,
     thread: JoinHandle<Option<i32>>,
 }
 
 impl Watch {
-    /// Hears them from now on; [`Watch::over`] says for which program.
+    /// Installs the signal handlers. [`Watch::over`] names the program.
     ///
     /// # Errors
-    /// The system takes no handler.
+    /// The system refuses the handler.
     pub fn hears() -> io::Result<Signals> {
         Signals::new([SIGINT, SIGTERM])
     }
 
-    /// Over this program. A first signal lets it end by itself; a second one, or five seconds, kill it.
+    /// Watches this program. After a first signal the program may end by itself. A second signal,
+    /// or five seconds, kill it.
     pub fn over(mut signals: Signals, program: i32, shared: Arc<Shared>) -> Self {
         let handle = signals.handle();
         let closed = handle.clone();
@@ -75,20 +77,22 @@ impl Watch {
         Watch { handle, thread }
     }
 
-    /// The program has ended: was there a signal, and which?
+    /// Ends the watch when the program has ended. Returns the number of the signal, if there was
+    /// one.
     pub fn ends(self) -> Option<i32> {
         self.handle.close();
         self.thread.join().ok().flatten()
     }
 }
 
-/// Orphans of the program become children of this process, so that they can be found.
+/// Makes orphans of the program children of this process, so that they can be found.
 pub fn adopt() {
     // An old kernel without it leaves them to process 1.
     let _ = set_child_subreaper(Some(getpid()));
 }
 
-/// Ends what the program has left behind. They are known by the memory that was named to them.
+/// Kills the processes that the program has left behind. They are identified by the name of the
+/// shared memory in their environment.
 pub fn sweep(mark: &str) {
     let mark = format!("MMCQ_SHARED={mark}");
     for _ in 0..ROUNDS {
@@ -104,7 +108,7 @@ pub fn sweep(mark: &str) {
     let _ = set_child_subreaper(None);
 }
 
-/// Children of this process with these words in their environment.
+/// Returns the children of this process with these words in their environment.
 fn children(mark: &[u8]) -> BTreeSet<i32> {
     let own = getpid().as_raw_nonzero().get();
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,6 +1,6 @@
-//! What `mmcq fio` must know of the user's fio and of its jobs before it runs them.
+//! Examines the user's fio and its jobs before `mmcq fio` runs them.
 //!
-//! Fio itself says what is in its job files (`--showcmd`), so that its rules hold.
+//! Fio itself lists its job files (`--showcmd`), so that its own rules apply.
 
 use super::programs::JOBS_MAX;
 use crate::fio::options::RANDOM;
@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Older ones have another helper thread, whose sleeps the laboratory would not know.
+/// Oldest minor version that is supported. Older ones have another helper thread, whose sleeps the
+/// laboratory cannot handle.
 const MINOR_LEAST: u32 = 20;
 
-/// Engines whose calls the laboratory follows.
+/// I/O engines whose calls the laboratory intercepts.
 const ENGINES: [&str; 7] = ["libaio", "psync", "sync", "vsync", "pvsync", "pvsync2", "null"];
 
-/// Options that cannot be honoured, why, and what to do instead.
+/// Options that are refused, each with its reason and an alternative.
 const REFUSED: [(&str, &str); 11] = [
     ("startdelay", "no time passes before the first job; expected jobs without it"),
     ("gtod_cpu", "fio's clock is the laboratory's; expected jobs without it"),
@@ -39,21 +40,21 @@ struct Given {
     value: String,
 }
 
-/// What was asked of fio.
+/// What the user's fio jobs work on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     has_job: bool,
-    /// Devices that they name.
+    /// Devices that the jobs name.
     pub devices: Vec<PathBuf>,
-    /// Other files that they name.
+    /// Other files that the jobs name.
     pub files: Vec<PathBuf>,
     /// Files that fio would make in a `directory`, with their lengths.
     pub made: Vec<(PathBuf, u64)>,
-    /// No job names a file.
+    /// Whether no job names a file.
     pub names_none: bool,
 }
 
-/// The program in the user's path, or at the path that was given.
+/// Returns the program in the user's path, or at the given path.
 fn find(fio: &Path) -> Result<PathBuf, String> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let found = match fio.components().count() {
@@ -65,10 +66,10 @@ fn find(fio: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// A fio whose clock can be the laboratory's.
+/// Returns a fio program whose clock the laboratory can replace.
 ///
 /// # Errors
-/// There is none, or it is another.
+/// There is none, or it is of another kind.
 pub fn program(fio: &Path) -> Result<PathBuf, String> {
     let path = find(fio)?;
     let shown = path.display();
@@ -93,7 +94,7 @@ pub fn program(fio: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Words of fio's command line as options.
+/// Parses words of fio's command line as options.
 fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
     let mut all: Vec<Given> = Vec::new();
     let mut open = false;
@@ -114,10 +115,10 @@ fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
     all
 }
 
-/// What these arguments ask of fio.
+/// Returns what these fio arguments work on.
 ///
 /// # Errors
-/// Something cannot be honoured, or fio does not take it.
+/// An option is refused, or fio does not accept the arguments.
 pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     // With the library, fio does not measure a clock first.
     let library = super::library::library()?;
@@ -142,14 +143,15 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// Names that job files give to all their jobs: `--showcmd` shows them as if each were a job.
+/// Returns the file names that job files give to all of their jobs. `--showcmd` shows them as if
+/// each were a job.
 fn names_of_all(arguments: &[OsString]) -> Vec<String> {
     let files = arguments.iter().filter(|word| !word.as_bytes().starts_with(b"-"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
     texts.flat_map(|text| names_in(&text)).collect()
 }
 
-/// The same in one file.
+/// Returns these names of one file.
 fn names_in(text: &str) -> Vec<String> {
     let mut of_all = false;
     let mut names = Vec::new();
@@ -164,11 +166,11 @@ fn names_in(text: &str) -> Vec<String> {
     names
 }
 
-/// A job as it is read, or what all jobs have.
+/// A job while it is read, or the common part of all jobs.
 #[derive(Clone)]
 struct Section {
     name: String,
-    /// As `filename=` has them.
+    /// Files of `filename=`.
     files: Vec<String>,
     directory: Option<String>,
     bytes: Option<u64>,
@@ -186,7 +188,7 @@ impl Section {
         files_each: 1,
     };
 
-    /// Takes an option that says which files there are, and how long.
+    /// Handles an option about files and their lengths.
     fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
         let number = || value.parse().map_err(|_| format!("fio's {option}={value}: expected a number"));
         match option {
@@ -205,8 +207,8 @@ impl Section {
         Ok(())
     }
 
-    /// The files that fio makes in its `directory`, each with its length: by the names that it gives
-    /// them, or by those of `filename`.
+    /// Returns the files that fio makes in its `directory`, each with its length. The names are
+    /// fio's own, or those of `filename`.
     fn made(&self, directory: &str) -> Result<Vec<(PathBuf, u64)>, String> {
         let Section { name, files, bytes, jobs, files_each, .. } = self;
         let each = if files.is_empty() { u64::from(*files_each) } else { files.len() as u64 };
@@ -219,7 +221,7 @@ impl Section {
         Ok(names.into_iter().map(|name| (Path::new(directory).join(name), bytes)).collect())
     }
 
-    /// Adds what the job works on. False: it names no file.
+    /// Adds what the job works on. Returns false if it names no file.
     fn close(self, asked: &mut Asked) -> Result<bool, String> {
         if let Some(directory) = &self.directory {
             for (path, bytes) in self.made(directory)? {

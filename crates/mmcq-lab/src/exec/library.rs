@@ -1,5 +1,5 @@
-//! The library that is loaded into a program: compiled from `preload/` by the system's C compiler
-//! when it is first needed, and kept in the user's cache.
+//! The library that is loaded into a program. The system's C compiler makes it from `preload/` when
+//! it is first needed, and it is kept in the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ const SOURCE: &str = concat!(
     include_str!("preload/aio.c"),
 );
 
-/// FNV-1a: another source is another file.
+/// Returns the FNV-1a hash of a text: another source gets another file.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -31,7 +31,7 @@ fn cache() -> Result<PathBuf, String> {
     })
 }
 
-/// The library's file, which is made if it is not there.
+/// Returns the path of the library's file, which is made if it does not exist.
 ///
 /// # Errors
 /// There is no C compiler, it fails, or the cache cannot be written.

@@ -1,16 +1,17 @@
-//! Whether to look again and again for what another process does soon, or to sleep until it has.
+//! Decides whether to poll for another process's next action, or to sleep until it.
 
 use std::cell::Cell;
 
-/// Looks before a sleep.
+/// Polls before a sleep.
 const SPINS: u32 = 3000;
-/// Looks are given up after half as many in vain, in a row.
+/// Credit of polling at the beginning, and at most. Polling in vain costs two, polling with success
+/// gains one; without credit the process sleeps after one poll.
 const LUCK: u32 = 8;
-/// Then every so many times they are tried again.
+/// Interval, in calls, at which polling is tried again without credit.
 const RETRY: u32 = 64;
 
-/// A look costs less than a sleep, where the other process has a CPU of its own. Where it has none,
-/// looks keep it from its work.
+/// Statistics of polling. A poll costs less than a sleep if the other process has a CPU of its own.
+/// If not, polling keeps that process from its work.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,
@@ -23,7 +24,7 @@ impl Default for Luck {
 }
 
 impl Luck {
-    /// Looks until something has come. False: it has not, and the caller sleeps.
+    /// Polls until the action has come. Returns false if it has not, and the caller must sleep.
     pub fn spins(&self, came: impl Fn() -> bool) -> bool {
         let (left, times) = (self.left.get(), self.times.get().wrapping_add(1));
         self.times.set(times);

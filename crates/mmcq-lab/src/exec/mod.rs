@@ -1,9 +1,10 @@
 //! Unmodified programs on a simulated card, in virtual time: `mmcq exec` and `mmcq fio`.
 //!
-//! `preload/` is C, and is loaded into the program (`library.rs` makes it). It gives the program's
-//! clocks, its sleeps, and its reads and writes of the card's paths to the laboratory, by memory
-//! that both share (`shared.rs`). There its threads are jobs of the machine (`programs.rs`), as
-//! fio's are in `mmcq run`. Of all threads one runs at a time, and while it runs no time passes.
+//! `preload/` is C, and is loaded into the program (`library.rs` makes it). It redirects the
+//! program's clocks, its sleeps, and its reads and writes of the card's paths to the laboratory,
+//! through shared memory (`shared.rs`). There the program's threads are jobs of the machine
+//! (`programs.rs`), as fio's are in `mmcq run`. Only one of all threads runs at a time, and while
+//! it runs no time passes.
 
 mod cut;
 mod ending;
@@ -35,68 +36,70 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 
-/// Files of the card start at multiples of this, as in `mmcq run`.
+/// Alignment in bytes of the card's files, as in `mmcq run`.
 const FILE_ALIGN: u64 = 1 << 20;
 
-/// What to run, and how the card appears to it.
+/// The program to run, and how it sees the card.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Paths of the whole card.
+    /// Paths that stand for the whole card.
     pub devices: Vec<PathBuf>,
-    /// Paths of parts of it, with their lengths, one behind the other.
+    /// Paths that stand for parts of the card, with their lengths, one after the other.
     pub files: Vec<(PathBuf, u64)>,
-    /// It is fio.
+    /// Whether the program is fio.
     pub is_fio: bool,
-    /// The supply fails this long after the program's beginning.
+    /// Time in ns after the program's begin at which the power is cut.
     pub cut_at_ns: Option<u64>,
-    /// The supply fails when the card has done so many flushes.
+    /// Number of flushes of the card after which the power is cut.
     pub cut_after_flush: Option<u64>,
-    /// The card's cache forgets, and the card tells of flushes that it has not done.
+    /// Whether the card lies: its cache loses data, and it reports flushes as done that it has not
+    /// done.
     pub lying: bool,
 }
 
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its own status.
+    /// Exit status of the program.
     pub status: ExitStatus,
-    /// What it did to the card.
+    /// The program's use of the card.
     pub tally: Tally,
-    /// Of the machine.
+    /// Counters of the machine.
     pub counters: Counters,
-    /// The supply failed.
+    /// What the power cut lost; `None`: the power was not cut.
     pub cut: Option<Lost>,
-    /// It never came to the laboratory.
+    /// Whether the program never used the laboratory.
     pub absent: bool,
-    /// A signal to this process has ended it.
+    /// Signal to this process that ended the program.
     pub interrupted: Option<i32>,
 }
 
-/// Why a program did not run.
+/// Reason why a program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The board, or the run.
+    /// The board, or the run, failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The program cannot have what it wants, or cannot be started.
+    /// The program needs something that does not exist, or cannot be started.
     #[error("{0}")]
     Program(String),
 }
 
-/// Runs a program. `medium` instead of generated memory. Signals that end this process end the
-/// program first. What the program has started ends with it.
+/// Runs a program; `medium` replaces generated memory. Signals that end this process end the
+/// program first. Processes that the program started end with it.
 ///
 /// # Errors
-/// The program cannot be started, or wants what there is not; the board cannot be had.
+/// The program cannot be started, or needs something that does not exist, or the board cannot be
+/// built.
 pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<Ended, ExecError> {
     let library = library::library().map_err(ExecError::Program)?;
     ending::adopt();
     place::on(run, medium, Start { program, library })?
 }
 
-/// The path without links in its folders, where these are there.
+/// Returns the path with the links of its folders resolved, where these exist.
 fn real(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
@@ -111,7 +114,7 @@ struct Start<'p> {
 }
 
 impl Start<'_> {
-    /// Where on a card of so many bytes the paths are.
+    /// Returns the places of the paths on a card of this size.
     fn parts(&self, capacity: u64) -> Result<Vec<Part>, RunError> {
         let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
         let devices = self.program.devices.iter();

@@ -1,4 +1,4 @@
-//! A program's threads as the machine's jobs.
+//! A program's threads as jobs of the machine.
 
 use super::cut::Supply;
 use super::luck::Luck;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A job that says nothing for so long is looked at.
+/// Time without a command after which the state of a job's thread is read.
 const LOOK: Duration = Duration::from_millis(20);
-/// Looks before a job that waits for others outside of the laboratory gives way to them, and for
-/// how long.
+/// Number of such reads before a job that waits for something outside the laboratory yields to
+/// others, and the time that it yields.
 const LOOKS: u32 = 3;
 const ASIDE_NS: u64 = 1_000_000;
-/// Errors as the program sees them.
+/// Error numbers that the program sees.
 const EIO: i64 = 5;
 const EFAULT: i64 = 14;
 const EINVAL: i64 = 22;
 
-/// What tells an I/O of a job from its others. Equal ones are equal.
+/// Key of an I/O within its job. Equal I/Os are interchangeable.
 type Key = (u64, u32, Direction);
 
 fn key(io: &Io) -> Key {
@@ -33,36 +33,36 @@ fn key(io: &Io) -> Key {
 
 #[derive(Default)]
 struct Job {
-    /// Commands that were seen.
+    /// Number of commands that were handled.
     seen: u32,
-    /// The last of them has not been answered.
+    /// Whether the last command has not been answered.
     asks: bool,
-    /// It waited for something else when it was last looked at.
+    /// Whether it waited for something else when its state was last read.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
-    /// I/Os taken out of its ring, and those done.
+    /// Number of I/Os taken out of its ring, and of those done.
     taken: u32,
     done: u32,
-    /// Done since the job was let go on.
+    /// Number of I/Os done since the job last ran.
     ready: u64,
     finished: bool,
 }
 
-/// How many threads of a program there are at most.
+/// Most threads of a program.
 pub const JOBS_MAX: u32 = 64;
 
-/// What a program did.
+/// A program's use of the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Reads, writes and flushes.
+    /// Number of reads, writes and flushes.
     pub ios: [u64; 3],
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// Flushes that are done.
+    /// Number of flushes that are done.
     pub flushed: u64,
-    /// Failed.
+    /// Number of I/Os that failed.
     pub failed: u64,
-    /// Virtual time of the last moment that it saw.
+    /// The last virtual time in ns that the program saw.
     pub now_ns: u64,
 }
 
@@ -70,14 +70,14 @@ pub struct Tally {
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// How often jobs have begun, as the program says.
+    /// Number of job starts, as the program reports it.
     known: u32,
     helper: bool,
     start_ns: u64,
     sectors: u64,
-    /// Flushes are refused: this setting has none for a card with a cache.
+    /// Whether flushes are refused: this setting has none for a card with a cache.
     pub(super) no_flush: bool,
-    /// ... and one was asked for.
+    /// Whether a flush was requested that is refused.
     pub(super) flush_refused: bool,
     pub(super) supply: Option<Supply>,
     pub(super) tally: Tally,
@@ -86,16 +86,16 @@ pub struct Programs {
     luck: Luck,
 }
 
-/// What a job that was waited for has done.
+/// What a job did while it was waited for.
 enum Heard {
     Command,
-    /// It waits for something else.
+    /// It waits for something outside the laboratory.
     Nothing,
     Dead,
 }
 
 impl Programs {
-    /// On a card of so many sectors, from this time on.
+    /// Makes the jobs of a program on a card of this number of sectors, from this time on.
     pub fn new(shared: Arc<Shared>, sectors: u64, start_ns: u64, waiting: Waiting) -> Self {
         Programs {
             shared,
@@ -114,12 +114,12 @@ impl Programs {
         }
     }
 
-    /// The run ended before the program.
+    /// Returns whether the run ended before the program.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_over()
     }
 
-    /// The program never used the laboratory.
+    /// Returns whether the program never used the laboratory.
     pub(super) fn was_unused(&self) -> bool {
         self.known == 0
     }
@@ -128,12 +128,12 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// The job of the supply, which only sleeps.
+    /// Returns the number of the job that cuts the power, which only sleeps.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
 
-    /// Jobs of the program that have not finished.
+    /// Returns the number of the program's jobs that have not finished.
     fn in_front(&self) -> usize {
         let background = self.shared.background();
         self.jobs.iter().filter(|(id, job)| **id < background && !job.finished).count()
@@ -147,7 +147,7 @@ impl Programs {
         }
     }
 
-    /// Waits until the job has posted a command: until then it runs, and no time passes.
+    /// Waits until the job has posted a command. Until then it runs, and no time passes.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
             || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
@@ -189,7 +189,7 @@ impl Programs {
         }
     }
 
-    /// The next I/O of a job whose command has come.
+    /// Returns the next I/O of a job whose command has come.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);
@@ -219,7 +219,7 @@ impl Programs {
         None
     }
 
-    /// The job sees that when it is let go on.
+    /// Records the result of an I/O, which the job sees when it next runs.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);
@@ -267,7 +267,7 @@ enum State {
     Gone,
 }
 
-/// What the kernel says of a thread; one that has not begun yet runs.
+/// Returns the state of a thread in the kernel. One that has not begun yet counts as running.
 fn state((pid, tid): (i32, i32)) -> State {
     if pid == 0 {
         return State::Runs;

@@ -1,8 +1,8 @@
-//! The memory that the laboratory and a program share. `preload/` has the same layout, in C.
+//! Memory that the laboratory and a program share. `preload/` has the same layout, in C.
 //!
-//! A head, then a slot for each job: its ring of I/Os, the one command that it has posted, and the
-//! ring of what is done. All is read and written as atomic words, since a program may write
-//! anything there; what is read is checked where it is used.
+//! It has a head, then a slot for each job: its ring of I/Os, the one command that it has posted,
+//! and the ring of completed I/Os. All is read and written as atomic words, since a program may
+//! write anything there. Values are checked where they are used.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,15 +17,15 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// Paths of the card that a program may have.
+/// Most paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
-/// The longest path.
+/// Length of the longest path in bytes.
 pub const PATH_BYTES_MAX: usize = 159;
-/// I/Os of a job under way: each has a place, and a cell for its data.
+/// I/Os of a job under way: each has a place in the ring, and a cell for its data.
 pub const RING: u32 = 256;
-/// Longer data are not in a cell.
+/// Size of a cell in bytes; longer data are not in a cell.
 const CELL_BYTES: u32 = 32 << 10;
-/// The longest I/O.
+/// Size of the longest I/O in bytes.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
 
 const MAGIC: u32 = 0x7163_6d6d;
@@ -34,7 +34,8 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
-/// Behind the files: what stands for each of them, by number and by descriptor of this process.
+/// Offset of the stand-ins, after the files: for each file by number and by descriptor of this
+/// process.
 const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
 const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
 const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;
@@ -53,11 +54,11 @@ const STATE_KNOWN: u32 = 3;
 /// A word of the head.
 #[derive(Clone, Copy)]
 pub enum Word {
-    /// Counts up when jobs may begin.
+    /// Counter that increases when jobs may begin.
     Ready = 5,
-    /// Not 0: the program ended, or was refused something.
+    /// Not 0: the program has ended, or something was refused to it.
     Over = 6,
-    /// Jobs that have not ended, without fio's helper.
+    /// Number of jobs that have not ended, without fio's helper.
     Front = 8,
 }
 
@@ -77,59 +78,59 @@ enum Of {
     Heard = 18,
 }
 
-/// What a job posts.
+/// A command that a job posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// It waits until so many of its I/Os are done.
+    /// The job waits until this number of its I/Os are done.
     Wait(u64),
-    /// It sleeps until then.
+    /// The job sleeps until this time.
     Sleep(u64),
-    /// It has ended.
+    /// The job has ended.
     End,
 }
 
-/// What an I/O does.
+/// Operation of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Data from the card.
     Read,
     /// Data to it.
     Write,
-    /// What was written is to be on the medium.
+    /// Flush: what was written must be on the medium.
     Flush,
 }
 
-/// An I/O as a program asked for it.
+/// An I/O as requested by a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// Byte on the card.
+    /// First byte on the card.
     pub offset: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u32,
-    /// Where in the program's memory.
+    /// Address in the program's memory.
     pub address: u64,
-    /// Its place among those of its job.
+    /// Place in the ring of its job.
     pub place: u32,
-    /// Its data are in the cell of that place.
+    /// Whether its data are in the cell of that place.
     pub in_cell: bool,
 }
 
-/// A path of the program that is a range of the card.
+/// A path of the program that stands for a range of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Absolute.
+    /// Absolute path.
     pub path: String,
     /// First byte on the card.
     pub start: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// It looks like a block device, not like a file.
+    /// Whether it looks like a block device, not like a file.
     pub device: bool,
 }
 
-/// The memory; it goes with this.
+/// The shared memory, which is freed with this.
 pub struct Shared {
     words: &'static [AtomicU32],
     longs: &'static [AtomicU64],
@@ -139,7 +140,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For so many jobs, and one more for fio's helper.
+    /// Makes shared memory for this number of jobs, and one more for fio's helper.
     ///
     /// # Errors
     /// The system has no room for it.
@@ -193,22 +194,22 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Where programs find it.
+    /// Returns the path at which programs find the memory.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// The slot of fio's helper; jobs have those before it.
+    /// Returns the slot of fio's helper; the slots before it are those of jobs.
     pub fn background(&self) -> u32 {
         self.jobs
     }
 
-    /// A word of the head.
+    /// Returns a word of the head.
     pub fn word(&self, word: Word) -> &AtomicU32 {
         &self.words[word as usize]
     }
 
-    /// The time that the program sees.
+    /// Sets the time that the program sees.
     pub fn set_now(&self, now_ns: u64) {
         let sequence = &self.words[PAGE_AT / 4];
         // Nothing else writes there.
@@ -221,7 +222,7 @@ impl Shared {
         self.longs[NOW_AT / 8].store(now_ns, Ordering::Release);
     }
 
-    /// Why the program cannot go on, if it said so.
+    /// Returns the reason why the program cannot continue, if it reported one.
     pub fn refusal(&self) -> Option<String> {
         (self.word(Word::Over).load(Ordering::Acquire) == 2).then(|| {
             let words = &self.words[REFUSAL_AT / 4..(REFUSAL_AT + REFUSAL_BYTES) / 4];
@@ -231,7 +232,7 @@ impl Shared {
         })
     }
 
-    /// Says that the program has ended.
+    /// Records that the program has ended.
     pub fn ended(&self) {
         let over = self.word(Word::Over);
         // A refusal stays.
@@ -249,13 +250,13 @@ impl Shared {
         &self.longs[(SLOTS_AT + job as usize * SLOT_BYTES + byte) / 8]
     }
 
-    /// The process and the thread of a job; 0 before it has begun.
+    /// Returns the process and the thread of a job; 0 before it has begun.
     pub fn thread(&self, job: u32) -> (i32, i32) {
         let of = |word| self.of(job, word).load(Ordering::Acquire).cast_signed();
         (of(Of::Pid), of(Of::Tid))
     }
 
-    /// Jobs that may begin and were not told of before, by number.
+    /// Returns the numbers of the jobs that may begin and were not returned before.
     pub fn begin(&self) -> Vec<u32> {
         let may = |job: &u32| {
             self.of(*job, Of::State)
@@ -265,22 +266,22 @@ impl Shared {
         (0..self.jobs).filter(may).collect()
     }
 
-    /// Another job may have the slot of this one, which has ended.
+    /// Frees the slot of a job that has ended.
     pub fn free(&self, job: u32) {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Processes that have come here.
+    /// Returns the processes that have used the shared memory.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
 
-    /// How many commands a job has posted.
+    /// Returns the number of commands that a job has posted.
     pub fn posted(&self, job: u32) -> u32 {
         self.of(job, Of::Posted).load(Ordering::Acquire)
     }
 
-    /// Waits until a job has posted more than this. False: it has not, for so long.
+    /// Waits until a job has posted more commands than this. Returns false after the time limit.
     pub fn wait_posted(&self, job: u32, seen: u32, at_most: Duration) -> bool {
         let heard = self.of(job, Of::Heard);
         heard.store(1, Ordering::SeqCst);
@@ -289,7 +290,7 @@ impl Shared {
         came
     }
 
-    /// Waits until a word is not this any more. False: it still is, after so long.
+    /// Waits until a word has another value. Returns false after the time limit.
     pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
         if word.load(Ordering::SeqCst) != seen {
             return true;
@@ -306,7 +307,7 @@ impl Shared {
         let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
-    /// The command that a job has posted last.
+    /// Returns the command that a job has posted last.
     pub fn command(&self, job: u32) -> Command {
         let argument = self.long(job, ARGUMENT_AT).load(Ordering::Acquire);
         match self.of(job, Of::Kind).load(Ordering::Acquire) {
@@ -316,7 +317,7 @@ impl Shared {
         }
     }
 
-    /// Takes the I/O at `at` out of a job's ring. `Err`: it is none, at that place.
+    /// Takes the I/O at `at` out of a job's ring. Returns `Err` with the place if it is invalid.
     pub fn take(&self, job: u32, at: u32) -> Option<Result<Asked, u32>> {
         if at == self.of(job, Of::Head).load(Ordering::Acquire) {
             return None;
@@ -337,7 +338,8 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// An I/O of a job is done, the one with this number: so many bytes, or an error number, negative.
+    /// Records that an I/O of a job is done: `result` is the number of bytes, or a negative error
+    /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
         self.long(job, to).store(place.into(), Ordering::Relaxed);
@@ -364,7 +366,7 @@ impl Shared {
         }
     }
 
-    /// The data that a job wants to be written. False: it has no such memory.
+    /// Reads the data that a job wants to write. Returns false if it has no such memory.
     pub fn fetch(&self, job: u32, asked: &Asked, into: &mut [u8]) -> bool {
         if asked.in_cell {
             self.read_cell(job, asked.place, into);
@@ -373,7 +375,7 @@ impl Shared {
         read_memory(self.thread(job).0, asked.address, into)
     }
 
-    /// The data that a job has read. False: it has no such memory.
+    /// Stores the data that a job has read. Returns false if it has no such memory.
     pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
         if asked.in_cell {
             self.write_cell(job, asked.place, from);
@@ -382,7 +384,7 @@ impl Shared {
         write_memory(self.thread(job).0, asked.address, from)
     }
 
-    /// Lets a job go on, which sees so many of its I/Os done.
+    /// Lets a job continue, which sees this number of its I/Os done.
     pub fn release(&self, job: u32, done: u32) {
         self.of(job, Of::DoneHead).store(done, Ordering::Release);
         let released = self.of(job, Of::Released);
@@ -392,13 +394,13 @@ impl Shared {
         }
     }
 
-    /// Lets fio's helper look whether its main thread has told it to end.
+    /// Lets fio's helper check whether its main thread has told it to end.
     pub fn look(&self) {
         self.wake(self.of(self.jobs, Of::Released));
     }
 }
 
-/// The two halves of a word.
+/// Returns the two halves of a word.
 fn two(word: u64) -> [u32; 2] {
     let bytes = word.to_ne_bytes();
     let [a, b, c, d, e, f, g, h] = bytes;
@@ -415,7 +417,8 @@ impl Drop for Shared {
     }
 }
 
-/// Reads a program's memory. False: it has none there, or has ended.
+/// Reads a program's memory. Returns false if there is none at the address, or the program has
+/// ended.
 fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
@@ -424,7 +427,8 @@ fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes to a program's memory. False: it has none there, or has ended.
+/// Writes to a program's memory. Returns false if there is none at the address, or the program has
+/// ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };

@@ -1,8 +1,9 @@
-//! What stands for a file of the card where the kernel looks: folders without a name.
+//! Stand-ins for the card's files, for which the kernel sees folders without a name.
 //!
-//! The kernel refuses what the preload does not know: a folder is not read, written or mapped. It
-//! keeps for each descriptor the position, `O_APPEND`, `O_SYNC` and the lock of `flock`. There are
-//! three for each file, so that a descriptor tells what it may do: reads, writes, or both.
+//! The kernel refuses operations that the preload library does not handle: a folder cannot be read,
+//! written or mapped. The kernel keeps for each descriptor the position, `O_APPEND`, `O_SYNC` and
+//! the lock of `flock`. There are three folders for each file, so that a descriptor shows what it
+//! allows: reads, writes, or both.
 
 use rustix::fs::{MemfdFlags, SeekFrom, fstat, memfd_create, seek};
 use std::fs::File;
@@ -10,10 +11,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// A position that a folder must be able to hold.
+/// A position that a folder must be able to keep.
 const FAR: u64 = (1 << 42) + 512;
 
-/// A folder that has no name any more.
+/// A folder whose name was removed.
 pub struct Folder {
     file: File,
     pub device: u64,
@@ -21,28 +22,28 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Of this process.
+    /// Returns its descriptor number in this process.
     pub fn number(&self) -> u32 {
         self.file.as_raw_fd().cast_unsigned()
     }
 }
 
-/// What stands for a file.
+/// The stand-in of a file.
 pub struct Standin {
-    /// To be read, to be written, for both.
+    /// Folders for reading, for writing, and for both.
     pub folders: [Folder; 3],
-    /// Has the locks of records of all processes.
+    /// File with the record locks of all processes.
     locks: File,
 }
 
 impl Standin {
-    /// The file of locks, as a descriptor of this process.
+    /// Returns the descriptor number of the file of locks in this process.
     pub fn locks_number(&self) -> u32 {
         self.locks.as_raw_fd().cast_unsigned()
     }
 }
 
-/// Stand-ins for so many files.
+/// Makes stand-ins for this number of files.
 ///
 /// # Errors
 /// No file system here has folders that keep a position.

@@ -5,14 +5,14 @@ use std::fmt;
 /// Where an option was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A line (from 1) of a job file.
+    /// A line of a job file.
     Line {
         /// The file as the user named it.
         file: String,
         /// The line, counted from 1.
         line: u32,
     },
-    /// An argument (from 1) of the command line.
+    /// An argument of the command line, counted from 1.
     Argument(u32),
     /// A job file or command line as a whole.
     Whole(String),
@@ -34,14 +34,14 @@ impl fmt::Display for Place {
 /// A job file or command line that cannot be used. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where.
+    /// Place of the error.
     pub place: Place,
     /// What was found and what was expected.
     pub message: String,
 }
 
 impl ParseError {
-    /// An error at `place`.
+    /// Makes an error at `place`.
     pub fn new(place: &Place, message: impl Into<String>) -> Self {
         ParseError { place: place.clone(), message: one_line(&message.into()) }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Something that was accepted and has no effect here.
+/// A note about something that was accepted and has no effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Where the option was written.

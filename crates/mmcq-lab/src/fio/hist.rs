@@ -1,12 +1,12 @@
-//! fio's latency histogram: 64 buckets an octave, exact below 128 ns, percentiles as the middle of
-//! their bucket.
+//! fio's latency histogram: 64 buckets an octave, exact below 128 ns. A percentile is the middle of
+//! its bucket.
 
 const BITS: u32 = 6;
 const PER_OCTAVE: u64 = 1 << BITS;
-/// Number of buckets: 29 groups of 64; what is longer than about 17 s counts in the last one.
+/// Number of buckets: 29 groups of 64. A latency above about 17 s counts in the last one.
 pub const BUCKETS: usize = 29 << BITS;
 
-/// The bucket of a latency.
+/// Returns the bucket of a latency.
 pub fn bucket(ns: u64) -> usize {
     let top = 63 - ns.max(1).leading_zeros();
     if top <= BITS {
@@ -18,7 +18,7 @@ pub fn bucket(ns: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The latency that a bucket stands for: its middle.
+/// Returns the latency that a bucket stands for: its middle.
 pub fn middle_ns(bucket: usize) -> u64 {
     let index = bucket as u64;
     if index < PER_OCTAVE << 1 {
@@ -59,18 +59,18 @@ impl Histogram {
         }
     }
 
-    /// How many were counted.
+    /// Returns how many latencies were counted.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The buckets that are not empty, with their counts.
+    /// Returns the buckets that are not empty, with their counts.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
 
-    /// The latencies below or at which these shares (in percent, rising) lie; empty when nothing
-    /// was counted.
+    /// Returns the latencies below or at which these shares (in percent, rising) lie. Empty if
+    /// nothing was counted.
     pub fn percentiles(&self, percents: &[f64]) -> Vec<u64> {
         let mut values = Vec::with_capacity(percents.len());
         let mut wanted = percents.iter().peekable();

@@ -1,4 +1,4 @@
-//! What a job asks for, after all options are read, and the workers it becomes.
+//! A job after all of its options are read, and the workers that it becomes.
 
 mod draws;
 
@@ -17,10 +17,10 @@ pub enum Dir {
 }
 
 impl Dir {
-    /// Both, in the order of fio's reports.
+    /// Both directions, in the order of fio's reports.
     pub const ALL: [Dir; 2] = [Dir::Read, Dir::Write];
 
-    /// Index into the pairs `[read, write]` of a [`Job`].
+    /// Returns the index into the pairs `[read, write]` of a [`Job`].
     pub fn index(self) -> usize {
         match self {
             Dir::Read => 0,
@@ -28,7 +28,7 @@ impl Dir {
         }
     }
 
-    /// The other one.
+    /// Returns the other direction.
     pub fn other(self) -> Dir {
         match self {
             Dir::Read => Dir::Write,
@@ -47,7 +47,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// The size in bytes when the whole is `whole_bytes`.
+    /// Returns the size in bytes when the whole is `whole_bytes`.
     pub fn of(self, whole_bytes: u64) -> u64 {
         match self {
             Size::Bytes(n) => n,
@@ -61,16 +61,16 @@ impl Size {
 /// `rw=`: directions and order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
-    /// It reads.
+    /// Whether it reads.
     pub read: bool,
-    /// It writes.
+    /// Whether it writes.
     pub write: bool,
-    /// Offsets are random.
+    /// Whether offsets are random.
     pub random: bool,
 }
 
 impl Rw {
-    /// fio's word for it.
+    /// Returns fio's word for it.
     pub fn word(self) -> &'static str {
         match (self.read, self.write, self.random) {
             (true, true, false) => "rw",
@@ -82,7 +82,7 @@ impl Rw {
         }
     }
 
-    /// It mixes both directions.
+    /// Returns whether it mixes both directions.
     pub fn mixed(self) -> bool {
         self.read && self.write
     }
@@ -100,13 +100,13 @@ pub struct BlockSize {
 }
 
 impl BlockSize {
-    /// One fixed size.
+    /// Makes one fixed size.
     pub fn fixed(bytes: u64) -> Self {
         BlockSize { min: bytes, max: bytes, split: Vec::new() }
     }
 }
 
-/// `ioengine=`: how a program would submit. Only the depth and the CPU's path differ here.
+/// `ioengine=`: how a program submits. Here it only changes the depth and the CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoEngine {
     /// `pread`/`pwrite`, the default.
@@ -124,7 +124,7 @@ pub enum IoEngine {
 }
 
 impl IoEngine {
-    /// fio's word for it.
+    /// Returns fio's word for it.
     pub fn word(self) -> &'static str {
         match self {
             IoEngine::Psync => "psync",
@@ -136,8 +136,8 @@ impl IoEngine {
         }
     }
 
-    /// Whether a call returns only when the transfer is over: the depth is then 1, whatever
-    /// `iodepth=` says.
+    /// Returns whether a call returns only when the transfer is over. The depth is 1 then, whatever
+    /// `iodepth=` is.
     pub fn blocks(self) -> bool {
         matches!(self, IoEngine::Psync | IoEngine::Sync)
     }
@@ -165,35 +165,35 @@ pub enum Verify {
 /// `exit_what=`: which workers end with a job that has `exitall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitWhat {
-    /// Those of its report group.
+    /// Those of the same report group.
     Group,
-    /// Those that run.
+    /// Those that are running.
     Stonewall,
-    /// All, those too that have not begun.
+    /// All, also those that have not begun.
     All,
 }
 
-/// `continue_on_error=`: which errors do not end the job.
+/// `continue_on_error=`: errors that do not end the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Continue {
     /// Failed reads.
     pub read: bool,
     /// Failed writes.
     pub write: bool,
-    /// Data that differs.
+    /// Data that differ from what was written.
     pub verify: bool,
 }
 
 /// `rw=...:N` and `rw_sequencer=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequencer {
-    /// Between random jumps the offsets go on.
+    /// Offsets continue sequentially between random jumps.
     Sequential,
-    /// Between random jumps the offset stays.
+    /// The offset stays the same between random jumps.
     Identical,
 }
 
-/// What a write's buffer holds when `verify=` does not say.
+/// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
     /// Random bytes, made once.
@@ -220,26 +220,26 @@ pub struct Job {
     pub name: String,
     /// Where the section starts.
     pub place: Place,
-    /// The options as written in the section itself, in order; flags without a value are left out,
+    /// The options as written in the section itself, in order. Flags without a value are left out,
     /// as in fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
-    /// Names of `filename=`; empty: one file a worker is named after the job.
+    /// Names of `filename=`. Empty: each worker has one file, named after the job.
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
     /// `None`: the whole file.
     pub size: Option<Size>,
-    /// The least and the most bytes of one file; `None`: `size` says.
+    /// Least and most bytes of one file; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,
     pub io_size: Option<Size>,
     pub number_ios: Option<u64>,
     pub nrfiles: u32,
     pub overwrite: bool,
     pub rw: Rw,
-    /// `rw=randread:N`: a random jump each N transfers.
+    /// `rw=randread:N`: a random jump after each N transfers.
     pub rw_every: u32,
-    /// `rw=read:BYTES`: added after each sequential transfer.
+    /// `rw=read:BYTES`: number that is added after each sequential transfer.
     pub rw_add_bytes: i64,
     pub rw_sequencer: Sequencer,
     /// Percent of reads in mixed jobs.
@@ -272,29 +272,29 @@ pub struct Job {
     /// Bytes a second, `[read, write]`.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
-    /// Requests come by chance at that rate.
+    /// Whether requests come at random times with that rate.
     pub poisson: bool,
-    /// Weight among jobs of a flow; 0: in none.
+    /// Weight among the jobs of a flow; 0: in no flow.
     pub flow: u32,
     pub flow_id: u32,
     pub flow_sleep_ns: u64,
     pub wait_for: Option<String>,
-    /// Its end ends others too.
+    /// Whether the end of the job ends others too.
     pub exitall: bool,
     pub exit_what: ExitWhat,
-    /// A flush after so many writes; 0: none.
+    /// Number of writes after which a flush follows; 0: none.
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
-    /// Each write is on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows it.
+    /// Whether each write is on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows it.
     pub sync: bool,
     pub verify: Verify,
     pub verify_pattern: Vec<u8>,
-    /// Bytes from one header to the next; 0: by the blocks.
+    /// Bytes from one header to the next; 0: the block size.
     pub verify_interval: u64,
-    /// Writes after which they are read back; 0: at the end of the pass.
+    /// Number of writes after which they are read back; 0: at the end of the pass.
     pub verify_backlog: u32,
-    /// How many are read back then; 0: all.
+    /// Number of writes that are read back then; 0: all.
     pub verify_backlog_batch: u32,
     pub do_verify: bool,
     pub verify_fatal: bool,
@@ -327,7 +327,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job with fio's defaults.
+    /// Makes a job with fio's defaults.
     pub fn new(name: &str, place: Place) -> Self {
         Job {
             name: name.to_string(),
@@ -417,22 +417,24 @@ impl Job {
         }
     }
 
-    /// How many transfers may be outstanding: `iodepth`, or 1 with an engine that blocks.
+    /// Returns how many transfers may be outstanding: `iodepth`, or 1 with an I/O engine that
+    /// blocks.
     pub fn depth(&self) -> u32 {
         if self.ioengine.blocks() { 1 } else { self.iodepth }
     }
 
-    /// Alignment of the offsets of one direction.
+    /// Returns the alignment of the offsets of one direction.
     pub fn align(&self, dir: Dir) -> u64 {
         self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
     }
 
-    /// The unit of the random map: as in fio the smallest block of both directions, in use or not.
+    /// Returns the unit of the random map: as in fio, the smallest block of both directions, in use
+    /// or not.
     pub fn map_unit(&self) -> u64 {
         self.bs[0].min.min(self.bs[1].min)
     }
 
-    /// The smallest block among the directions in use.
+    /// Returns the smallest block among the directions in use.
     pub fn min_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].min.min(self.bs[1].min),
@@ -441,7 +443,7 @@ impl Job {
         }
     }
 
-    /// The largest block among the directions in use.
+    /// Returns the largest block among the directions in use.
     pub fn max_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].max.max(self.bs[1].max),
@@ -450,7 +452,7 @@ impl Job {
         }
     }
 
-    /// Checks what no single option can: the combination.
+    /// Checks the combination of options.
     pub fn check(&self) -> Result<(), ParseError> {
         let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
         for dir in Dir::ALL {
@@ -479,7 +481,7 @@ impl Job {
         Ok(())
     }
 
-    /// Names of the files of worker `subjob` of this job.
+    /// Returns the names of the files of worker `subjob` of this job.
     pub fn files(&self, subjob: u32) -> Vec<String> {
         let replace = |text: &str, file: u32| {
             text.replace("$jobname", &self.name)
@@ -502,7 +504,7 @@ impl Job {
 /// One running copy of a job.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// What it does.
+    /// The job that it runs.
     pub job: Arc<Job>,
     /// Number among all workers, from 1: the seed of its random offsets.
     pub thread_number: u32,
@@ -510,16 +512,16 @@ pub struct Worker {
     pub subjob: u32,
     /// Report group, from 0.
     pub group: u32,
-    /// It starts only when all earlier workers are done.
+    /// Whether it starts only when all earlier workers are done.
     pub waits_for_earlier: bool,
     /// Names of its files.
     pub files: Vec<String>,
-    /// Its requests, if they are written down instead of drawn from the job.
+    /// Its requests, if they come from a script instead of the job's options.
     pub script: Option<Script>,
 }
 
 impl Worker {
-    /// Its largest transfer, in bytes.
+    /// Returns its largest transfer in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.script.as_ref().map_or(self.job.max_block(), Script::max_bytes)
     }
@@ -531,7 +533,7 @@ pub const MAX_WORKERS: u32 = 4096;
 /// Most files of one run, all workers together.
 pub const MAX_FILES: usize = 100_000;
 
-/// Turns jobs into workers, in order: copies, groups and stonewalls are resolved here.
+/// Turns jobs into workers, in order. Copies, groups and stonewalls are resolved here.
 pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
     let mut workers: Vec<Worker> = Vec::new();
     let mut group = 0;

@@ -18,7 +18,7 @@ struct Entry {
     offset: u64,
 }
 
-/// What a window gathers for one direction.
+/// What a window collects for one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     amount: u128,
@@ -29,7 +29,7 @@ struct Sum {
 struct Log {
     suffix: &'static str,
     prefix: String,
-    /// The value is amount a second, not the mean of the amounts.
+    /// Whether the value is the amount per second, not the mean of the amounts.
     rate: bool,
     entries: Vec<Entry>,
     sums: [Sum; 2],
@@ -48,14 +48,14 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Whether the job asks for any.
+    /// Returns whether the job requests any log.
     pub fn wanted(job: &Job) -> bool {
         [&job.write_bw_log, &job.write_iops_log, &job.write_lat_log, &job.write_iolog]
             .iter()
             .any(|log| log.is_some())
     }
 
-    /// Empty logs.
+    /// Makes empty logs.
     pub fn new(job: &Job) -> Self {
         let log = |prefix: &Option<String>, suffix, rate| {
             prefix.as_ref().map(|prefix| {
@@ -82,7 +82,7 @@ impl Logs {
         }
     }
 
-    /// Notes a completed transfer; `latencies_ns` are submission, completion and both.
+    /// Records a completed transfer. `latencies_ns`: submission, completion and both.
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
         if let Some((_, list)) = &mut self.io {
@@ -121,7 +121,8 @@ impl Logs {
         self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
     }
 
-    /// The files: name and text. `thread_number` tells the workers' files apart.
+    /// Returns the files as name and text. `thread_number` makes the names of different workers
+    /// differ.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
         let logs = self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten());
         let mut files: Vec<(String, String)> = logs

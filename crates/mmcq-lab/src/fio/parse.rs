@@ -21,11 +21,11 @@ pub const SECTIONS_MAX: usize = 4096;
 /// Most options of one section.
 const OPTIONS_MAX: usize = 4096;
 
-/// Where text and variables come from: the system, or a test.
+/// Source of files and environment variables: the system, or a test.
 pub trait Sources {
     /// The environment variable `name`.
     fn variable(&self, name: &str) -> Option<String>;
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
 }
 
@@ -60,7 +60,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// By fio's name.
+    /// Returns the format of this fio name.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "normal" => OutputFormat::Normal,
@@ -77,15 +77,16 @@ impl OutputFormat {
 pub struct JobFile {
     /// The sections other than `[global]`, in order.
     pub jobs: Vec<Job>,
-    /// The options of `[global]` as written, in order; repeated ones repeat.
+    /// The options of `[global]` as written, in order; repeated ones are repeated.
     pub global_options: Vec<(String, String)>,
     /// `--output-format=`, in the order given; empty without.
     pub formats: Vec<OutputFormat>,
     /// `--output=`.
     pub output: Option<String>,
-    /// What was accepted without effect.
+    /// Notes about options that were accepted without effect.
     pub notes: Vec<Note>,
-    /// The sections and options as they were read, a line each: a job file that gives the same jobs.
+    /// The sections and options as they were read, a line each. As a job file they give the same
+    /// jobs.
     pub lines: Vec<String>,
 }
 
@@ -172,7 +173,7 @@ pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobF
     reader.finish("command line")
 }
 
-/// Splits `name=value`; blanks around both do not count.
+/// Splits `name=value`; blanks around both are ignored.
 fn split_option(text: &str) -> (&str, Option<&str>) {
     match text.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim())),
@@ -180,13 +181,13 @@ fn split_option(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether an option of a job stands with a value.
+/// Returns whether an option of a job stands with a value.
 fn takes_value(name: &str) -> bool {
     let name = options::ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, n)| n);
     options::USED.iter().any(|o| o.name == name && !o.flag)
 }
 
-/// Whether an option belongs to the run as a whole.
+/// Returns whether an option belongs to the run as a whole.
 fn is_run_option(name: &str) -> bool {
     matches!(
         name,
@@ -338,7 +339,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An option that belongs to the run and not to a job; false: it is none.
+    /// Handles an option that belongs to the run and not to a job. Returns false if it is none.
     fn run_option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<bool, ParseError> {
         let fail = |expected: &str| {
             Err(ParseError::new(place, format!("{name}={}: expected {expected}", value.unwrap_or(""))))
@@ -376,7 +377,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// An option of the section that is being read.
+    /// Handles an option of the section that is being read.
     fn option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<(), ParseError> {
         let expanded = value.map(|v| self.expand(v, place)).transpose()?;
         let (job, given) = match &mut self.section {

@@ -1,4 +1,4 @@
-//! A worker whose requests are written down, instead of drawn from a job's options.
+//! A worker whose requests are in a list (a script) instead of drawn from a job's options.
 
 mod entries;
 
@@ -7,14 +7,14 @@ pub use entries::Entries;
 use super::error::{ParseError, Place};
 use std::sync::Arc;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Reads.
     Read,
     /// Writes.
     Write,
-    /// Writes, and is complete when it is on the medium.
+    /// Writes; complete when it is on the medium.
     WriteDurable,
     /// Flushes the card's cache.
     Flush,
@@ -22,10 +22,10 @@ pub enum Op {
     Discard,
 }
 
-/// How a transfer is done.
+/// Kind of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
-    /// As usual.
+    /// A usual transfer.
     #[default]
     Plain,
     /// A write that is complete when it is on the medium.
@@ -36,32 +36,32 @@ pub enum How {
     Boot(u8),
 }
 
-/// When a request may go.
+/// Time at which a request may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// As soon as the depth allows.
     AtOnce,
-    /// So long after the run began.
+    /// This time in ns after the begin of the run.
     At(u64),
-    /// So long after the request before went.
+    /// This time in ns after the start of the request before.
     AfterStart(u64),
-    /// After the end of a request, by its place in the list: so long.
+    /// This time in ns after the end of a request, which is named by its place in the list.
     AfterEnd(u32, u64),
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// First byte, in the load's own space.
+    /// First byte, in the load's own address space.
     pub offset: u64,
     /// Length; 0 for a flush.
     pub bytes: u64,
-    /// When it may go.
+    /// Time at which it may start.
     pub when: When,
-    /// When it should go at best, in ns from the run's begin: what its lateness is told from. None:
-    /// the load is not bound to the trace's times.
+    /// Ideal start in ns from the begin of the run, from which its lateness is computed. `None`:
+    /// the load does not follow the trace's times.
     pub due: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub enum Remap {
 }
 
 impl Remap {
-    /// Its name in options and reports.
+    /// Returns its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Remap::Refuse => "refuse",
@@ -102,36 +102,36 @@ impl std::str::FromStr for Remap {
 /// The requests of one worker.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// In the order in which they go.
+    /// The requests in the order in which they start.
     pub entries: Arc<Entries>,
-    /// Where the load's space ends, and what says so.
+    /// End of the load's address space, and the place of the request that reaches it.
     pub extent: (u64, Place),
-    /// How it comes onto the card.
+    /// How that space is mapped to the card.
     pub remap: Remap,
 }
 
-/// Pieces that [`Remap::Scale`] moves.
+/// Size in bytes of the pieces in which [`Remap::Scale`] maps.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Script {
-    /// Bytes that it reads and writes.
+    /// Returns the bytes that it reads and writes.
     pub fn bytes(&self) -> u64 {
         let moves = |entry: &Entry| !matches!(entry.op, Op::Flush | Op::Discard);
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
-    /// Its largest read or write, in bytes.
+    /// Returns its largest read or write in bytes.
     pub fn max_bytes(&self) -> u64 {
         let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
     }
 
-    /// Does it have requests like this?
+    /// Returns whether it has requests of this operation.
     pub fn has(&self, op: Op) -> bool {
         self.entries.iter().any(|entry| entry.op == op)
     }
 
-    /// Whether it fits a card of so many bytes.
+    /// Checks whether it fits a card of this size.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Script {
         }
     }
 
-    /// Where a request goes on a card of so many bytes: first byte, and length.
+    /// Returns the place of a request on a card of this size: first byte and length.
     pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
         let bytes = entry.bytes.min(capacity);
         let offset = match self.remap {

@@ -1,4 +1,4 @@
-//! What a worker measured, and how workers are summed into a group.
+//! Measurements of a worker, and their sums over a group.
 
 use super::hist::Histogram;
 use super::job::Dir;
@@ -6,7 +6,7 @@ use super::job::Dir;
 /// Least, greatest, mean and deviation of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
     /// Least; 0 without samples.
     pub min: u64,
@@ -29,12 +29,12 @@ impl Running {
         self.squares += delta * (value as f64 - self.mean);
     }
 
-    /// Deviation of the samples.
+    /// Returns the deviation of the samples.
     pub fn stddev(&self) -> f64 {
         if self.samples > 1 { (self.squares / (self.samples - 1) as f64).sqrt() } else { 0.0 }
     }
 
-    /// The series of both, as if one had seen all samples: for latencies.
+    /// Adds another series, as if one had seen all samples: for latencies.
     pub fn pool(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -52,8 +52,8 @@ impl Running {
         self.max = self.max.max(other.max);
     }
 
-    /// The sum of both rates, as fio groups bandwidth: least, greatest, mean and squares are each
-    /// added.
+    /// Adds another series of rates, as fio groups bandwidth: least, greatest, mean and squares are
+    /// each added.
     pub fn add_rates(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -76,19 +76,20 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Adds one.
+    /// Adds one latency.
     pub fn add(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns);
     }
 
-    /// Adds one that may last hours: the histogram counts it in microseconds, up to 4.7 hours.
+    /// Adds a latency that may last hours: the histogram counts it in microseconds, up to 4.7
+    /// hours.
     pub fn add_long(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns / 1000);
     }
 
-    /// Adds another's.
+    /// Adds another's latencies.
     pub fn pool(&mut self, other: &Latency) {
         self.ns.pool(&other.ns);
         self.histogram.merge(&other.histogram);
@@ -98,7 +99,7 @@ impl Latency {
 /// One direction of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirStats {
-    /// Bytes moved.
+    /// Bytes transferred.
     pub io_bytes: u64,
     /// Transfers ended, failed ones too.
     pub total_ios: u64,
@@ -108,11 +109,11 @@ pub struct DirStats {
     pub drop_ios: u64,
     /// Time in this direction's phases.
     pub runtime_ns: u64,
-    /// Submission latency; only engines that do not block have one.
+    /// Submission latency; only I/O engines that do not block have one.
     pub slat: Latency,
     /// From submission to completion.
     pub clat: Latency,
-    /// Both together.
+    /// From submission to completion, with the submission latency.
     pub lat: Latency,
     /// KiB a second in each window.
     pub bw_kib: Running,
@@ -121,8 +122,8 @@ pub struct DirStats {
 }
 
 impl DirStats {
-    /// Time in this direction in whole milliseconds, at least 1 when anything moved: the base of
-    /// every rate.
+    /// Returns the time in this direction in whole milliseconds, at least 1 when anything was
+    /// transferred: the base of every rate.
     pub fn runtime_ms(&self) -> u64 {
         let ms = (self.runtime_ns + 500_000) / 1_000_000;
         if ms == 0 && self.io_bytes > 0 { 1 } else { ms }
@@ -171,7 +172,7 @@ pub struct Cpu {
 /// An error that a worker met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerError {
-    /// Number as in errno.
+    /// Error number as in `errno.h`.
     pub errno: u32,
     /// What happened, one line.
     pub text: String,
@@ -184,15 +185,15 @@ pub struct Stats {
     pub dirs: [DirStats; 2],
     /// Discards.
     pub discards: DirStats,
-    /// How late requests went, against the times of a script; its histogram is in microseconds.
+    /// Lateness of requests against the times of a script; its histogram is in microseconds.
     pub late: Latency,
     /// Flushes: how many, and their latency.
     pub sync: Latency,
     /// Outstanding transfers at each submission: 1, 2.., 4.., 8.., 16.., 32.., 64 and more.
     pub depth: [u64; 7],
-    /// Transfers a submission: 0, 1-4, 5-8, 9-16, 17-32, 33-64, more.
+    /// Number of submissions by their number of transfers: 0, 1-4, 5-8, 9-16, 17-32, 33-64, more.
     pub submit: [u64; 7],
-    /// Completions taken at once, likewise.
+    /// Number of times that completions were taken, by their number, in the same classes.
     pub complete: [u64; 7],
     /// Submissions made.
     pub submits: u64,
@@ -200,9 +201,10 @@ pub struct Stats {
     pub completes: u64,
     /// Latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 ns.
     pub lat_ns: [u64; 10],
-    /// The same in microseconds.
+    /// Latencies below the same limits in microseconds.
     pub lat_us: [u64; 10],
-    /// In milliseconds; two more: below 2000, and all above.
+    /// Latencies below the same limits in milliseconds, with two more classes: below 2000, and all
+    /// above.
     pub lat_ms: [u64; 12],
     /// CPU time.
     pub cpu: Cpu,
@@ -210,7 +212,7 @@ pub struct Stats {
     pub job_runtime_ns: u64,
     /// The first error.
     pub error: Option<WorkerError>,
-    /// All errors, continued or not.
+    /// Number of all errors, after which the job continued or not.
     pub total_errors: u64,
 }
 
@@ -290,7 +292,7 @@ impl Stats {
         }
     }
 
-    /// All reads, writes and discards, without flushes.
+    /// Returns the number of all reads, writes and discards, without flushes.
     pub fn transfers(&self) -> u64 {
         self.dirs.iter().chain([&self.discards]).map(|d| d.total_ios).sum()
     }
@@ -323,7 +325,7 @@ pub struct DiskUtil {
     pub util_percent: f64,
 }
 
-/// Cuts virtual time into windows and adds one rate sample for each that saw work, as fio's
+/// Cuts virtual time into windows and adds one rate sample for each window with work, as fio's
 /// averages do.
 #[derive(Clone, Debug)]
 pub struct Windows {
@@ -333,13 +335,13 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of `window_ms` from `start_ns` on.
+    /// Makes windows of `window_ms` from `start_ns` on.
     pub fn new(start_ns: u64, window_ms: u64) -> Self {
         let window_ns = window_ms.max(1).saturating_mul(1_000_000);
         Windows { window_ns, end_ns: start_ns.saturating_add(window_ns), amount: 0 }
     }
 
-    /// Closes the windows that ended at or before `now_ns`, into `series`; `scale` amounts make one
+    /// Closes the windows that ended at or before `now_ns`, into `series`; `scale` amounts are one
     /// unit.
     pub fn advance(&mut self, now_ns: u64, scale: u64, series: &mut Running) {
         if now_ns < self.end_ns {

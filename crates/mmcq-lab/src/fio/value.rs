@@ -1,7 +1,7 @@
-//! The values of options: sizes, times, booleans, numbers, lists, byte patterns. Each reader
-//! answers with the value or with what it had expected, in words that fit behind "expected".
+//! Parsers of option values: sizes, times, booleans, numbers, lists, byte patterns. Each returns
+//! the value, or what was expected, in words that can follow "expected".
 
-/// What a reader had expected: `a size such as 4k`.
+/// What a parser expected: `a size such as 4k`.
 pub type Expected = String;
 
 const SIZE: &str = "a size such as 4k";
@@ -43,7 +43,7 @@ pub fn size_or_percent(text: &str, kb_base: u64) -> Result<super::job::Size, Exp
     size(text, kb_base).map(super::job::Size::Bytes)
 }
 
-/// Reads a time in nanoseconds; a bare number counts `default_unit_ns`.
+/// Parses a time and returns nanoseconds; a bare number counts `default_unit_ns`.
 pub fn time_ns(text: &str, default_unit_ns: u64) -> Result<u64, Expected> {
     let expected = || "a time such as 30s or 500ms".to_string();
     let text = text.trim();
@@ -80,7 +80,7 @@ pub fn boolean(text: &str) -> Result<bool, Expected> {
     }
 }
 
-/// Reads one of some words; the error lists them.
+/// Parses one of these words; the error lists them.
 pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Expected> {
     let text = text.trim();
     words.iter().find(|(w, _)| *w == text).map(|(_, v)| *v).ok_or_else(|| {
@@ -90,7 +90,7 @@ pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Expected> {
     })
 }
 
-/// Reads percentiles `50:99:99.9`: at most 20, each in 0 < p <= 100; given back in rising order.
+/// Parses percentiles `50:99:99.9`: at most 20, each in 0 < p <= 100. Returns them in rising order.
 pub fn percentiles(text: &str) -> Result<Vec<f64>, Expected> {
     let expected = || "percentiles above 0 and up to 100 such as 50:99:99.9, at most 20".to_string();
     let mut list = Vec::new();
@@ -105,7 +105,7 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, Expected> {
     Ok(list)
 }
 
-/// The longest pattern that is kept.
+/// Length in bytes of the longest pattern.
 pub const PATTERN_BYTES_MAX: usize = 512;
 
 /// Reads a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least
@@ -127,7 +127,7 @@ pub fn pattern(text: &str) -> Result<Vec<u8>, Expected> {
     if out.is_empty() { Err(expected()) } else { Ok(out) }
 }
 
-/// One quoted, hexadecimal or decimal part of a pattern, and what follows it.
+/// Parses one quoted, hexadecimal or decimal part of a pattern. Also returns the text after it.
 fn pattern_part(text: &str) -> Option<(Vec<u8>, &str)> {
     if let Some(inner) = text.strip_prefix('"') {
         let (quoted, left) = inner.split_once('"')?;
@@ -152,7 +152,7 @@ fn pattern_part(text: &str) -> Option<(Vec<u8>, &str)> {
     bytes.get(..used).map(|b| (b.to_vec(), left))
 }
 
-/// Splits `a:b\:c` at colons that no backslash protects, and removes those backslashes.
+/// Splits `a:b\:c` at colons that have no backslash before them, and removes those backslashes.
 pub fn colon_list(text: &str) -> Vec<String> {
     let mut list = vec![String::new()];
     let mut chars = text.chars().peekable();

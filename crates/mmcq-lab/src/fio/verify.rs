@@ -1,8 +1,9 @@
-//! Contents of written blocks, and how a read recognises them.
+//! Content of written blocks, and how a read verifies it.
 //!
-//! The header is fio 3.33's, so that fio can check what we wrote and the other way round: magic,
-//! kind, length, seed, offset, time, worker, number of the write and a CRC-32C over those 36 bytes;
-//! then the checksum of the rest of the block. All numbers are little-endian.
+//! The header is that of fio 3.33, so that fio can check what the laboratory wrote and the other
+//! way round: magic, kind, length, seed, offset, time, worker, number of the write and a CRC-32C
+//! over those 36 bytes. The checksum of the rest of the block follows. All numbers are
+//! little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
 use mmcq_sim::sequence;
@@ -11,7 +12,7 @@ use std::fmt;
 const MAGIC: u16 = 0xacca;
 const HEADER: usize = 40;
 
-/// What a write left behind, and a later read must find.
+/// Identity of a write, which a later read must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Random seed of the contents.
@@ -22,16 +23,16 @@ pub struct Stamp {
     pub thread: u16,
 }
 
-/// Data that is not what was written.
+/// Data that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
     /// Byte of the file: of the header, or of the first differing byte of a pattern.
     pub offset: u64,
-    /// What differs.
+    /// The part that differs.
     pub what: &'static str,
-    /// What should stand there.
+    /// Expected value.
     pub expected: u64,
-    /// What stands there.
+    /// Value found.
     pub found: u64,
 }
 
@@ -44,12 +45,12 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Bytes of header and checksum; `None` when blocks have no header.
+/// Returns the bytes of header and checksum; `None` when blocks have no header.
 pub fn header_bytes(verify: Verify) -> Option<u64> {
     checksum_kind(verify).map(|(_, bytes)| (HEADER + bytes) as u64)
 }
 
-/// fio's number of the kind, and the bytes of its checksum.
+/// Returns fio's number of the kind, and the bytes of its checksum.
 fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     match verify {
         Verify::Off | Verify::Pattern => None,
@@ -61,7 +62,8 @@ fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     }
 }
 
-/// Distance between headers: `verify_interval=`, else the block, or what divides all blocks when they vary.
+/// Returns the distance between headers: `verify_interval=`, else the block, or the common divisor
+/// of all blocks when they vary.
 pub fn interval(job: &Job) -> u64 {
     if job.verify_interval > 0 {
         return job.verify_interval;
@@ -115,8 +117,8 @@ pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8
     }
 }
 
-/// Checks the data of a read at `offset`. With a stamp, seed and number of the write must be its
-/// own too.
+/// Checks the data of a read at `offset`. With a stamp, seed and number of the write must match it
+/// too.
 pub fn check(job: &Job, stamp: Option<&Stamp>, offset: u64, data: &[u8]) -> Result<(), VerifyError> {
     if job.verify == Verify::Pattern {
         return check_pattern(&job.verify_pattern, offset, data);
@@ -175,7 +177,7 @@ fn repeat(pattern: &[u8], buffer: &mut [u8]) {
     }
 }
 
-/// Random bytes: the SplitMix64 sequence from `seed`.
+/// Fills a buffer with random bytes: the SplitMix64 sequence from `seed`.
 fn random(seed: u64, buffer: &mut [u8]) {
     sequence::write(sequence::later(seed, 1), buffer);
 }
@@ -194,7 +196,7 @@ fn checksum_of(verify: Verify, data: &[u8]) -> u32 {
     }
 }
 
-/// CRC-32C without the final inversion, as fio stores it.
+/// Returns the CRC-32C without the final inversion, as fio stores it.
 fn crc32c(data: &[u8]) -> u32 {
     data.iter().fold(u32::MAX, |crc, b| CRC32C[usize::from((crc ^ u32::from(*b)) as u8)] ^ crc >> 8)
 }

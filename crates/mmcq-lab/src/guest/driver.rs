@@ -1,4 +1,4 @@
-//! Who drives the slot of a guest.
+//! Driver of a guest's slot.
 
 use super::{Failure, Machine};
 use crate::board;
@@ -7,10 +7,10 @@ use crate::platform::{Busy, Platform};
 use std::fs;
 use std::path::PathBuf;
 
-/// The queue that Linux's own driver has with [`Driver::Hsq`].
+/// Name of the setting for Linux's software queue with [`Driver::Hsq`].
 const SOFTWARE_QUEUE: &str = "hsq-tag";
 
-/// How a report names `mmcq.ko`. `mmcq` is the stack on bare metal.
+/// Name of `mmcq.ko` in a report. `mmcq` is the stack on bare metal.
 pub const MODULE: &str = "mmcq.ko";
 
 /// A driver of Linux's, or ours in Linux.
@@ -26,7 +26,7 @@ pub enum Driver {
 }
 
 impl Machine {
-    /// The setting of the report, and of Linux's own driver.
+    /// Returns the name of the setting in the report, and of Linux's own driver.
     pub(super) fn setting(&self) -> Result<&str, Failure> {
         let given = self.setting.as_str();
         let wrong = |why: &str| {
@@ -43,8 +43,8 @@ impl Machine {
         }
     }
 
-    /// What `mmcq.ko` is told of the slot, as words of the kernel's command line. Refuses what it
-    /// does not drive.
+    /// Returns the parameters of `mmcq.ko` for the slot, as words of the kernel's command line.
+    /// Refuses slots that it does not drive.
     pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
         let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
         let ControllerConfig::Sdhci(controller) = &platform.controller else {
@@ -61,7 +61,7 @@ impl Machine {
         Ok(format!(" mmcq.driver=mmcq mmcq.emmc_18={} mmcq.departures={departures}", u8::from(emmc_18)))
     }
 
-    /// The module, for the beginning of the guest; `None`: Linux's own driver has the slot.
+    /// Returns an archive with the module for the guest; `None`: Linux's own driver uses the slot.
     pub(super) fn module(&self) -> Result<Option<Vec<u8>>, Failure> {
         if self.driver != Driver::Mmcq {
             return Ok(None);

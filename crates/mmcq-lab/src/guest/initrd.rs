@@ -1,4 +1,4 @@
-//! A file for the beginning of a guest: an archive that the kernel lays over the ones before it.
+//! Archives for the beginning of a guest. The kernel unpacks each over the ones before it.
 
 /// Appends an archive of these files (name, mode, content) to `archive`, in the form that Linux
 /// reads (`newc`).

@@ -31,36 +31,36 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The one version that the plugin is made for: it knows that one's inside.
+/// The one version of QEMU that the plugin works with: it depends on that version's internals.
 pub const QEMU: &str = "QEMU emulator version 11.1.3";
 
-/// Where the guest's driver looks for the queue engine.
+/// Offset at which the guest's driver expects the command queue engine.
 const ENGINE_AT: u16 = 0x200;
 
-/// The parts, by their files.
+/// File names of the parts.
 const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"];
 
-/// How long a program may take to say its version.
+/// Longest time that a program may take to print its version.
 const ASKED: Duration = Duration::from_secs(20);
 
-/// QEMU's exit code when an image says that all is well, and the longest line that one is given.
+/// Exit code of QEMU when an image reports success.
 const IMAGE_WELL: i32 = 33;
 const COMMAND_LINE_MAX: usize = 200;
 
-/// A look at a machine that runs.
+/// Interval at which a running machine is polled.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The last line of a job that came to its end, and how a line begins that says why one did not.
+/// Last line of a job that came to its end.
 const END: &str = "guest: end";
 const BEGIN: &str = "guest: begin";
 const WRONG: &str = "guest: wrong: ";
 
-/// What ran, or did not.
+/// Reason why a guest did not run, or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Something given is wrong; nothing was started.
+    /// An input is wrong; nothing was started.
     Input(String),
-    /// The machine did not do what it should have.
+    /// The machine failed.
     Run(String),
 }
 
@@ -76,78 +76,79 @@ impl fmt::Display for Failure {
 pub struct Machine {
     /// Folder with the parts.
     pub parts: PathBuf,
-    /// Another kernel than that of the parts.
+    /// A kernel in place of that of the parts.
     pub kernel: Option<PathBuf>,
-    /// Another beginning; what is in it runs `/job`.
+    /// An initial file system in place of that of the parts; it must run `/job`.
     pub initrd: Option<PathBuf>,
-    /// More for the kernel's command line.
+    /// Words to add to the kernel's command line.
     pub arguments: String,
-    /// Firmware without a system in Linux's place: its job is its command line.
+    /// Firmware without an operating system in place of Linux; the job is its command line.
     pub image: Option<PathBuf>,
-    /// What happens to the slot, and when ([`mmcq_sim::schedule`]).
+    /// Schedule of events at the slot ([`mmcq_sim::schedule`]).
     pub schedule: Option<PathBuf>,
     /// Board with an SDHCI controller, or DesignWare's.
     pub platform: String,
-    /// Its card; `None`: the board's own.
+    /// Card in the slot; `None`: the board's own.
     pub card: Option<String>,
-    /// `none`, `hsq-tag` or `cqe`; of an image its name.
+    /// `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
-    /// Who drives the slot.
+    /// Driver of the slot.
     pub driver: Driver,
-    /// The block layer's scheduler; `None`: what the kernel takes.
+    /// Scheduler of the block layer; `None`: the kernel's default.
     pub scheduler: Option<String>,
     /// CPUs of the machine.
     pub cpus: u8,
-    /// Nanoseconds an instruction takes: 1, 2, 4, 8 or 16.
+    /// Time of an instruction in nanoseconds: 1, 2, 4, 8 or 16.
     pub instruction_ns: u32,
-    /// From the waking of a thread to its first instruction; `None`: the board's `cost.job_wake`.
+    /// Time in ns from the waking of a thread to its first instruction; `None`: the board's
+    /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
-    /// From the interrupt's line to the CPU's first instruction of it.
+    /// Time in ns from the assertion of the interrupt to the first instruction of its handler.
     pub irq_ns: u64,
-    /// How long the machine may run, on the clock on the wall.
+    /// Longest real time that the machine may run.
     pub limit: Duration,
 }
 
-/// What a run left behind.
+/// Results of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) console: String,
     pub(crate) counters: String,
-    /// The log of the bus, in a folder that goes away with this.
+    /// The log of the bus, in a folder that is removed with this.
     pub(crate) log: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// The parts are there, and QEMU is the one that the plugin knows.
+/// A machine whose parts exist, with the QEMU version that the plugin needs.
 struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
-    /// An image's.
+    /// Command line of an image.
     command_line: String,
-    /// As the report has it.
+    /// Schedule as in the report.
     schedule: Vec<String>,
 }
 
-/// What the board says of the machine.
+/// The board's settings for the machine.
 #[derive(Clone, Debug)]
 struct Settings {
-    /// As the report has it.
+    /// Setting as in the report.
     setting: String,
     wake_ns: u64,
     read_ns: u64,
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// Linux's dw_mmc-pci drives it, at BAR 2 of a device with its numbers.
+    /// Whether Linux's dw_mmc-pci drives it, at BAR 2 of a device with its numbers.
     designware: bool,
-    /// What ours in Linux is told.
+    /// Parameters of mmcq's module in Linux.
     module_words: String,
 }
 
 impl Machine {
-    /// Runs `job`, a script of the guest's shell. The log of the bus goes to `log`. `stop` ends it
-    /// before its time.
+    /// Runs `job`, a script of the guest's shell. Writes the log of the bus to `log`. `stop` ends
+    /// the run before its time.
     pub fn run(&self, job: &str, log: Option<&Path>, stop: &AtomicBool) -> Result<Report, Failure> {
         let checked = self.check(job, stop)?;
         let run = checked.run(cores().first().copied(), log.is_some(), stop)?;
@@ -157,7 +158,7 @@ impl Machine {
         checked.report(&run)
     }
 
-    /// Runs it two times, on two cores if there are, and compares all that they left.
+    /// Runs the job twice, on two cores if there are, and compares all results.
     pub fn run_twice(
         &self,
         job: &str,
@@ -315,8 +316,8 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// QEMU on one core, which it has for itself: two of its threads that run at one time may be in
-    /// either order. It ends with this program.
+    /// Returns the command that runs QEMU on a core of its own. If two of its threads ran at the
+    /// same time, their order could vary. QEMU ends with this program.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
         let part = |name: &str| machine.parts.join(name).into_os_string();
@@ -373,7 +374,7 @@ impl Checked {
         command
     }
 
-    /// The kernel, and what it begins with.
+    /// Adds the kernel and its initial file system to the command.
     fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
         let Checked { machine, settings, .. } = self;
         let file = |name: &str| folder.path().join(name).display().to_string();
@@ -424,7 +425,7 @@ impl Checked {
     }
 }
 
-/// The lines of a schedule, each as it was understood.
+/// Returns the lines of a schedule, each as it was parsed.
 fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     // The plugin's options end at a comma.
@@ -436,7 +437,7 @@ fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(schedule.lines().iter().map(ToString::to_string).collect())
 }
 
-/// A program that does not outlive its owner.
+/// A child process that is killed when this is dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -447,7 +448,7 @@ impl Drop for Kept {
     }
 }
 
-/// What a short program says.
+/// Runs a short program and returns its output.
 fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command.spawn().map_err(|error| Failure::Input(format!("{name}: {error}")))?;
@@ -467,19 +468,19 @@ fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<
     Ok(said)
 }
 
-/// A file that a guest or QEMU wrote; one that is not there is empty.
+/// Returns the text of a file that a guest or QEMU wrote; empty if there is none.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\r', "")
 }
 
-/// The log where the user wants it.
+/// Copies the log to the path that the user wants.
 fn keep(log: &Path, path: &Path) -> Result<(), Failure> {
     let copied = fs::copy(log, path);
     copied.map(|_| ()).map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
 }
 
-/// The cores that this program may use.
+/// Returns the cores that this program may use.
 #[cfg(target_os = "linux")]
 fn cores() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None);
@@ -489,7 +490,7 @@ fn cores() -> Vec<usize> {
     )
 }
 
-/// Which ones cannot be asked here.
+/// Returns no cores: on this system they cannot be listed.
 #[cfg(not(target_os = "linux"))]
 fn cores() -> Vec<usize> {
     Vec::new()

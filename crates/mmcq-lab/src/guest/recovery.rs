@@ -1,40 +1,40 @@
-//! What a program felt of a schedule, and what the kernel said of it.
+//! Effects of a schedule on a program, and the kernel's messages.
 
 use super::Report;
 
-/// What takes longer is said, by `tools/guest-time/probe.c` and `boards/pc`.
+/// Time in microseconds above which `tools/guest-time/probe.c` and `boards/pc` report a request.
 const GAP_US: u64 = 1000;
 
-/// What a line of the schedule did.
+/// Effect of a line of the schedule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
-    /// The line.
+    /// The line of the schedule.
     pub line: String,
-    /// From the beginning of the first request that it delayed (of a line with a length: from its
-    /// end) to the first good one, in microseconds; `None`: no request took as long as a
-    /// millisecond.
+    /// Time in microseconds to the first successful request, from the beginning of the first
+    /// request that the line delayed. For a line with a length the time counts from its end.
+    /// `None`: no request took as long as a millisecond.
     pub us: Option<u64>,
-    /// The next line began before there was a good one.
+    /// Whether the next line began before a request succeeded.
     pub outlasted: bool,
     /// Requests that failed.
     pub errors: u64,
-    /// What the kernel said.
+    /// Messages of the kernel.
     pub kernel: Vec<String>,
 }
 
-/// `probe: gap FROM TO`, of those that the guest's program says.
+/// Parses `probe: gap FROM TO`, a line that the guest's program prints.
 fn gap(line: &str) -> Option<(u64, u64)> {
     let (from, to) = line.strip_prefix("probe: gap ")?.split_once(' ')?;
     Some((from.parse().ok()?, to.trim().parse().ok()?))
 }
 
-/// The microsecond of a line, and what follows.
+/// Returns the time of a line in microseconds, and the rest of the line.
 fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
     let (at_us, rest) = line.strip_prefix(prefix)?.split_once(' ')?;
     Some((at_us.parse().ok()?, rest))
 }
 
-/// What each line of the report's schedule did, until the next one began.
+/// Returns the effect of each line of the report's schedule, until the next line began.
 pub fn recovered(report: &Report) -> Vec<Recovered> {
     let us =
         |word: Option<&str>| word.and_then(|ms| ms.parse::<f64>().ok()).map_or(0, |ms| (ms * 1e3) as u64);
@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(all[0].kernel, ["mmc0: one"]);
     }
 
-    /// A request is under way when a line begins; the line before has not delayed it.
+    /// Checks that a request under way when a line begins is not counted as delayed by the line
+    /// before.
     #[test]
     fn a_request_that_a_line_meets_is_not_that_of_the_line_before() {
         let report = report(&["300 resp_lost", "600 rd_crc"], &["probe: gap 599853 600927"]);

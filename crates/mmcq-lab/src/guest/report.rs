@@ -1,25 +1,25 @@
-//! What a guest said and what was counted beside it.
+//! Report of a guest: its output, and the counters of its run.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counted from one mark to another, or from the beginning to the end.
+/// Counters from one mark to another, or from the beginning to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Nanoseconds of the guest.
+    /// Time of the guest in ns.
     pub at_ns: u64,
-    /// Instructions, without the time that the CPUs were idle or waited for a register.
+    /// Instructions, without the time in which the CPUs were idle or waited for a register.
     pub instructions: u64,
     /// Reads of the controller's registers.
     pub register_reads: u64,
     /// Writes of them.
     pub register_writes: u64,
-    /// Times that the interrupt line rose.
+    /// Number of rises of the interrupt line.
     pub interrupts: u64,
     /// Commands on the bus.
     pub commands: u64,
-    /// What the driver did that the standard forbids.
+    /// Number of the driver's violations of the standard.
     pub violations: u64,
 }
 
@@ -40,78 +40,78 @@ impl Counters {
 /// A load that the guest's program `load` ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// As fio's `rw`.
+    /// Kind of load, as fio's `rw`.
     pub load: String,
-    /// Of a request.
+    /// Size of a request in bytes.
     pub bytes: u64,
     /// Requests under way, for each job.
     pub depth: u32,
     /// Processes.
     pub jobs: u32,
-    /// Of all jobs.
+    /// Number of requests of all jobs.
     pub requests: u64,
-    /// `all`: what is done is reaped in one call; `one`: one at a time.
+    /// `all`: completed requests are reaped in one call; `one`: one at a time.
     pub reaps: String,
-    /// In the steady state.
+    /// Rate in the steady state.
     pub mib_per_s: f64,
-    /// Mean of all requests.
+    /// Mean latency of all requests in microseconds.
     pub latency_us: f64,
-    /// Requests of the load in one of the block layer.
+    /// Requests of the load in each request of the block layer.
     pub merged: f64,
-    /// All of it.
+    /// Duration of the whole load in microseconds.
     pub elapsed_us: f64,
     /// Context switches.
     pub switches: u64,
-    /// Latency, by percent of the requests that do not exceed it.
+    /// Latency by percent of the requests that do not exceed it.
     pub percentiles_us: BTreeMap<String, f64>,
-    /// Beside it.
+    /// Counters of the run during the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }
 
 impl Load {
-    /// Microseconds for each request, in the steady state.
+    /// Returns the microseconds for each request in the steady state.
     pub fn us(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.mib_per_s * 1e6
     }
 }
 
-/// A run of a guest.
+/// Report on a run of a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Board.
     pub platform: String,
-    /// Card; empty: the board's.
+    /// Card; empty: the board's own.
     pub card: String,
-    /// `none`, `hsq-tag` or `cqe`; of an image its name.
+    /// `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
     /// CPUs.
     pub cpus: u8,
-    /// An instruction takes.
+    /// Time of an instruction in ns.
     pub instruction_ns: u32,
-    /// Waking a thread takes.
+    /// Time of waking a thread in ns.
     pub wake_ns: u64,
-    /// An interrupt's way to the CPU takes.
+    /// Time in ns from an interrupt to the CPU's handler.
     pub irq_ns: u64,
-    /// A register's read takes.
+    /// Time of a register read in ns.
     pub register_read_ns: u64,
-    /// A register's write takes.
+    /// Time of a register write in ns.
     pub register_write_ns: u64,
-    /// What happened to the slot, a line each.
+    /// Events at the slot, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<String>,
-    /// What the guest said before the job.
+    /// Output of the guest before the job.
     pub begin: Vec<String>,
-    /// What the job said.
+    /// Output of the job.
     pub output: Vec<String>,
-    /// The loads among that.
+    /// The loads in that output.
     pub loads: Vec<Load>,
-    /// Of all of the run.
+    /// Counters of the whole run.
     pub counters: Counters,
 }
 
 impl Report {
-    /// For a reader.
+    /// Returns the report as text for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for line in self.begin.iter().chain(self.output.iter().filter(|line| !line.starts_with('{'))) {
@@ -161,7 +161,7 @@ impl Report {
     }
 }
 
-/// A line of the plugin's.
+/// A line of the plugin.
 #[derive(Deserialize)]
 struct Mark {
     mark: u64,
@@ -173,8 +173,8 @@ struct Mark {
 const LOAD_BEGINS: u64 = 1;
 const LOAD_ENDS: u64 = 2;
 
-/// The loads among the lines that a job said, with what was counted beside each; and what was
-/// counted in all.
+/// Returns the loads in the output of a job, each with its counters, and the counters of the whole
+/// run.
 pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
     let marks = counted
         .lines()

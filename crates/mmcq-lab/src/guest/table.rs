@@ -1,13 +1,13 @@
-//! Reports side by side.
+//! Tables that compare reports.
 
 use super::{Report, recovered};
 use std::fmt::Write;
 
-/// Lines of the kernel's in a cell.
+/// Most lines of kernel messages in a cell.
 const SAID_MAX: usize = 2;
 
-/// The tables that these reports make: of their loads, if they have any, and of what happened to
-/// the card.
+/// Returns the tables of these reports: of their loads, if they have any, and of the events at the
+/// card.
 pub fn table(reports: &[Report]) -> String {
     let mut text = String::new();
     if reports.iter().any(|report| !report.loads.is_empty()) {
@@ -20,7 +20,7 @@ pub fn table(reports: &[Report]) -> String {
     text
 }
 
-/// Each load by each: for a request.
+/// Writes the table of the loads: each figure is for one request.
 fn loads(text: &mut String, reports: &[Report]) {
     let _ = writeln!(
         text,
@@ -48,7 +48,7 @@ fn loads(text: &mut String, reports: &[Report]) {
     }
 }
 
-/// A time with as many digits as it deserves.
+/// Returns a time with a suitable number of digits.
 fn time(us: Option<u64>) -> String {
     match us {
         None => "under 1 ms".to_owned(),
@@ -58,7 +58,7 @@ fn time(us: Option<u64>) -> String {
     }
 }
 
-/// The first lines, each once.
+/// Returns the first lines, each once.
 fn shorter(lines: &[String]) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for line in lines {
@@ -69,8 +69,8 @@ fn shorter(lines: &[String]) -> Vec<&str> {
     said
 }
 
-/// What each line of the schedule did, by each report with the same schedule; beside it what the
-/// first kernel said first.
+/// Writes the effect of each line of the schedule in each report with the same schedule, with the
+/// first kernel's first messages.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

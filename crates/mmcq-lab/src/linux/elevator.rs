@@ -1,8 +1,8 @@
-//! The block layer's I/O scheduler (mq-deadline): sorting, batches, expiry, and merging at insert.
+//! Model of Linux's I/O scheduler mq-deadline: sorting, batches, expiry, and merging at insert.
 //!
-//! A new I/O merges into a request that still waits here, before it or behind it. What has been
-//! handed to the driver cannot grow any more: so how many requests the driver takes out decides how
-//! large they get.
+//! A new I/O merges into a request that still waits in the scheduler, in front of it or behind it.
+//! A request that was dispatched to the driver cannot grow any more. So the number of requests that
+//! the driver takes out decides how large they get.
 
 use crate::system::Io;
 use mmcq::host::Direction;
@@ -10,23 +10,23 @@ use mmcq::host::Direction;
 /// A request of the block layer: contiguous I/Os of one direction.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// First block.
     pub lba: u64,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// What it was merged from, in the order of their addresses.
+    /// I/Os that it was merged from, in the order of their addresses.
     pub ios: Vec<Io>,
-    /// Names it among those that wait.
+    /// Number that identifies it among the waiting requests.
     id: u64,
     /// Place in the order of arrival (a merge keeps the older one's).
     arrival: u64,
-    /// When the oldest of its I/Os came.
+    /// Time in ns at which the oldest of its I/Os came.
     came_ns: u64,
-    /// When it should have been dispatched.
+    /// Time in ns at which it expires.
     expires_ns: u64,
-    /// Greater: more recently entered in the hash of end addresses.
+    /// Number that increases with each entry into the hash of end addresses.
     hashed: u64,
 }
 
@@ -36,14 +36,14 @@ impl Request {
     }
 }
 
-/// What a disk's statistics have of its requests, `[read, write]`, as /proc/diskstats does.
+/// Statistics of a disk, `[read, write]`, as in /proc/diskstats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     /// Requests that are complete.
     pub ios: [u64; 2],
     /// I/Os, or requests, that were merged into another request.
     pub merges: [u64; 2],
-    /// What all requests took, from their begin to their completion.
+    /// Sum in ns of the times of all requests, from their begin to their completion.
     pub ticks_ns: [u64; 2],
 }
 
@@ -56,9 +56,9 @@ pub struct Tunables {
     pub max_segments: usize,
     /// Requests in a batch of one direction.
     pub fifo_batch: u32,
-    /// How often reads may be preferred while writes wait.
+    /// Times that reads may be preferred while writes wait.
     pub writes_starved: u32,
-    /// When a read or a write expires.
+    /// Time in ns after which a read or a write expires.
     pub expire_ns: [u64; 2],
 }
 
@@ -98,23 +98,23 @@ fn index(direction: Direction) -> usize {
 }
 
 impl Elevator {
-    /// An empty one.
+    /// Makes an empty scheduler.
     pub fn new(tunables: Tunables) -> Self {
         Elevator { tunables, ..Self::default() }
     }
 
-    /// Largest request, in blocks.
+    /// Returns the size of the largest request in blocks.
     pub fn max_blocks(&self) -> u32 {
         self.tunables.max_blocks
     }
 
-    /// Nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.sorted.iter().all(Vec::is_empty)
     }
 
-    /// Takes an I/O in. True: it became a request of its own (and the driver must be told); false:
-    /// it was merged into a waiting one.
+    /// Inserts an I/O. Returns true if it became a request of its own, which the driver must be
+    /// notified of; false if it was merged into a waiting one.
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
         let dir = index(io.direction);
         self.sequence += 1;
@@ -160,7 +160,7 @@ impl Elevator {
         true
     }
 
-    /// Hands the next request to the driver.
+    /// Takes out the next request for the driver.
     pub fn dispatch(&mut self, now_ns: u64) -> Option<Request> {
         let position =
             |e: &Self, dir: usize| e.next[dir].and_then(|id| e.sorted[dir].iter().position(|r| r.id == id));
@@ -199,7 +199,7 @@ impl Elevator {
         Some(request)
     }
 
-    /// A request is complete: it is counted, and its memory taken back.
+    /// Counts a completed request and takes its memory back.
     pub fn completed(&mut self, request: Request, now_ns: u64) {
         let (dir, mut ios) = (index(request.direction), request.ios);
         self.disk.ios[dir] += 1;
@@ -208,7 +208,7 @@ impl Elevator {
         self.spare.push(ios);
     }
 
-    /// What was counted of all requests.
+    /// Returns the statistics of all requests.
     pub fn disk(&self) -> DiskUse {
         self.disk
     }
@@ -222,8 +222,8 @@ impl Elevator {
             && request.ios.len() + ios <= self.tunables.max_segments
     }
 
-    /// Which request an I/O can join, and whether at its back: first the last one that grew, then
-    /// by end address (the most recent), then by start.
+    /// Returns the request that an I/O can merge into, and whether at its back. The last one that
+    /// grew is tried first, then by end address (the most recent), then by start.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);
@@ -244,7 +244,7 @@ impl Elevator {
         requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
     }
 
-    /// Joins two neighbours if the second continues the first.
+    /// Merges two neighbours if the second continues the first.
     fn join(&mut self, dir: usize, first: usize, second: usize) {
         let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {

@@ -1,7 +1,7 @@
-//! The software queue: requests are admitted while no more than two are in flight (tested before
-//! the new one is counted, so three get in), and the interrupt that ends one starts the next.
-//! Completion is a soft interrupt, and a hop to the worker takes the next request out of the
-//! scheduler.
+//! Model of Linux's software queue (mmc_hsq). Requests are admitted while no more than two are in
+//! flight; this is tested before the new one is counted, so three get in. The interrupt that ends
+//! one starts the next. Completion is a soft interrupt. A work item then takes the next request out
+//! of the scheduler.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
@@ -15,15 +15,15 @@ use std::collections::VecDeque;
 
 /// Requests in flight above which no more are admitted.
 const DEPTH: u32 = 2;
-/// Slots, as many as there are tags.
+/// Number of slots, as many as there are tags.
 const SLOTS: u32 = 64;
-/// When a refused request is tried again although nothing has completed.
+/// Time in ns after which a refused request is tried again although nothing has completed.
 const RESOURCE_DELAY_NS: u64 = 3_000_000;
-/// First pause between two questions whether a flush is over; doubles up to [`LAST_PAUSE_NS`].
+/// First pause in ns between two polls for the end of a flush; doubles up to [`LAST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = 32_000;
 const LAST_PAUSE_NS: u64 = 32_768_000;
 
-/// Which queued request is next.
+/// Order in which queued requests are dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The tag after the last one if it is queued, else the lowest.
@@ -37,7 +37,7 @@ pub enum Order {
 pub struct Settings {
     /// Order of dispatch.
     pub order: Order,
-    /// Which requests the host completes in the thread of its interrupt, not in the interrupt.
+    /// Requests that the host completes in the thread of its interrupt, not in the interrupt.
     pub defer: Defer,
 }
 
@@ -47,19 +47,19 @@ enum Worker {
     Running,
 }
 
-/// A flush, which the worker itself waits for.
+/// A flush, for which the worker itself waits.
 struct Flushing {
     ios: Vec<Io>,
-    /// The card was told.
+    /// Whether the flush command was sent to the card.
     told: bool,
     ok: bool,
     status: u32,
     pause_ns: u64,
 }
 
-/// The front end.
+/// Model of the queue in front of a port.
 pub struct Hsq<P> {
-    /// The way to the controller.
+    /// Port to the controller.
     pub port: P,
     settings: Settings,
     elevator: Elevator,
@@ -70,15 +70,15 @@ pub struct Hsq<P> {
     irq_thread: Thread,
     retry_thread: Thread,
     retrying: bool,
-    /// A completion must run the worker again.
+    /// Whether a completion must run the worker again.
     restart: bool,
-    /// Taken out of the scheduler but refused: first when the worker runs again, and beyond
-    /// merging.
+    /// Requests that were taken out of the scheduler and refused. They are first when the worker
+    /// runs again, and cannot be merged any more.
     refused: VecDeque<Request>,
     /// Flushes that wait until nothing is in flight, and those of the one that runs.
     flushes: Vec<Io>,
     flushing: Option<Flushing>,
-    /// The card has a cache, so that the block layer passes flushes on.
+    /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,
     taken: Option<(Request, u32)>,
     in_flight: u32,
@@ -91,12 +91,12 @@ pub struct Hsq<P> {
     finished: VecDeque<(Request, u32, bool)>,
     timer: u64,
     retries: Stream,
-    /// Dispatches that were refused.
+    /// Number of dispatches that were refused.
     pub refusals: u64,
 }
 
 impl<P: Port> Hsq<P> {
-    /// Sets it up on a machine.
+    /// Makes the queue on a machine.
     pub fn new(port: P, settings: Settings, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let worker = sys.cpu.spawn(Priority::Normal);
         let retry_thread = sys.cpu.spawn(Priority::Normal);
@@ -133,13 +133,13 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// The card has a cache that is on.
+    /// Sets whether the card has a cache that is on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Hsq { has_cache, ..self }
     }
 
-    /// What the block layer counted of its requests.
+    /// Returns the statistics of the block layer.
     pub fn disk(&self) -> DiskUse {
         self.elevator.disk()
     }
@@ -154,7 +154,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Hands the next queued request to the controller.
+    /// Dispatches the next queued request to the controller.
     fn pump(&mut self, sys: &mut System) {
         if self.active.is_some() || self.queued == 0 || self.retrying {
             return;
@@ -177,7 +177,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// The controller has finished: go on here, or in the thread of the interrupt.
+    /// Handles the end of a transfer: continues here, or in the thread of the interrupt.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
         let read = || {
@@ -196,7 +196,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// The active transfer is over: complete it, then start the next.
+    /// Completes the active transfer, then starts the next.
     fn finalize(&mut self, sys: &mut System, core: u8) {
         sys.time.charge(sys.costs.done_ns);
         let Some(tag) = self.active.take() else { return };
@@ -210,7 +210,7 @@ impl<P: Port> Hsq<P> {
         self.pump(sys);
     }
 
-    /// The controller has finished something.
+    /// Handles what the controller has finished.
     fn heard(&mut self, sys: &mut System, ended: Ended) {
         match (ended, &mut self.flushing) {
             (Ended::Transfer { ok }, _) => self.ended(sys, ok),
@@ -226,8 +226,9 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// A flush passes the scheduler, and waits until nothing is in flight. The queue is not used for
-    /// it: the worker asks for the status first, since the last write may have been told early.
+    /// Begins a flush, which bypasses the scheduler and waits until nothing is in flight. It does
+    /// not use the queue. The worker polls the status first, since the last write may have been
+    /// reported before its end.
     fn begin_flush(&mut self, sys: &mut System) {
         if self.in_flight > 0 {
             // Each completion runs the worker again.
@@ -247,7 +248,8 @@ impl<P: Port> Hsq<P> {
         sys.unlock();
     }
 
-    /// The worker runs again: the flush was told, a pause is over, or the status has come.
+    /// Continues a flush when the worker runs again: the command was sent, a pause is over, or the
+    /// status has come.
     fn go_on_with_flush(&mut self, sys: &mut System) {
         let Some(mut flushing) = self.flushing.take() else { return };
         let status = std::mem::take(&mut flushing.status);
@@ -272,7 +274,7 @@ impl<P: Port> Hsq<P> {
         sys.unlock();
     }
 
-    /// The request goes back before all others, and its tag is burnt.
+    /// Puts a request back before all others; its tag is lost.
     fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
         self.refusals += 1;
         if let Some(tag) = tag {

@@ -1,5 +1,5 @@
-//! Linux's way to the controller: each request is one raw phase of the engine, exactly as its block
-//! driver builds it.
+//! Port of the Linux models: each request is one raw phase of mmcq's engine, with the commands that
+//! Linux's block driver sends.
 
 use super::elevator::Request;
 use super::raw::Raw;
@@ -14,27 +14,28 @@ use mmcq::spec::command::{self, Command, emmc};
 use mmcq::spec::ext_csd::index::FLUSH_CACHE;
 use mmcq::task::Stack;
 
-/// A command without data gets this long.
+/// Timeout in ns of a command without data.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 
-/// One thing at a time through an engine.
+/// Port through an engine, for one operation at a time.
 pub struct EnginePort<H: Host> {
-    /// The engine.
+    /// mmcq's engine.
     pub raw: Raw<H>,
     target: CardParams,
     memory: Memory,
     /// The request under way, if it is not a status poll.
     under_way: Option<Request>,
-    /// What is under way is a flush.
+    /// Whether a flush is under way.
     flushing: bool,
-    /// Linux's driver looks at DAT0 before a transfer, and refuses it from the interrupt while that is
-    /// low (SDHCI's). Others give it to the controller, which waits.
+    /// Whether Linux's driver samples DAT0 before a transfer, and refuses the transfer from the
+    /// interrupt while DAT0 is low (SDHCI's driver). Other drivers give it to the controller, which
+    /// waits.
     looks: bool,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub errors: u64,
 }
 
-/// All data of a request in one piece; `None` while the controller has it.
+/// Memory for all data of a request in one piece; `None` while the controller has it.
 pub(super) struct Memory {
     pub piece: Option<DmaBuf>,
     owner: Pieces,
@@ -46,7 +47,7 @@ impl Memory {
         Memory { piece: Some(owner.piece(bytes)), owner }
     }
 
-    /// Gathers a write's data.
+    /// Copies a write's data into the memory.
     pub(super) fn gather(&mut self, sys: &System, request: &Request) {
         let (Direction::Write, Some(memory)) = (request.direction, &mut self.piece) else { return };
         let mut at = 0;
@@ -56,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// Takes the memory back, and hands a read's data out.
+    /// Takes the memory back, and copies a read's data out of it.
     pub(super) fn scatter(&mut self, sys: &mut System, request: &Request, ok: bool, memory: DmaBuf) {
         if ok && request.direction == Direction::Read {
             let mut at = 0;
@@ -78,7 +79,7 @@ impl Drop for Memory {
     }
 }
 
-/// The command of a request, its data, and how long the card may take.
+/// Returns the command of a request, its data, and the longest time that the card may take.
 pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, Data, u64) {
     let (lba, blocks) = (request.lba as u32, request.blocks);
     let address = if target.block_addressed { lba } else { lba.wrapping_mul(512) };
@@ -91,24 +92,25 @@ pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, 
     (command, Data { direction: request.direction, block_size: 512, blocks }, timeout_ns)
 }
 
-/// A command alone.
+/// Returns a phase of a command alone.
 pub(super) fn alone(command: Command) -> Phase {
     Phase { command, data: None, auto: Auto::None, tuning: false }
 }
 
-/// Did the phase end well, and did the card's R1 (if it sent one) have no error bit?
+/// Returns whether the phase succeeded and the card's R1, if it sent one, has no error bit.
 pub(super) fn well(completion: &Completion) -> bool {
     let errors = mmcq::spec::response::R1::ERRORS;
     completion.result.is_ok_and(|o| o.response.words[0] & errors == 0)
 }
 
-/// The card's R1.
+/// Returns the card's R1.
 pub(super) fn status(completion: &Completion) -> u32 {
     completion.result.map_or(0, |o| o.response.words[0])
 }
 
 impl<H: Host> EnginePort<H> {
-    /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
+    /// Makes a port of an engine whose card is in the transfer state. `max_bytes`: the largest
+    /// request.
     pub fn new(stack: Stack<(NoLock, H, Profile), 1>, target: CardParams, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
         EnginePort {
@@ -122,7 +124,7 @@ impl<H: Host> EnginePort<H> {
         }
     }
 
-    /// Does Linux's driver look at DAT0 before a transfer? It does, if nothing is said.
+    /// Sets whether Linux's driver samples DAT0 before a transfer; the default is that it does.
     #[must_use]
     pub fn looking(self, looks: bool) -> Self {
         EnginePort { looks, ..self }

@@ -1,4 +1,4 @@
-//! One raw phase at a time through an engine, with the one timer that its deadlines need.
+//! Raw phases through an engine, one at a time, with the one timer that their deadlines need.
 
 use crate::platform::Profile;
 use crate::system::{Event, System};
@@ -7,12 +7,12 @@ use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};
 use mmcq::task::Stack;
 
-/// Timers of a port are numbered from here, those of a front end from 0.
+/// First number of a port's timers; those of a front end begin at 0.
 const TIMERS: u64 = 1 << 63;
 
-/// The engine, as a way to the controller.
+/// mmcq's engine, used for raw phases.
 pub struct Raw<H: Host> {
-    /// The engine.
+    /// mmcq's engine.
     pub stack: Stack<(NoLock, H, Profile), 1>,
     under_way: Option<SlotId>,
     timer: u64,
@@ -20,12 +20,12 @@ pub struct Raw<H: Host> {
 }
 
 impl<H: Host> Raw<H> {
-    /// Takes an engine whose card is in the transfer state.
+    /// Makes it of an engine whose card is in the transfer state.
     pub fn new(stack: Stack<(NoLock, H, Profile), 1>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 
-    /// Starts a phase. A refused one gives its memory back.
+    /// Starts a phase. If it is refused, its memory is returned.
     pub fn start(
         &mut self,
         sys: &mut System,
@@ -49,7 +49,7 @@ impl<H: Host> Raw<H> {
         }
     }
 
-    /// One timer, which is never set later: if it goes off too early, it is set again then.
+    /// Sets the one timer, which is never set later: if it expires too early, it is set again then.
     fn set_timer(&mut self, sys: &mut System) {
         let deadline_ns = self.stack.with(|e| e.next_deadline_ns());
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
@@ -72,13 +72,13 @@ impl<H: Host> Raw<H> {
         self.stack.with(|e| e.take(id))
     }
 
-    /// Takes an interrupt; returns the phase if it has ended.
+    /// Handles an interrupt; returns the phase if it has ended.
     pub fn irq(&mut self, sys: &mut System) -> Option<Completion> {
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)
     }
 
-    /// A timer went off, perhaps the port's.
+    /// Handles a timer that expired; it may be the port's.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

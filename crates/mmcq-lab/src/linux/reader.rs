@@ -1,12 +1,12 @@
-//! Linux's driver of Realtek's reader: one work item does everything, round by round. A round is a
-//! command list in the chip, its interrupt, and waking the work item. A request is: CMD25 (for a
-//! write, a round of its own), data (a read's with CMD18), CMD12; the sender of a write asks with
-//! CMD13 then.
+//! Model of Linux's driver of Realtek's reader. One work item does everything, round by round. A
+//! round is a command list in the chip, its interrupt, and waking the work item. The rounds of a
+//! request are: CMD25 (of a write), data (a read's with CMD18), CMD12. After a write the caller
+//! polls with CMD13.
 //!
-//! [`Close::Late`] is the patch of the STREAM thread: the transfer stays open, a request that
-//! continues it moves data alone, and CMD12, a pause and a flush of the chip's buffer stand in
-//! front of the next one that does not. CMD13 is answered "ready" without asking while the transfer
-//! is open, and what CMD12 says is dropped.
+//! [`Close::Late`] is the patch of the STREAM thread. The transfer stays open, and a request that
+//! continues it only transfers data. CMD12, a pause and a flush of the chip's buffer come before
+//! the next request that does not continue it. While the transfer is open, CMD13 is answered
+//! "ready" without being sent. Errors in the answer to CMD12 are dropped.
 
 use super::elevator::Request;
 use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well};
@@ -22,43 +22,43 @@ use mmcq::spec::response::R1;
 use mmcq::task::Stack;
 use mmcq_sim::cpu::{Priority, Thread};
 
-/// An open transfer is closed when nothing has come for so long.
+/// Time in ns without a request after which an open transfer is closed.
 const IDLE_NS: u64 = 150_000_000;
-/// Its timer's number, which no other has.
+/// Number of that timer, which no other has.
 const IDLE_TIMER: u64 = 1 << 62;
-/// Busy after the CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
+/// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]; a write's limit comes from the card.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// What the patch answers for the card: READY_FOR_DATA, `tran`.
+/// Status that the patch answers in place of the card: READY_FOR_DATA, `tran`.
 const READY: u32 = 0x900;
 
-/// When a multi-block transfer is ended.
+/// Time at which a multi-block transfer is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// After every request.
     AtOnce,
-    /// When it turns out that nothing continues it.
+    /// When a request comes that does not continue it.
     Late,
 }
 
-/// What the work item has been asked for.
+/// Task of the work item.
 enum Task {
     Transfer(Request),
     Status,
 }
 
-/// What the chip is doing, or the pause after it.
+/// Round of the chip, or the pause after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Nothing: the work item takes the next task.
+    /// None: the work item takes the next task.
     None,
     /// CMD12 for an open transfer.
     Close,
-    /// The pause after it.
+    /// Pause after that CMD12.
     Pause,
     /// CMD25 alone.
     Command,
     Data,
-    /// CMD12 of the request's own.
+    /// CMD12 of the request itself.
     Stop,
     Status,
 }
@@ -69,36 +69,36 @@ struct Open {
     next_lba: u64,
 }
 
-/// The driver.
+/// The driver's model.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,
     memory: Memory,
     close: Close,
     thread: Thread,
-    /// The work item is queued or runs.
+    /// Whether the work item is queued or runs.
     scheduled: bool,
     task: Option<Task>,
     round: Round,
-    /// How the last round ended.
+    /// Result of the last round.
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,
-    /// When the open transfer has been idle for long enough.
+    /// Time in ns at which the open transfer is closed if no request comes.
     idle_at_ns: u64,
     idle_timer: bool,
     close_due: bool,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub errors: u64,
-    /// Requests that continued an open transfer.
+    /// Number of requests that continued an open transfer.
     pub continued: u64,
-    /// Errors that a late CMD12 told, and no request heard.
+    /// Number of errors that a late CMD12 reported and that no request got.
     pub dropped: u64,
 }
 
 impl<H: Host> Reader<H> {
-    /// Takes an engine whose card is in the transfer state and whose host can continue data.
-    /// `max_bytes`: the largest request.
+    /// Makes the driver of an engine whose card is in the transfer state and whose host can
+    /// continue data. `max_bytes`: the largest request.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), 1>,
         target: CardParams,
@@ -152,7 +152,7 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the task, or closes what is in its way.
+    /// Begins the task, or first closes an open transfer that it does not continue.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -190,7 +190,7 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// The data have moved, or not.
+    /// Handles the end of the data.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -211,7 +211,7 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// The task is done; the work item ends.
+    /// Ends the task; the work item ends.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {
@@ -232,7 +232,7 @@ impl<H: Host> Reader<H> {
         self.close_due = false;
     }
 
-    /// One timer for the idle transfer; if it goes off too early, it is set again then.
+    /// Sets the one timer of the idle transfer; if it expires too early, it is set again then.
     fn set_idle_timer(&mut self, sys: &mut System) {
         if !std::mem::replace(&mut self.idle_timer, true) {
             sys.queue.push(self.idle_at_ns, Event::Timer(IDLE_TIMER));

@@ -1,6 +1,6 @@
-//! The mechanisms without registers: the front ends in front of a server whose service times are
-//! formulas. Shows in a second whether the scheduler, the tags and the workers alone bring the
-//! published tables about.
+//! The Linux models without registers, in front of a server whose service times are formulas. Shows
+//! in a second whether the scheduler, the tags and the workers alone reproduce the published
+//! tables.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -28,7 +28,7 @@ use mmcq_sim::world::{Device, Stream};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A card by formula, microseconds.
+/// A card by formulas, with times in microseconds.
 #[derive(Clone, Copy)]
 struct Card {
     command: f64,
@@ -84,7 +84,7 @@ impl Device for Server {
     }
 }
 
-/// A stack in the order of arrival.
+/// Makes a stack that serves in the order of arrival.
 fn stack_over<const N: usize>(
     host: Charged<Formula>,
 ) -> Stack<(NoLock, Charged<Formula>, crate::platform::Profile), N> {
@@ -163,7 +163,7 @@ unsafe impl Host for Formula {
     }
 }
 
-/// Jobs that read or write 4 KiB at a time, until so many are done in all.
+/// Jobs that read or write 4 KiB at a time, until this number is done in all.
 struct Jobs {
     direction: Direction,
     random: Option<Stream>,
@@ -284,7 +284,7 @@ enum Setting {
     Ours,
 }
 
-/// MiB/s, mean I/Os a transfer, and the jobs.
+/// Runs the jobs. Returns MiB/s, the mean I/Os in a transfer, and the jobs.
 fn run(
     card: Card,
     costs: Costs,

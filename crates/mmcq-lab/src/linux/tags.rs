@@ -1,8 +1,8 @@
-//! How the block layer hands out driver tags (sbitmap).
+//! Model of the block layer's allocator of driver tags (sbitmap).
 //!
-//! Words of 16 bits (at 64 tags), a hint for each core that names the word to start in, and in it
-//! the lowest zero bit. A freed bit does not return at once: only when its word is exhausted. So
-//! tags of one word go up, and then start again from the bottom.
+//! It has words of 16 bits (at 64 tags), and a hint for each core that names the word to start in.
+//! In the word the lowest zero bit is taken. A freed bit becomes available only when its word is
+//! exhausted. So the tags of one word go up, and then start again from the bottom.
 
 use mmcq_sim::world::Stream;
 
@@ -21,7 +21,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// So many tags (1 to 64), for so many cores. The hints start at random.
+    /// Makes an allocator of 1 to 64 tags for this number of cores. The hints start at random.
     pub fn new(depth: u32, cores: usize, stream: &mut Stream) -> Self {
         let depth = depth.clamp(1, 64);
         // At least four words, if there are four bits.
@@ -34,7 +34,7 @@ impl Tags {
         Tags { depth, word_bits, words: vec![Word::default(); words], hints }
     }
 
-    /// Takes a tag from this core.
+    /// Allocates a tag on this core.
     pub fn get(&mut self, core: u8) -> Option<u32> {
         let hint = self.hints[core as usize];
         let n = self.words.len() as u32;
@@ -62,7 +62,7 @@ impl Tags {
         None
     }
 
-    /// Gives a tag back; `core` is where its I/O was submitted.
+    /// Frees a tag; `core` is the one where its I/O was submitted.
     pub fn put(&mut self, tag: u32, core: u8) {
         self.words[(tag / self.word_bits) as usize].cleared |= 1 << (tag % self.word_bits);
         self.hints[core as usize] = tag;

@@ -1,6 +1,6 @@
-//! Without a software queue: a worker thread takes a request, prepares it, waits for the one before
-//! (and after a write polls the card's status), starts it, and only then completes the one before.
-//! Two context switches for each request.
+//! Model of Linux without a software queue. A worker thread takes a request, prepares it, and waits
+//! for the one before (after a write it also polls the card's status). Then it starts the new
+//! request, and only then completes the one before. Each request takes two context switches.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::{Ended, Port, ready};
@@ -10,7 +10,7 @@ use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::BTreeMap;
 
-/// First pause between two status polls; doubles up to [`LAST_PAUSE_NS`].
+/// First pause in ns between two status polls; doubles up to [`LAST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = 32_000;
 const LAST_PAUSE_NS: u64 = 32_768_000;
 
@@ -24,10 +24,10 @@ enum State {
     WaitStatus,
 }
 
-/// What goes to the card.
+/// Work that is sent to the card.
 enum Work {
     Transfer(Request),
-    /// A flush of the card's cache, for all who asked for one by then.
+    /// A flush of the card's cache, for all flush requests so far.
     Flush(Vec<Io>),
 }
 
@@ -38,9 +38,9 @@ struct Active {
     pause_ns: u64,
 }
 
-/// The front end.
+/// Model of the worker in front of a port.
 pub struct Worker<P> {
-    /// The way to the controller.
+    /// Port to the controller.
     pub port: P,
     elevator: Elevator,
     thread: Thread,
@@ -48,7 +48,7 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// Flushes that have not begun.
     flushes: Vec<Io>,
-    /// The card has a cache, so that the block layer passes flushes on.
+    /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,
     active: Option<Active>,
     finished: Option<Active>,
@@ -56,12 +56,13 @@ pub struct Worker<P> {
     pauses: Stream,
     /// Largest request, in blocks; a longer I/O becomes several.
     max_blocks: u32,
-    /// I/Os in pieces, by their buffer: the I/O, pieces that are not done, and all well so far.
+    /// I/Os in pieces, by their buffer: the I/O, the number of pieces not done, and whether all
+    /// succeeded so far.
     pieces: BTreeMap<u32, (Io, u32, bool)>,
 }
 
 impl<P: Port> Worker<P> {
-    /// Sets it up on a machine.
+    /// Makes the worker on a machine.
     pub fn new(port: P, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let thread = sys.cpu.spawn(Priority::Normal);
         Worker {
@@ -81,13 +82,13 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// The card has a cache that is on.
+    /// Sets whether the card has a cache that is on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Worker { has_cache, ..self }
     }
 
-    /// What the block layer counted of its requests.
+    /// Returns the statistics of the block layer.
     pub fn disk(&self) -> DiskUse {
         self.elevator.disk()
     }
@@ -99,7 +100,7 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// A piece of an I/O, or a whole one, is done.
+    /// Completes a piece of an I/O, or a whole one.
     fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
         let Some((whole, left, all_ok)) = self.pieces.get_mut(&io.buffer) else {
             return sys.complete(io, ok);
@@ -112,7 +113,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// The request before (if any) is over: ask for the status after a write, else go on.
+    /// Handles the end of the request before, if there was one: polls the status after a write,
+    /// else continues.
     fn over(&mut self, sys: &mut System) {
         let programs = self.active.as_ref().is_some_and(|active| match &active.work {
             Work::Transfer(request) => request.direction == Direction::Write,
@@ -146,7 +148,7 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// The controller has finished something: the thread that waits for it is woken.
+    /// Handles what the controller has finished: wakes the thread that waits for it.
     fn ended(&mut self, sys: &mut System, ended: Ended) {
         sys.time.charge(sys.costs.done_ns);
         match (ended, &mut self.active) {

@@ -1,4 +1,4 @@
-//! Campaigns as a page.
+//! Campaigns of the torture as a page.
 
 use crate::page::frame::capital;
 use crate::page::listed::{Part, listed};
@@ -6,15 +6,16 @@ use crate::page::listed::{Part, listed};
 /// One campaign: its scoreboard, and its summary as JSON.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// What it tried.
+    /// Title: what it tried.
     pub title: String,
-    /// As the program prints it.
+    /// The scoreboard as the program prints it.
     pub text: String,
-    /// A line.
+    /// The summary as one line of JSON.
     pub summary: String,
 }
 
-/// The page of these campaigns: so many promises were broken, so many recoveries took too long.
+/// Returns the page of these campaigns. `broken`: promises broken. `over`: recoveries that took too
+/// long.
 pub fn page(campaigns: &[Campaign], broken: u64, over: u64, command: &str) -> String {
     let part = |campaign: &Campaign| {
         let lines = campaign.text.lines().skip(1).map(|line| format!("{}\n", line.trim_start()));

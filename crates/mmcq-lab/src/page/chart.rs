@@ -5,10 +5,10 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What the style replaces.
+/// Colour of text and lines, which the style replaces.
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);
-/// Seen on light and on dark: at least 3 to 1.
+/// Colours that are visible on light and on dark: at least 3 to 1.
 pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x3b, 0x7d, 0xd8),
     RGBColor(0xd9, 0x73, 0x0d),
@@ -19,7 +19,7 @@ pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x7b, 0x87, 0x94),
     RGBColor(0xc2, 0x5a, 0x9e),
 ];
-/// Narrow, so that its letters can be read on a telephone.
+/// Width of a chart, narrow enough that its letters can be read on a telephone.
 const WIDTH: u32 = 480;
 const FONT: (&str, u32) = ("sans-serif", 13);
 /// About the width of a letter.
@@ -29,37 +29,37 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// One bar of several parts, each with its colour.
 pub struct Bar {
-    /// Beside it.
+    /// Label next to the bar.
     pub label: String,
-    /// From left to right: length and colour.
+    /// Parts from left to right: length and colour.
     pub parts: Vec<(f64, RGBColor)>,
 }
 
 /// One line through points.
 pub struct Line {
-    /// From left to right.
+    /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
     /// Its colour.
     pub colour: RGBColor,
 }
 
-/// What a chart says of its axes, and its title for those who do not see it.
+/// Labels of a chart's axes, and its title for those who do not see it.
 pub struct Axes<'a> {
-    /// What is drawn, in words.
+    /// Title: what is drawn, in words.
     pub title: &'a str,
-    /// To the right.
+    /// Label of the axis to the right.
     pub x: &'a str,
-    /// Upwards.
+    /// Label of the axis upwards.
     pub y: &'a str,
 }
 
-/// As text that an attribute or an element may have.
+/// Returns text escaped for an attribute or an element.
 fn escaped(text: &str) -> String {
     crate::trace::picture::escaped(text)
 }
 
-/// A picture takes the width of its place, and has a title; what it names of its own size and
-/// language goes.
+/// Returns a picture that takes the width of its place and has a title. Its own size and language
+/// are removed.
 pub fn scaled(svg: &str, title: &str, class: &str) -> String {
     let (head, rest) = svg.split_once('>').unwrap_or(("", svg));
     let view = head.split_once("viewBox=\"").and_then(|(_, rest)| rest.split_once('"'));
@@ -85,12 +85,13 @@ fn picture(
     Ok(scaled(&svg, axes.title, "chart"))
 }
 
-/// Where an axis from 0 ends. One without a length, or without an end, would be drawn for ever.
+/// Returns the end of an axis that begins at 0. An axis without a finite length would be drawn for
+/// ever.
 fn end(values: impl Iterator<Item = f64>) -> f64 {
     values.filter(|value| value.is_finite() && *value > 0.0).reduce(f64::max).unwrap_or(1.0)
 }
 
-/// Bars from left to right, one below the other; `line` goes through all of them.
+/// Draws bars from left to right, one below the other; `line` crosses all of them.
 pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, String> {
     let sum = |bar: &Bar| bar.parts.iter().map(|(length, _)| length).sum::<f64>();
     let most = end(bars.iter().map(sum).chain(line));
@@ -137,7 +138,7 @@ pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, 
     })
 }
 
-/// Lines over a range; `name_x` names a place of the axis to the right.
+/// Draws lines over a range; `name_x` returns the label of a place on the axis to the right.
 pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) -> Result<String, String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let places = || points().map(|point| point.0).filter(|x| x.is_finite());
@@ -173,12 +174,12 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) ->
     })
 }
 
-/// A colour as a style names it.
+/// Returns a colour as a style names it.
 pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }
 
-/// A number with as many digits as help.
+/// Returns a number with a suitable number of digits.
 pub fn short(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -1,19 +1,19 @@
-//! What all pages have: head, style, tables, and the data inside.
+//! Common parts of all pages: head, style, tables, and the embedded data.
 
 use super::live::Live;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Nothing is loaded, nothing runs but a playground.
+/// Content policy: nothing is loaded, and nothing runs except a playground.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// How the element with the data begins; `mmcq compare` looks for it.
+/// Begin of the element with the data; `mmcq compare` searches for it.
 pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";
-/// How it ends.
+/// End of that element.
 pub const DATA_END: &str = "</script>";
 
-/// A longer cell is a text, and so is its column.
+/// Length above which a cell is text, and its column too.
 const FIGURE: usize = 24;
 
-/// A whole page. `data` is JSON; `live` is a playground, whose section is in the body.
+/// Returns a whole page. `data` is JSON. `live` is a playground, whose section is in the body.
 pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&Live>) -> String {
     let page = html! {
         (DOCTYPE)
@@ -46,17 +46,18 @@ pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&
     page.into_string()
 }
 
-/// The data as an element that does not run. A `<` of a text could end it: it is written otherwise.
+/// Returns the data as an element that does not run. A `<` in the data is escaped, as it could end
+/// the element.
 fn inside(data: &str) -> String {
     format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
 }
 
-/// A picture as wide as its place.
+/// Returns a picture as wide as its place.
 pub fn figure(svg: &str, said: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
 }
 
-/// A picture whose letters are small: on a telephone it may be scrolled by keys.
+/// Returns a picture with small letters, which can be scrolled by keys on a telephone.
 pub fn figure_wide(svg: &str, said: &str) -> Markup {
     html! {
         figure.drawn {
@@ -66,7 +67,7 @@ pub fn figure_wide(svg: &str, said: &str) -> Markup {
     }
 }
 
-/// Colours and their names.
+/// Returns a legend of colours and their names.
 pub fn legend(names: &[(&str, String)]) -> Markup {
     html! {
         ul.legend {
@@ -77,7 +78,8 @@ pub fn legend(names: &[(&str, String)]) -> Markup {
     }
 }
 
-/// A table whose first column names its rows; the row `mine` stands out. It may be scrolled by keys.
+/// Returns a table whose first column names its rows. The row `mine` is highlighted. The table can
+/// be scrolled by keys.
 pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<usize>) -> Markup {
     let text: Vec<bool> = (0..heads.len())
         .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > FIGURE)))
@@ -119,13 +121,13 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<u
     }
 }
 
-/// As a heading begins.
+/// Returns a text with a capital first letter.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Names and what they are.
+/// Returns a list of names and values.
 pub fn facts(facts: &[(&str, String)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
 }

@@ -1,18 +1,18 @@
-//! Pages of lists: what a sweep, a reproduction or a campaign of torture says.
+//! Pages of lists: the results of a sweep, a reproduction or a campaign of torture.
 
 use super::frame;
 use crate::table::Table;
 use maud::html;
 
-/// A page has so many rows of a table at most: it stays below 500 KB.
+/// Most rows of a table on a page, so that the page stays below 500 KB.
 const ROWS_MAX: usize = 400;
-/// Likewise, bytes of data.
+/// Most bytes of data on a page, for the same reason.
 const DATA_MAX: usize = 250_000;
 
 /// A part of a page, below its heading.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What it is.
+    /// Heading.
     pub heading: String,
     /// An SVG picture, and what it shows.
     pub picture: Option<(String, String)>,
@@ -22,8 +22,8 @@ pub struct Part {
     pub lines: String,
 }
 
-/// A page of such parts. `intro` says to a reader that has never heard of the project what this is,
-/// `verdict` what came out; `data` is JSON, one object a line.
+/// Returns a page of such parts. `intro` explains the page to a reader who has never heard of the
+/// project. `verdict` is the result. `data` is JSON, one object a line.
 pub fn listed(
     title: &str,
     intro: &str,

@@ -1,7 +1,7 @@
-//! The playground inside of a report: its form, set to the report's board, card and load.
+//! The playground inside a report: a form that is set to the report's board, card and load.
 //!
-//! The laboratory for browsers is a product of a build of its own (`tools/playground.sh`). It is
-//! read from where that build left it, and written into the page as text.
+//! The laboratory for browsers has a build of its own (`tools/playground.sh`). It is read from the
+//! folder of that build, and written into the page as text.
 
 use crate::board;
 use crate::platform::Platform;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Options of fio that are fields of the form: fio's name, the form's, and what holds without them.
+/// Options of fio that are fields of the form: fio's name, the form's name, and the default.
 const FIELDS: [(&str, &str, &str); 5] = [
     ("rw", "rw", "read"),
     ("bs", "bs", "4k"),
@@ -21,32 +21,32 @@ const FIELDS: [(&str, &str, &str); 5] = [
     ("numjobs", "jobs", "1"),
     ("size", "size", "64m"),
 ];
-/// Options that the form sets itself, or that it has no use for.
+/// Options that the form sets itself, or does not use.
 const LEFT_OUT: [&str; 7] =
     ["name", "filename", "runtime", "time_based", "loops", "number_ios", "output-format"];
 
-/// What stands between these is the form with its tables.
+/// Mark in the file before the form with its tables.
 const BEGINS: &str = "<!-- play -->";
 const ENDS: &str = "<!-- /play -->";
 
-/// The playground's parts, as a page has them.
+/// Parts of the playground in a page.
 #[derive(Clone, Debug)]
 pub struct Live {
     form: String,
     style: String,
     script: String,
     worker: String,
-    /// Compressed by gzip, as base64.
+    /// The laboratory's module, compressed by gzip, as base64.
     module: String,
     start: Option<Value>,
     jobs: usize,
 }
 
 impl Live {
-    /// Of the folder that `tools/playground.sh` fills.
+    /// Reads the parts from the folder that `tools/playground.sh` fills.
     ///
     /// # Errors
-    /// In one line: a file is not there, or another version made it.
+    /// In one line: a file is missing, or another version made it.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let read = |name: &str| std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
         let text = |name: &str| {
@@ -82,7 +82,7 @@ impl Live {
     /// Sets the form to a load on a board.
     ///
     /// # Errors
-    /// Board or card is a file: the page knows them by name alone.
+    /// Board or card is a file: the page knows only built-in ones, by name.
     pub fn set(&mut self, scene: &Scene, loaded: &Loaded) -> Result<(), String> {
         if !Platform::names().any(|name| name == scene.platform) {
             return Err(format!("board {} is a file; the page knows boards by name alone", scene.platform));
@@ -115,18 +115,19 @@ impl Live {
         Ok(())
     }
 
-    /// What the page's policy allows: this script, the laboratory, and a worker made of text.
+    /// Returns the page's content policy: it allows this script, the laboratory, and a worker made
+    /// of text.
     pub(super) fn policy(&self) -> String {
         let hash = BASE64.encode(Sha256::digest(&self.script));
         format!("; script-src 'sha256-{hash}' 'wasm-unsafe-eval'; worker-src blob:")
     }
 
-    /// The style of the form.
+    /// Returns the style of the form.
     pub(super) fn style(&self) -> &str {
         &self.style
     }
 
-    /// The section with the form.
+    /// Returns the section with the form.
     pub(super) fn section(&self) -> Markup {
         html! {
             h2 { "Change it" }
@@ -139,7 +140,8 @@ impl Live {
         }
     }
 
-    /// What is not seen: the laboratory, the worker, where the form begins, and the script.
+    /// Returns the invisible parts: the laboratory, the worker, the initial values of the form, and
+    /// the script.
     pub(super) fn scripts(&self) -> Markup {
         let start = self.start.as_ref().map_or_else(String::new, Value::to_string).replace('<', "\\u003c");
         html! {
@@ -151,7 +153,7 @@ impl Live {
     }
 }
 
-/// A module's text without its connections to others: all of them stand in one text.
+/// Returns a module's text without its imports and exports, as all modules are in one text.
 fn plain(script: &str) -> String {
     let lines = script.lines().filter(|line| !line.starts_with("import "));
     lines.map(|line| format!("{}\n", line.strip_prefix("export ").unwrap_or(line))).collect()

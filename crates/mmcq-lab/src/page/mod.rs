@@ -27,7 +27,7 @@ use crate::series::Series;
 use crate::trace::{self, Start, Window, picture};
 use crate::why::Why;
 
-/// What a reader compares with: Linux on each kind of host, this stack, and what is possible.
+/// Settings that a page compares: Linux on each kind of host, mmcq, and what is possible.
 const SETTINGS: [Setting; 7] = [
     Setting::None,
     Setting::HsqTag,
@@ -37,32 +37,32 @@ const SETTINGS: [Setting; 7] = [
     Setting::MmcqOwn,
     Setting::Limit,
 ];
-/// The window of the oscilloscope has about so many requests,
+/// Approximate number of requests in the window of the oscilloscope.
 const SCOPE_REQUESTS: u64 = 8;
-/// and this length.
+/// Length in ns of that window.
 const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
-/// A picture that is larger stays out: the page is for mail.
+/// Most bytes of a picture; a larger one is left out, as the page is for mail.
 const SCOPE_BYTES: usize = 150_000;
 
 /// The load in one setting.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// What was counted.
+    /// Counters of the run.
     pub counters: Counters,
-    /// What the jobs measured, all together.
+    /// Measurements of all jobs together.
     pub stats: Stats,
 }
 
-/// What a page has beside the run itself.
+/// What a page shows besides the run itself.
 #[derive(Debug)]
 pub struct Compared {
-    /// Where the time went.
+    /// Phases in which the time was spent.
     pub why: Why,
-    /// The load in each setting that the board has, the page's own among them.
+    /// The load in each setting that the board supports, the page's own included.
     pub settings: Vec<Measured>,
-    /// Settings in which it does not run, and why.
+    /// Settings in which the load does not run, and why.
     pub refused: Vec<(Setting, String)>,
     /// The bus in the middle of the run, or why there is no picture.
     pub scope: Result<String, String>,
@@ -75,8 +75,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Of a run that is done. `name` and `changes` are those of the board, `step` is told what runs
-    /// now.
+    /// Runs a finished run's load again in other settings and with the oscilloscope. `name` and
+    /// `changes` are those of the board. `step` is called with what runs now.
     ///
     /// # Errors
     /// The load does not come to its end at its limit.
@@ -122,10 +122,8 @@ impl Measured {
     }
 }
 
-/// The bus in the middle of a run whose series is known: a picture as SVG, or why there is none.
-///
-/// # Errors
-/// No request came, the run fails, the controller cannot be traced, or the picture is too large.
+/// Returns the bus in the middle of a run whose series is known, as SVG, or the reason why there is
+/// no picture.
 pub fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
     let from_ns = series.middle_ns().ok_or("no request came")?;
     let few_ns = (SCOPE_REQUESTS * series.turn_ns()).clamp(*SCOPE_NS.start(), *SCOPE_NS.end());

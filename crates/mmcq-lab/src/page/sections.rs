@@ -1,4 +1,4 @@
-//! The sections of a run's page, from what a reader wants first to what is looked up.
+//! Sections of a run's page, from the most important ones to those for reference.
 
 use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
 use super::live::Live;
@@ -16,7 +16,7 @@ use maud::{Markup, html};
 /// Percentiles of the table.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 const DIRECTIONS: [&str; 2] = ["reads", "writes"];
-/// The columns of a phase, in the words of a reader that does not know the bus.
+/// Columns of the phases, in words for readers who do not know the bus.
 const PHASES: [(&str, &str); Phases::COUNT] = [
     ("wire, commands", "commands and responses move on the bus"),
     ("wire, data", "blocks of data move on the bus"),
@@ -28,8 +28,8 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("waiting", "the program that reads and writes has no request under way"),
 ];
 
-/// The page. `title` names the load, `command` runs it again, `report` is what `run` reports, `live`
-/// is a playground set to it.
+/// Returns the page. `title` names the load, `command` runs it again, `report` is the report of
+/// `run`, `live` is a playground set to the load.
 ///
 /// # Errors
 /// A picture cannot be drawn.
@@ -56,7 +56,7 @@ pub fn html(
     Ok(frame::page(title, &top(compared, &all, report, &origin), &body, &json::json(report, false), live))
 }
 
-/// What a job does, in words.
+/// Returns in words what a job does.
 fn load(job: &Job) -> String {
     let bytes = Dir::ALL.map(|dir| job.bs[dir.index()].max);
     let size = |bytes: u64| match bytes % 1024 {
@@ -103,7 +103,8 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     }
 }
 
-/// Directions with a request that starved: the longest took 20 times as long as 99 % did.
+/// Returns the directions with a request that starved: the longest took 20 times as long as 99 %
+/// did.
 fn starved(all: &Stats) -> Vec<String> {
     let mut lines = Vec::new();
     for dir in Dir::ALL {
@@ -117,7 +118,7 @@ fn starved(all: &Stats) -> Vec<String> {
     lines
 }
 
-/// A setting in words.
+/// Returns a setting in words.
 fn meaning(setting: Setting) -> &'static str {
     match setting {
         Setting::None => "Linux without a request queue for cards",
@@ -137,7 +138,7 @@ fn meaning(setting: Setting) -> &'static str {
     }
 }
 
-/// The row of the page's own setting.
+/// Returns the row of the page's own setting.
 fn mine(compared: &Compared) -> Option<usize> {
     compared.settings.iter().position(|one| one.setting == compared.setting)
 }
@@ -199,8 +200,8 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     ]
 }
 
-/// Microseconds for each request of a run of this many. At the limit requests go together, so
-/// what is compared is the same amount of data.
+/// Returns the microseconds of each phase for each request of a run with this mean size. At the
+/// limit requests are merged, so the same amount of data is compared.
 fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
     let c = &one.counters;
     Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)
@@ -242,7 +243,8 @@ fn phases(compared: &Compared) -> Result<Markup, String> {
     })
 }
 
-/// The share of requests that were complete within a time, as points of a line over its logarithm.
+/// Returns the share of requests that were complete within a time, as points of a line over the
+/// time's logarithm.
 fn distribution(dir: &DirStats) -> Vec<(f64, f64)> {
     let total = dir.clat.histogram.total().max(1) as f64;
     let mut below = 0;
@@ -306,7 +308,7 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
     })
 }
 
-/// A time of an axis: two digits are enough.
+/// Returns the label of a time on an axis, with two digits.
 fn rounded_time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),

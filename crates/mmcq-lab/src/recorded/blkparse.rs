@@ -1,4 +1,4 @@
-//! What blkparse prints by default: device, CPU, number, time, process, event, letters, place.
+//! Reads blkparse's default output: device, CPU, number, time, process, event, letters, place.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -14,7 +14,7 @@ pub(super) struct Blkparse {
     over: bool,
 }
 
-/// Is a line one of blkparse's?
+/// Returns whether a line is one of blkparse's.
 pub(super) fn is_one(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let mut next = || words.next().unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn is_one(line: &str) -> bool {
 }
 
 impl Blkparse {
-    /// Of these lines.
+    /// Makes a reader of these lines.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
         let devices = Devices::new(reading.device.clone());
         Blkparse { lines, devices, letter: reading.moment.letter(), over: false }

@@ -1,5 +1,5 @@
-//! The files of blktrace: records of 48 bytes in the order of the machine that wrote them, each
-//! with so many bytes behind it as it says.
+//! Reads the files of blktrace: records of 48 bytes in the byte order of the machine that wrote
+//! them, each followed by the number of bytes that it declares.
 
 use super::{Event, Moment, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
@@ -7,7 +7,7 @@ use std::io::{BufRead, Read};
 
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 48;
-/// "eat", with the version in the lowest byte.
+/// Magic number "eat", with the version in the lowest byte.
 pub(super) const MAGIC: u32 = 0x6561_7407;
 
 /// Categories, in the upper half of an action.
@@ -34,7 +34,7 @@ pub(super) mod event {
     pub const INSERT: u32 = 12;
 }
 
-/// Does a file begin like one of blktrace's?
+/// Returns whether a file begins like one of blktrace's.
 pub(super) fn is_one(head: &[u8]) -> bool {
     let first = head.first_chunk().copied().unwrap_or_default();
     [u32::from_le_bytes(first), u32::from_be_bytes(first)].iter().any(|magic| magic >> 8 == MAGIC >> 8)
@@ -45,7 +45,7 @@ pub(super) struct Blktrace {
     name: String,
     input: Box<dyn BufRead>,
     big: Option<bool>,
-    /// Where the next record begins.
+    /// Offset of the next record.
     at: u64,
     moment: Moment,
     device: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct Blktrace {
 }
 
 impl Blktrace {
-    /// A file of this name.
+    /// Makes a reader of a file of this name.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let device = reading.device.clone();
         Blktrace { name, input, big: None, at: 0, moment: reading.moment, device, over: false }
@@ -67,7 +67,7 @@ impl Blktrace {
         ParseError::new(&self.place(), why)
     }
 
-    /// The next record, and its event if that is wanted.
+    /// Reads the next record. Returns its event if that is wanted.
     fn record(&mut self) -> Result<Option<Option<Event>>, ParseError> {
         let mut bytes = Vec::with_capacity(RECORD_BYTES);
         let got = Read::take(&mut self.input, RECORD_BYTES as u64).read_to_end(&mut bytes);

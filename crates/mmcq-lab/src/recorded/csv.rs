@@ -1,8 +1,8 @@
-//! Values in columns, by a map: `time=1,op=4,offset=5,bytes=6,unit=100ns`.
+//! Reads values in columns, by a map: `time=1,op=4,offset=5,bytes=6,unit=100ns`.
 //!
 //! A column is a number from 1, or a name in the first line. `sector` and `sectors` stand for
-//! `offset` and `bytes` in units of 512; `process`, `device` and `took` are optional. `read`,
-//! `write`, `flush` and `discard` say which word of the column `op` means that.
+//! `offset` and `bytes` in units of 512. `process`, `device` and `took` are optional. `read`,
+//! `write`, `flush` and `discard` name the word of the column `op` for that operation.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -10,7 +10,7 @@ use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
 
-/// The map of a preset.
+/// Returns the map of a preset.
 pub(super) fn preset(format: Format) -> Option<&'static str> {
     match format {
         Format::Msr => Some("time=1,device=3,op=4,offset=5,bytes=6,took=7,unit=100ns"),
@@ -21,7 +21,7 @@ pub(super) fn preset(format: Format) -> Option<&'static str> {
     }
 }
 
-/// Is the first line one of a preset?
+/// Returns whether the first line is one of a preset.
 pub(super) fn is_one(format: Format, line: &str) -> bool {
     let cells: Vec<&str> = Separator::of(line).cells(line);
     let cell = |at: usize| cells.get(at).copied().unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn is_one(format: Format, line: &str) -> bool {
     }
 }
 
-/// What is between two cells.
+/// Separator between two cells.
 #[derive(Clone, Copy)]
 enum Separator {
     Char(char),
@@ -57,17 +57,17 @@ impl Separator {
     }
 }
 
-/// A unit of time, in nanoseconds.
+/// Parses a unit of time; returns nanoseconds.
 pub fn unit_ns(text: &str) -> Option<u64> {
     let units = [("ns", 1), ("100ns", 100), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     units.iter().find(|(name, _)| *name == text).map(|(_, ns)| *ns)
 }
 
-/// The columns' names in a map.
+/// Names of the columns in a map.
 const COLUMNS: [&str; 9] =
     ["time", "op", "offset", "sector", "bytes", "sectors", "process", "device", "took"];
 
-/// A map as given: a column each, by name or number, and what else it says.
+/// A map as given: a column each, by name or number, and further settings.
 struct Map {
     columns: [Option<String>; COLUMNS.len()],
     unit_ns: u64,
@@ -114,7 +114,7 @@ impl Map {
         Ok(map)
     }
 
-    /// The number of each column from 0; `names` are the cells of the first line.
+    /// Returns the number of each column from 0; `names` are the cells of the first line.
     fn resolve(&self, names: &[&str]) -> Result<[Option<usize>; COLUMNS.len()], String> {
         let mut columns = [None; COLUMNS.len()];
         for (at, given) in self.columns.iter().enumerate() {

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 
-/// Numbers for names, and which of them are wanted.
+/// Numbers for names, and the names that are wanted.
 pub(super) struct Devices {
     wanted: Option<String>,
     known: HashMap<String, Option<u32>>,
 }
 
 impl Devices {
-    /// All, or only this one.
+    /// Makes it for all names, or for only this one.
     pub(super) fn new(wanted: Option<String>) -> Self {
         Devices { wanted, known: HashMap::new() }
     }
 
-    /// The number of a name; `None`: it is not wanted.
+    /// Returns the number of a name; `None`: it is not wanted.
     pub(super) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.known.get(name) {
             return number;

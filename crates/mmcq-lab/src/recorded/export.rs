@@ -1,10 +1,11 @@
-//! A run as what Linux's block layer would have recorded of it: a file of blktrace, or a list of its
-//! requests ([`snoop`](super::snoop)).
+//! Exports a run as Linux's block layer would have recorded it: a file of blktrace, or a list of
+//! its requests ([`snoop`](super::snoop)).
 //!
-//! Each I/O is a request of its own: it comes (Q, G, I), goes to the driver (D) and is complete (C).
-//! D is when the data command began that names its first block, or that of an I/O which it
-//! continues. An I/O that no command names (its transfer was open already, or packed) goes with the
-//! newest data command since it came. Times are from the begin of the load.
+//! Each I/O is a request of its own. It comes (Q, G, I), is given to the driver (D) and completes
+//! (C). The time of D is the begin of the data command that names the I/O's first block, or the
+//! first block of an I/O that it continues. An I/O that no command names (its transfer was already
+//! open, or it was packed) gets the newest data command since it came. Times count from the begin
+//! of the load.
 
 use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
 use crate::system::{How, Io, System};
@@ -16,11 +17,11 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-/// mmcblk0's number: major 179, minor 0.
+/// Device number of mmcblk0: major 179, minor 0.
 const DEVICE: u32 = 179 << 20;
 
 thread_local! {
-    /// What keeps the events of the machine that runs now.
+    /// Recorder of the machine that runs now.
     static KEEPER: RefCell<Option<Rc<RefCell<Keeper>>>> = const { RefCell::new(None) };
 }
 
@@ -40,20 +41,21 @@ struct Open {
     went_ns: Option<u64>,
 }
 
-/// An I/O that is complete. Times are from the begin of the load.
+/// A completed I/O. Times count from the begin of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
-    /// What was asked.
+    /// The I/O.
     pub io: Io,
-    /// The job submitted it.
+    /// Time in ns at which the job submitted it.
     pub came_ns: u64,
-    /// The driver had it: taken from the scheduler, or at once where the driver is the scheduler.
+    /// Time in ns at which the driver got it: when it was taken from the scheduler, or at once
+    /// where the driver is the scheduler.
     pub driver_ns: u64,
-    /// Its data command began.
+    /// Time in ns at which its data command began.
     pub went_ns: u64,
-    /// It was complete.
+    /// Time in ns at which it was complete.
     pub done_ns: u64,
-    /// And well.
+    /// Whether it succeeded.
     pub ok: bool,
 }
 
@@ -65,7 +67,7 @@ struct Keeper {
     rows: Vec<Row>,
     completed: Vec<Completed>,
     open: Vec<Open>,
-    /// When the newest data command began.
+    /// Time in ns at which the newest data command began.
     command_ns: u64,
 }
 
@@ -97,7 +99,7 @@ impl Keeper {
         self.completed.push(Completed { io: *io, came_ns, driver_ns, went_ns, done_ns, ok });
     }
 
-    /// The driver takes an I/O, or the first piece of one.
+    /// Records that the driver takes an I/O, or the first piece of one.
     fn taken(&mut self, io: &Io, now_ns: u64) {
         let same = |open: &&mut Open| open.io.job == io.job && open.io.buffer == io.buffer;
         if let Some(open) = self.open.iter_mut().find(same) {
@@ -105,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// A data command names its first block; what continues that goes with it.
+    /// Records a data command that names its first block; I/Os that continue it get the same time.
     fn command(&mut self, first: u64, mut direction: Option<Direction>, at_ns: u64) {
         self.command_ns = at_ns;
         let mut next = first;
@@ -190,7 +192,7 @@ fn record(
     out.write_all(&raw)
 }
 
-/// Runs something, and keeps what its machine's block layer did.
+/// Calls `run`, and records what its machine's block layer did.
 fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     let keeper = Rc::new(RefCell::new(Keeper::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -199,7 +201,7 @@ fn kept<R>(run: impl FnOnce() -> R) -> (R, Keeper) {
     (result, std::mem::take(&mut *keeper.borrow_mut()))
 }
 
-/// Runs something, and writes what its machine's block layer did into a file.
+/// Calls `run`, and writes what its machine's block layer did into a file.
 pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     let mut out = BufWriter::new(File::create(path)?);
     let (result, mut keeper) = kept(run);
@@ -208,13 +210,13 @@ pub fn blktrace<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     Ok(result)
 }
 
-/// Runs something, and gives the I/Os of its machine in the order of their ends.
+/// Calls `run`, and returns the I/Os of its machine in the order of their ends.
 pub fn completed<R>(run: impl FnOnce() -> R) -> (R, Vec<Completed>) {
     let (result, keeper) = kept(run);
     (result, keeper.completed)
 }
 
-/// A machine with so many jobs begins its work.
+/// Attaches the recorder to a machine with this number of jobs that begins its work.
 pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Keeper { begin_ns: sys.time.now(), block_addressed, jobs, ..Keeper::default() };
@@ -223,12 +225,12 @@ pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
-/// Is there a trace for a machine that runs now?
+/// Returns whether the machine that runs now is recorded.
 pub(crate) fn is_kept() -> bool {
     KEEPER.with(|keeper| keeper.borrow().is_some())
 }
 
-/// Takes an event of the bus of the machine that runs now.
+/// Records an event on the bus of the machine that runs now.
 pub(crate) fn note(event: BusEvent) {
     let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
     // Those that begin a transfer, or queue one, at the block of their argument.

@@ -1,5 +1,5 @@
-//! The block events of Linux's tracefs, as text: `block_bio_queue`, `block_rq_issue`,
-//! `block_rq_complete`, and what else is in there between.
+//! Reads the block events of Linux's tracefs, as text: `block_bio_queue`, `block_rq_issue` and
+//! `block_rq_complete`; other lines are skipped.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -14,7 +14,7 @@ pub(super) struct Ftrace {
     moment: Moment,
 }
 
-/// The process of `kworker/0:1-123   ( 45) [000] d..1`.
+/// Returns the process in `kworker/0:1-123   ( 45) [000] d..1`.
 fn process(text: &str) -> Option<u32> {
     let name = text.rsplit_once('[')?.0.trim_end();
     let name = match name.strip_suffix(')') {
@@ -25,7 +25,7 @@ fn process(text: &str) -> Option<u32> {
 }
 
 impl Ftrace {
-    /// Of these lines.
+    /// Makes a reader of these lines.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
         Ftrace { lines, devices: Devices::new(reading.device.clone()), moment: reading.moment }
     }

@@ -1,4 +1,5 @@
-//! fio's I/O logs: version 2, whose times are waits, and version 3, whose lines begin with a time.
+//! Reads fio's I/O logs: version 2, whose times are waits, and version 3, whose lines begin with a
+//! time.
 
 use super::devices::Devices;
 use super::lines::Lines;
@@ -31,7 +32,7 @@ impl Iolog {
         Ok(Iolog { lines, timed, unit_ns, at_ns: 0, files: Devices::new(reading.device.clone()) })
     }
 
-    /// What a line says, if it is a request that is wanted.
+    /// Parses a line. Returns its request if that is wanted.
     fn record(&mut self, line: &str) -> Result<Option<Record>, String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if self.timed {

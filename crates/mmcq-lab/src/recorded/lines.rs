@@ -1,13 +1,13 @@
-//! Lines of a text, one at a time, counted.
+//! Reads a text line by line and counts the lines.
 
 use super::{Event, What};
 use crate::fio::{ParseError, Place};
 use std::io::{BufRead, Read};
 
-/// The longest line that is read.
+/// Length in bytes of the longest line.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// A text.
+/// A text that is read line by line.
 pub(super) struct Lines {
     name: String,
     input: Box<dyn BufRead>,
@@ -16,12 +16,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// A text of this name.
+    /// Makes a reader of a text of this name.
     pub(super) fn new(name: String, input: Box<dyn BufRead>) -> Self {
         Lines { name, input, number: 0, bytes: Vec::new() }
     }
 
-    /// The next line that is not empty, without what ends it.
+    /// Returns the next line that is not empty, without its line end.
     pub(super) fn next(&mut self) -> Option<Result<String, ParseError>> {
         loop {
             self.bytes.clear();
@@ -46,12 +46,13 @@ impl Lines {
         }
     }
 
-    /// Where the last line was.
+    /// Returns the place of the last line.
     pub(super) fn place(&self) -> Place {
         Place::Line { file: self.name.clone(), line: self.number }
     }
 
-    /// What the last line says: an event and its time in ns, or a fault. `None`: nothing of use.
+    /// Returns the content of the last line: an event and its time in ns, or an error. `None`:
+    /// nothing of use.
     pub(super) fn told(
         &self,
         event: Result<Option<(u64, What)>, String>,
@@ -61,7 +62,7 @@ impl Lines {
         Some(event.map(placed).map_err(|why| self.wrong(why)))
     }
 
-    /// Something is wrong with the last line.
+    /// Returns an error about the last line.
     pub(super) fn wrong(&self, why: impl Into<String>) -> ParseError {
         ParseError::new(&self.place(), why)
     }

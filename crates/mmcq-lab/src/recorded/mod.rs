@@ -1,8 +1,8 @@
-//! Loads that were recorded elsewhere: the readers of their formats, and what becomes of them.
+//! Loads that were recorded elsewhere: readers of their formats, and their conversion.
 //!
-//! A reader gives [`Event`]s one after the other and holds no more than a line or a record.
-//! [`read`] merges several files by time, and [`plan`](plan::plan) makes them workers whose
-//! requests are written down ([`Script`](crate::fio::script::Script)). [`export`] is the other way.
+//! A reader returns [`Event`]s one after the other and stores no more than a line or a record.
+//! [`read`] merges several files by time. [`plan`](plan::plan) makes workers of the events, with
+//! their requests in a [`Script`](crate::fio::script::Script). [`export`] writes such a recording.
 
 mod blkparse;
 mod blktrace;
@@ -25,7 +25,7 @@ use crate::fio::{ParseError, Place};
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Reads.
@@ -41,27 +41,27 @@ pub enum Op {
 /// A recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When, from any origin.
+    /// Time in ns, from any origin.
     pub at_ns: u64,
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// It is complete only when it is on the medium.
+    /// Whether it is complete only when it is on the medium.
     pub durable: bool,
-    /// A flush goes before it.
+    /// Whether a flush comes before it.
     pub flush_first: bool,
     /// Number of the device or file.
     pub device: u32,
-    /// First byte in there.
+    /// First byte in the device or file.
     pub offset: u64,
     /// Length; 0 for a flush.
     pub bytes: u64,
     /// Number of the process.
     pub process: u32,
-    /// How long it took, if the record says so.
+    /// Time that it took in ns, if the record has it.
     pub took_ns: Option<u64>,
 }
 
-/// What a trace says next.
+/// Kind of an event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A request begins.
@@ -77,26 +77,26 @@ pub enum What {
     },
 }
 
-/// Something in a trace.
+/// An event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, from any origin.
+    /// Time in ns, from any origin.
     pub at_ns: u64,
-    /// Line or byte of which file, for errors.
+    /// File, and line or byte, for errors.
     pub place: Place,
-    /// What.
+    /// Kind of event.
     pub what: What,
 }
 
 /// Events of one file.
 type Events = Box<dyn Iterator<Item = Result<Event, ParseError>>>;
 
-/// A format.
+/// Format of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// fio's I/O log, version 2 or 3.
     Iolog,
-    /// What blkparse prints by default.
+    /// Default output of blkparse.
     Blkparse,
     /// The files of blktrace.
     Blktrace,
@@ -128,7 +128,7 @@ impl Format {
         Format::Pixel,
     ];
 
-    /// Its name in options and reports.
+    /// Returns its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Format::Iolog => "iolog",
@@ -154,20 +154,20 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Which of a request's events is its time.
+/// Event of a request whose time is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moment {
-    /// It came to the block layer: before merging.
+    /// The request came to the block layer: before merging.
     #[default]
     Queued,
-    /// The driver got it: after merging.
+    /// The driver got the request: after merging.
     Issued,
-    /// It was complete.
+    /// The request was complete.
     Completed,
 }
 
 impl Moment {
-    /// blktrace's letter for it.
+    /// Returns blktrace's letter for it.
     pub fn letter(self) -> &'static str {
         match self {
             Moment::Queued => "Q",
@@ -187,25 +187,25 @@ impl std::str::FromStr for Moment {
     }
 }
 
-/// How to read.
+/// Options for reading.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// The format; `None`: by the file's beginning.
+    /// Format; `None`: detected from the begin of the file.
     pub format: Option<Format>,
     /// The columns of [`Format::Csv`].
     pub columns: Option<String>,
-    /// Nanoseconds of one unit of the times, where the format leaves that open.
+    /// Nanoseconds of one unit of time, where the format does not define it.
     pub unit_ns: Option<u64>,
-    /// Which event of a request counts.
+    /// Event of a request whose time is used.
     pub moment: Moment,
-    /// Only this device or file.
+    /// Only device or file that is read.
     pub device: Option<String>,
 }
 
-/// Bytes by which a format is known.
+/// Bytes from which a format is detected.
 const HEAD_BYTES: u64 = 16 << 10;
 
-/// The files that a name stands for: itself, or those that blktrace wrote for each CPU.
+/// Returns the files that a name stands for: itself, or those that blktrace wrote for each CPU.
 pub fn files(path: &Path) -> Vec<PathBuf> {
     let of_cpu = |cpu: usize| {
         let mut name = path.as_os_str().to_owned();
@@ -219,7 +219,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     (0..4096).map(of_cpu).filter(|file| file.exists()).collect()
 }
 
-/// The events of all files, by time, and the format of the first. A path `-` is standard input.
+/// Returns the events of all files, by time, and the format of the first. A path `-` is standard
+/// input.
 pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), ParseError> {
     let (mut all, mut first) = (Vec::new(), None);
     for path in paths {
@@ -237,8 +238,8 @@ pub fn read(paths: &[PathBuf], reading: &Reading) -> Result<(Events, Format), Pa
     Ok((events, format))
 }
 
-/// A pipe by its name: to open one waits for its other end. Those that a shell hands over, in
-/// `/dev/fd`, have it.
+/// Returns whether the path is a named pipe, whose opening waits for its other end. Pipes that a
+/// shell passes, in `/dev/fd`, have their other end.
 pub fn is_fifo(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -294,7 +295,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
     Ok((events, format))
 }
 
-/// The format, by how a file begins.
+/// Returns the format, detected from the begin of a file.
 fn detect(head: &[u8]) -> Result<Format, String> {
     if head.starts_with(&[0x1f, 0x8b]) {
         return Err("compressed by gzip; expected what `gzip -dc FILE | mmcq replay -` reads".to_owned());
@@ -324,7 +325,7 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     })
 }
 
-/// The format of a file, if it is a trace by its beginning.
+/// Returns the format of a file, if it begins like a trace.
 pub fn format(path: &Path) -> Option<Format> {
     let mut head = Vec::new();
     let file = std::fs::File::open(path).ok()?;
@@ -332,7 +333,7 @@ pub fn format(path: &Path) -> Option<Format> {
     detect(&head).ok()
 }
 
-/// Several files by time: those of blktrace, one for each CPU.
+/// Several files merged by time: those of blktrace, one for each CPU.
 struct Merged {
     heads: Vec<Option<Result<Event, ParseError>>>,
     all: Vec<Events>,

@@ -1,9 +1,10 @@
-//! Who overtook whom: the younger requests that a request saw going first, and by which rule.
+//! Overtaking: the younger requests that were sent to the card before a request, and the rule that
+//! allowed it.
 
 use super::export::Completed;
 use std::fmt::Write;
 
-/// For each request, how many younger ones went to the card before it.
+/// Returns, for each request, how many younger ones were sent to the card before it.
 pub fn younger_first(completed: &[Completed]) -> Vec<u32> {
     let mut by_age: Vec<usize> = (0..completed.len()).collect();
     by_age.sort_by_key(|&at| completed[at].came_ns);
@@ -44,7 +45,7 @@ impl Gone {
         }
     }
 
-    /// Of this rank and below.
+    /// Returns the count of this rank and below.
     fn up_to(&self, rank: usize) -> u32 {
         let (mut at, mut sum) = (rank + 1, 0);
         while at > 0 {
@@ -55,18 +56,19 @@ impl Gone {
     }
 }
 
-/// A request, and the younger ones that went before it: in the scheduler, and in the driver's queue.
+/// A request, and the numbers of younger ones that overtook it: in the scheduler, and in the
+/// driver's queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// The request.
     pub request: Completed,
-    /// They left the scheduler first.
+    /// Number of younger requests that left the scheduler first.
     pub in_scheduler: u32,
-    /// The driver had them later, and chose them first.
+    /// Number of younger requests that the driver received later and chose first.
     pub in_driver: u32,
 }
 
-/// The slowest requests, from submission to completion, the worst first.
+/// Returns the slowest requests, from submission to completion, the worst first.
 pub fn slowest(completed: &[Completed], count: usize) -> Vec<Passed> {
     let all_ns = |one: &Completed| one.done_ns.saturating_sub(one.came_ns);
     let mut worst: Vec<&Completed> = completed.iter().collect();
@@ -82,17 +84,17 @@ pub fn slowest(completed: &[Completed], count: usize) -> Vec<Passed> {
     worst.into_iter().take(count).map(passed).collect()
 }
 
-/// What lets a younger request go first.
+/// Rules by which a younger request may overtake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// In the scheduler.
+    /// Rule in the scheduler.
     pub scheduler: &'static str,
-    /// In the driver's queue.
+    /// Rule in the driver's queue.
     pub driver: &'static str,
 }
 
 impl Passed {
-    /// In one line, without its end.
+    /// Returns one line, without its end.
     pub fn line(&self, rules: Rules) -> String {
         let Completed { came_ns, driver_ns, went_ns, done_ns, .. } = self.request;
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;

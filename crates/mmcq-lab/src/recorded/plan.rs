@@ -1,4 +1,4 @@
-//! Recorded requests as workers: which thread issues which, and when each may go.
+//! Converts recorded requests to workers: which thread issues each request, and when it may start.
 
 use super::records::Records;
 use super::{Event, Format, Op, Record, What};
@@ -8,20 +8,21 @@ use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// When requests go.
+/// Time at which requests start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// At the times of the trace, whatever the card does.
     #[default]
     Open,
-    /// As soon as there is room: a loop of so many requests.
+    /// As soon as there is room: a closed loop of this many requests.
     Closed,
-    /// Each process thinks as long as it did, after what it had waited for.
+    /// Each process pauses as long as it did in the trace, after the request that it had waited
+    /// for.
     Think,
 }
 
 impl Mode {
-    /// Its name in options and reports.
+    /// Returns its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Open => "open",
@@ -40,10 +41,10 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// What is asked of a plan.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct Wishes {
-    /// When requests go.
+    /// Time at which requests start.
     pub mode: Mode,
     /// Most requests of a worker under way.
     pub depth: u32,
@@ -51,52 +52,52 @@ pub struct Wishes {
     pub scale: f64,
     /// The longest pause between two requests, before scaling.
     pub gap_max_ns: Option<u64>,
-    /// How offsets come onto the card.
+    /// How offsets are mapped to the card.
     pub remap: Remap,
-    /// Requests may come in any order; they are sorted by time.
+    /// Whether requests may come in any order, and are sorted by time.
     pub sort: bool,
-    /// At most so many requests.
+    /// Most requests that are used.
     pub count: usize,
-    /// Flushes are left out.
+    /// Whether flushes are left out.
     pub without_flush: bool,
-    /// Durable writes become plain ones.
+    /// Whether durable writes become plain ones.
     pub without_fua: bool,
-    /// Discards are left out.
+    /// Whether discards are left out.
     pub without_discard: bool,
 }
 
-/// Most requests of a trace that are kept: 0.5 GB of memory.
+/// Most requests of a trace that are stored: 0.5 GB of memory.
 pub const REQUESTS_MAX: usize = 1 << 24;
 /// Most workers; further processes share them.
 const WORKERS_MAX: usize = 32;
-/// The largest read or write: the block count of a command has 16 bits.
+/// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
-/// Where a flush stands among the places of a device.
+/// Key of a flush among the places of a device.
 const OF_FLUSH: u64 = u64::MAX - 1;
-/// Devices of one trace are placed one after the other at multiples of this.
+/// Alignment in bytes of the devices of one trace, which are placed one after the other.
 const DEVICE_ALIGN: u64 = 1 << 20;
 
-/// What is to be run, and what was found.
+/// A plan to run, with facts about the trace.
 #[derive(Debug)]
 pub struct Plan {
     /// The workers with their scripts.
     pub workers: Vec<Worker>,
-    /// Requests.
+    /// Number of requests.
     pub requests: usize,
-    /// From the first request to the last, as recorded.
+    /// Time in ns from the first request to the last, as recorded.
     pub span_ns: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: usize,
-    /// Devices or files.
+    /// Number of devices or files.
     pub devices: usize,
-    /// The load's space in bytes, before the remap.
+    /// Size in bytes of the load's address space, before the remap.
     pub extent: u64,
-    /// What is not as it was recorded, a line each.
+    /// Differences from the recording, a line each.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// What a report says of the trace of this name, read in this format.
+    /// Returns the facts for a report about the trace of this name, read in this format.
     pub fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, String)> {
         let mut facts = vec![
             ("trace", name.to_owned()),
@@ -128,14 +129,14 @@ impl Plan {
     }
 }
 
-/// Requests as they come in.
+/// Requests while they are collected.
 #[derive(Default)]
 struct Gathered {
     records: Records,
-    /// Those that are not complete: device and first byte, and number in `records`. `None`: nothing
-    /// was said of an end, and nothing will be by most formats.
+    /// Requests that are not complete: device and first byte, with the number in `records`. `None`:
+    /// the trace has had no end of a request so far; most formats have none.
     open: Option<BTreeMap<(u32, u64), usize>>,
-    /// Where each device ends, and what says so.
+    /// End of each device, and the place of the request that reaches it.
     ends: BTreeMap<u32, (u64, Place)>,
     rounded: u64,
     empty: u64,
@@ -176,7 +177,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// All that lies in there has ended.
+    /// Records that all requests inside this range have ended.
     fn ended(&mut self, at_ns: u64, device: u32, offset: u64, bytes: u64) {
         let open = self.open.get_or_insert_with(|| {
             (0..).zip(self.records.iter()).map(|(number, record)| (place_of(&record), number)).collect()
@@ -190,7 +191,7 @@ impl Gathered {
     }
 }
 
-/// Where a request stands among those that are not complete.
+/// Returns the key of a request among those that are not complete.
 fn place_of(record: &Record) -> (u32, u64) {
     (record.device, if record.op == Op::Flush { OF_FLUSH } else { record.offset })
 }
@@ -239,7 +240,7 @@ fn gather(
     Ok(all)
 }
 
-/// Times of a plan: gaps are limited, and all is scaled.
+/// Times of a plan: pauses are limited, and everything is scaled.
 struct Clock {
     last_ns: u64,
     gap_max_ns: u64,
@@ -252,7 +253,7 @@ impl Clock {
         if self.scale == 1.0 { ns } else { (ns as f64 * self.scale) as u64 }
     }
 
-    /// The time of the next request, from the first.
+    /// Returns the time of the next request, counted from the first.
     fn at(&mut self, recorded_ns: u64) -> u64 {
         self.now_ns += recorded_ns.saturating_sub(self.last_ns).min(self.gap_max_ns);
         self.last_ns = recorded_ns;
@@ -260,21 +261,21 @@ impl Clock {
     }
 }
 
-/// A process with what it has issued.
+/// A process with the requests that it has issued.
 #[derive(Default)]
 struct Thread {
     entries: Entries,
-    /// When its newest request went, as recorded.
+    /// Time in ns at which its newest request started, as recorded.
     went_ns: u64,
-    /// Requests whose end is recorded, and not passed yet: end, and number.
+    /// Requests whose end is recorded and not reached yet: end and number.
     under_way: Vec<(u64, u32)>,
-    /// The end that came last before the newest request.
+    /// The last end before the newest request.
     last_end: Option<(u64, u32)>,
 }
 
 impl Thread {
-    /// When the next request may go, if it thinks: after what had ended last before it went, or
-    /// else after the one before.
+    /// Returns when the next request may start in mode [`Mode::Think`]: after the request that had
+    /// ended last before it, or else after the one before.
     fn think(&mut self, record: &Record, clock: &Clock) -> When {
         let passed = self.under_way.iter().filter(|(end_ns, _)| *end_ns <= record.at_ns).max().copied();
         self.under_way.retain(|(end_ns, _)| *end_ns > record.at_ns);
@@ -292,7 +293,7 @@ impl Thread {
 ///
 /// # Errors
 ///
-/// The trace's own, times that go back, a request that is too long, no requests at all.
+/// The trace has an error, times that decrease, a request that is too long, or no requests at all.
 pub fn plan(
     name: &str,
     events: impl Iterator<Item = Result<Event, ParseError>>,

@@ -3,18 +3,18 @@
 use super::{Op, Record};
 use std::collections::HashMap;
 
-/// Requests in a piece of memory, which is freed as soon as they were taken out.
+/// Requests in a chunk of memory, which is freed as soon as they were taken out.
 const CHUNK: usize = 1 << 14;
-/// What the length of all requests is a multiple of, and where they begin.
+/// Unit in bytes of all offsets and lengths.
 const BLOCK: u64 = 512;
-/// Bits below the block: what, and how.
+/// Bits below the block number, for operation and flags.
 const OP_BITS: u32 = 2;
 const DURABLE: u64 = 1 << OP_BITS;
 const FLUSH_FIRST: u64 = 2 << OP_BITS;
 const PLACE_BITS: u32 = OP_BITS + 2;
-/// A number in the list of large ones instead.
+/// Flag of a number that is stored in the list of large ones instead.
 const LARGE: u32 = 1 << 31;
-/// No time.
+/// Value for no time.
 const NONE: u32 = u32::MAX;
 
 const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
@@ -22,12 +22,12 @@ const OPS: [Op; 4] = [Op::Read, Op::Write, Op::Flush, Op::Discard];
 /// One I/O of a recording, packed into 28 bytes.
 #[derive(Clone, Copy)]
 struct Packed {
-    /// Two halves each, so that nothing is between the fields.
+    /// Time as two halves, so that there is no padding between the fields.
     at_ns: [u32; 2],
     place: [u32; 2],
     blocks: u32,
     took_ns: u32,
-    /// Its number in the list of processes and devices.
+    /// Index in the list of processes and devices.
     who: u32,
 }
 
@@ -44,14 +44,14 @@ fn whole([low, high]: [u32; 2]) -> u64 {
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
     count: usize,
-    /// Numbers that do not fit.
+    /// Numbers that do not fit into their fields.
     large: Vec<u64>,
     /// Process and device.
     who: Vec<(u32, u32)>,
     known: HashMap<(u32, u32), u32>,
-    /// The times of the first and the last.
+    /// Times of the first and the last request.
     span_ns: Option<(u64, u64)>,
-    /// The newest one; they are in the order of their times as long as each is.
+    /// Latest time so far. The requests are sorted as long as each new one is not earlier.
     newest_ns: u64,
     mixed: bool,
 }
@@ -61,7 +61,7 @@ impl Records {
         self.count
     }
 
-    /// The times of the first and the last.
+    /// Returns the times of the first and the last request.
     pub fn span_ns(&self) -> Option<(u64, u64)> {
         self.span_ns
     }
@@ -100,7 +100,7 @@ impl Records {
         self.count += 1;
     }
 
-    /// The request of this number has ended then. True: that was not known.
+    /// Records the end of the request of this number. Returns true if it was not known.
     pub fn ended(&mut self, number: usize, at_ns: u64) -> bool {
         let Some(old) = self.chunks.get(number / CHUNK).and_then(|chunk| chunk.get(number % CHUNK)).copied()
         else {
@@ -111,12 +111,12 @@ impl Records {
         old.took_ns == NONE
     }
 
-    /// All of them, in the order in which they came.
+    /// Returns all requests, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = Record> {
         self.chunks.iter().flatten().map(|packed| self.record(packed))
     }
 
-    /// Takes all of them out, in the order of their times.
+    /// Takes all requests out, in the order of their times.
     pub fn drain(&mut self) -> impl Iterator<Item = Record> {
         if self.mixed {
             let mut all = self.chunks.concat();

@@ -1,4 +1,4 @@
-//! A run's requests as the tools of bcc print those of Linux: a line each in the columns of
+//! Prints a run's requests as the tools of bcc print those of Linux: a line each in the columns of
 //! `biosnoop -Q`, and the latencies in powers of two as `biolatency` draws them.
 
 use super::export::Completed;
@@ -7,11 +7,12 @@ use crate::system::{How, Io};
 use mmcq::host::Direction;
 use std::fmt::Write;
 
-/// The longest bar.
+/// Length of the longest bar.
 const STARS: u64 = 40;
 
-/// A line for each request, by its end. `names` are those of the jobs. Behind biosnoop's columns: the
-/// part of LAT in the driver's queue, and how many younger requests went to the card first.
+/// Returns a line for each request, by its end. `names` are those of the jobs. After biosnoop's
+/// columns: the part of LAT in the driver's queue, and how many younger requests were sent to the
+/// card first.
 pub fn lines(completed: &[Completed], names: &[String]) -> String {
     let mut out = format!(
         "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7} {:>7} {:>7} {:>7} {:>7}\n",
@@ -39,7 +40,7 @@ pub fn lines(completed: &[Completed], names: &[String]) -> String {
     out
 }
 
-/// The same, one JSON object a line, times in nanoseconds.
+/// Returns the same as JSON, one object a line, with times in nanoseconds.
 pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     let line = |(one, younger): (&Completed, u32)| {
         let Io { job, blocks, .. } = one.io;
@@ -61,12 +62,12 @@ pub fn json_lines(completed: &[Completed], names: &[String]) -> String {
     completed.iter().zip(younger_first(completed)).map(line).collect()
 }
 
-/// Where it goes; a flush goes nowhere.
+/// Returns the first block; a flush has none.
 fn place(io: &Io) -> Option<u64> {
     (io.blocks > 0).then_some(io.lba)
 }
 
-/// As biosnoop names it: read, write, discard, flush.
+/// Returns biosnoop's letter: read, write, discard, flush.
 fn kind(io: &Io) -> char {
     match (io.direction, io.how, io.blocks) {
         (_, _, 0) => 'F',
@@ -76,7 +77,7 @@ fn kind(io: &Io) -> char {
     }
 }
 
-/// The slowest requests, a line each, the worst first.
+/// Returns the slowest requests, a line each, the worst first.
 pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
     let mut out = String::new();
     for passed in passed::slowest(completed, count) {
@@ -89,7 +90,7 @@ pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: R
     out
 }
 
-/// From submission to completion in microseconds, by kind.
+/// Returns histograms of the time from submission to completion in microseconds, by kind.
 pub fn histogram(completed: &[Completed]) -> String {
     let mut out = String::new();
     for (kind, name) in [('R', "read"), ('W', "write"), ('D', "discard"), ('F', "flush")] {
@@ -108,7 +109,7 @@ pub fn histogram(completed: &[Completed]) -> String {
     out
 }
 
-/// 0 and 1 are the first; then each is twice as wide as the one before.
+/// Returns the bucket: 0 and 1 are the first; each further one is twice as wide as the one before.
 fn bucket(us: u64) -> usize {
     us.max(1).ilog2() as usize
 }

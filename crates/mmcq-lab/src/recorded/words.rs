@@ -2,7 +2,7 @@
 
 use super::Op;
 
-/// Decimal digits with or without a fraction, in units of so many nanoseconds.
+/// Parses decimal digits with an optional fraction, in units of this number of nanoseconds.
 pub fn time_ns(text: &str, unit_ns: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -16,8 +16,8 @@ pub fn time_ns(text: &str, unit_ns: u64) -> Option<u64> {
     whole_ns.checked_add(u64::try_from(part_ns).ok()?)
 }
 
-/// What Linux's letters (`FWFSM`) say: the operation, a flush before it, forced unit access.
-/// `None`: no request that moves or drops data.
+/// Parses Linux's letters (`FWFSM`): the operation, a flush before it, forced unit access. `None`:
+/// no request that transfers or discards data.
 pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     let (first, rest) = match text.strip_prefix('F') {
         Some(rest) if !rest.is_empty() => (true, rest),
@@ -37,7 +37,7 @@ pub(super) fn letters(text: &str) -> Option<(Op, bool, bool)> {
     Some((op, flush_first, rest[1..].contains('F') && op == Op::Write))
 }
 
-/// Blocks of 512 bytes as bytes.
+/// Converts blocks of 512 bytes to bytes.
 pub(super) fn sectors(text: &str) -> Option<u64> {
     text.parse::<u64>().ok()?.checked_mul(512)
 }

@@ -1,10 +1,11 @@
-//! GNOME Disks' own loop (`gdubenchmarkdialog.c`): for each sample a page is read, then 10 MiB are
-//! read, a page again, and the same 10 MiB are written and synchronised; after all samples, pages
-//! are read at random places. What is timed is the samples, and those last pages.
+//! GNOME Disks' own loop (`gdubenchmarkdialog.c`). For each sample a page is read, then 10 MiB are
+//! read, a page again, and the same 10 MiB are written and synchronised. After all samples, pages
+//! are read at random places. The samples and those last pages are timed.
 //!
-//! To a card without a cache Linux sends no flush, so the patch's writes are complete when the card
-//! has taken them. Ours asks the card at each `fsync`. So the loop runs a second time without it,
-//! where ours is told to complete writes with their data: that is the patch's promise.
+//! Linux sends no flush to a card without a cache, so the patch's writes are complete when the card
+//! has received them. mmcq polls the card's status at each `fsync`. So the loop runs a second time
+//! without `fsync`, and mmcq then completes writes with their data: that is what the patch
+//! promises.
 
 use super::{Amount, Row, workers};
 use crate::fio::Worker;
@@ -15,23 +16,23 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::sync::Arc;
 
-/// The settings, by whether `fsync` asks the card; the limit comes first.
+/// Settings, without and with a status poll at `fsync`; the limit comes first.
 const SETTINGS: [[Setting; 5]; 2] = [
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::MmcqEarly, Setting::MmcqEarlyOwn],
 ];
 const SAMPLE_BYTES: u64 = 10 << 20;
 const PAGE_BYTES: u64 = 4096;
-/// Page reads at the end for each sample.
+/// Number of page reads at the end for each sample.
 const PAGES: u64 = 10;
-/// The card, as the tool sees it.
+/// Size in bytes of the card, as the tool shows it.
 const CARD_BYTES: u64 = 122_112 << 20;
 
-/// The published rates before and after the patch, in MB/s. The card was fitted to those before.
+/// Published rates before and after the patch, in MB/s. The card was fitted to those before.
 const READ: (f64, f64) = (86.9, 91.5);
 const WRITE: (f64, f64) = (38.3, 55.5);
 
-/// What the tool shows.
+/// Figures that the tool shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     read_mb_per_s: f64,
@@ -39,7 +40,7 @@ struct Shown {
     access_us: f64,
 }
 
-/// The loop over so many samples.
+/// Returns the loop over this number of samples.
 fn script(samples: u64, syncs: bool) -> Script {
     let mut entries = Vec::new();
     let mut push =
@@ -63,7 +64,7 @@ fn script(samples: u64, syncs: bool) -> Script {
     Script { entries: Arc::new(entries.into_iter().collect()), extent, remap: Remap::Refuse }
 }
 
-/// One process that does one thing after the other, and writes down how long each takes.
+/// Returns a worker that does one request after the other, and logs how long each takes.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;
@@ -73,7 +74,7 @@ fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     Ok(workers)
 }
 
-/// Direction, bytes and nanoseconds of each transfer, in order.
+/// Returns direction, bytes and nanoseconds of each transfer, in order.
 fn transfers(outcome: &Outcome) -> Vec<(bool, u64, f64)> {
     let log = outcome.logs.iter().find(|(name, _)| name.contains("_lat."));
     let lines = log.map_or("", |(_, content)| content.as_str()).lines();
@@ -90,8 +91,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// What the tool makes of it: means of the samples' rates, and of the last pages' times. A write
-/// has the mean of the times that `fsync` took.
+/// Returns the tool's figures: means of the samples' rates, and of the last pages' times. A write
+/// is timed with the mean time of `fsync`.
 fn shown(outcome: &Outcome, samples: u64) -> Shown {
     let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
     let all = transfers(outcome);

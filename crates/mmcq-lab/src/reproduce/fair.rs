@@ -1,8 +1,8 @@
-//! Fair: two clients share a card, one writes in sequence, one reads at random places. What each
-//! scheduler gives the reader, and what that costs the writer.
+//! Fair: two clients share a card; one writes in sequence, one reads at random places. Shows what
+//! each scheduler gives the reader, and what that costs the writer.
 //!
-//! Nothing was published for it; the maintainer's remark in the STREAM thread that BFQ suits these
-//! cards is what it looks into.
+//! Nothing was published for it. It examines the maintainer's remark in the STREAM thread that BFQ
+//! suits these cards.
 
 use super::{Amount, Row};
 use crate::fio::stats::Stats;
@@ -12,7 +12,7 @@ use crate::runner::{Run, RunError, Setting, run};
 /// The HSQ board's eMMC, and the reader with an SD card.
 pub const BOARDS: [&str; 2] = ["hsq-sprd", "stream-rtsx"];
 
-/// Column, and the board's settings for it. The reader is client 1.
+/// Name of each column, and the board's settings for it. The reader is client 1.
 const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fifo", &["stack.scheduler=fifo"]),
     ("deadline", &["stack.scheduler=deadline"]),
@@ -21,7 +21,7 @@ const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fair 1:4", &["stack.scheduler=fair", "stack.weights=[1, 4]"]),
 ];
 
-/// The two clients, for so many seconds.
+/// Returns the jobs of the two clients, for this number of seconds.
 pub fn jobs(seconds: u64) -> String {
     format!(
         "[global]\ndirect=1\nioengine=libaio\nfilename=/dev/mmcblk0\nsize=1G\ntime_based\nruntime={seconds}\n\

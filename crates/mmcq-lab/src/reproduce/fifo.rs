@@ -1,5 +1,5 @@
-//! FIFO: order of dispatch in the software queue, by tag or first in first out: latency percentiles
-//! of eight readers, and the rows that the reviewer asked for.
+//! FIFO: dispatch order in the software queue, by tag or first in first out. Latency percentiles of
+//! eight readers, and the rows that the reviewer requested.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -30,8 +30,8 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Which percentile is late in tag order hangs on which request is late by chance: each is the mean of
-/// so many runs, and these have rows with the range.
+/// Number of runs whose mean is a percentile. Chance decides which request is late in tag order,
+/// and so which percentile; these percentiles also have rows with their range.
 const RUNS: u64 = 5;
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
@@ -44,10 +44,10 @@ const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("rand write", "randwrite", "4k", 8, "IOPS"), [2900.0, 1887.0, 2982.0]),
 ];
 type Bench = (&'static str, &'static str, &'static str, u32, &'static str);
-/// The least or the greatest.
+/// A function that returns the least or the greatest of two values.
 type End = fn(f64, f64) -> f64;
 
-/// What stands below the table.
+/// Text below the table.
 pub const NOTE: &str = "\
 card B: another card, fitted to the mean without the queue. No one card has both published columns: tag order
 cannot slow a server that is never idle, and in the thread it costs 60 us a request. So on either card the model has
@@ -65,7 +65,7 @@ const CARD_B: &str = "fifo-emmc-b-hs200";
 /// that.
 pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
-/// The published job for `rw=`; `io_mib` for each of its eight threads.
+/// Returns the published job for `rw=`; `io_mib` is for each of its eight threads.
 pub fn job(rw: &str, io_mib: u64) -> String {
     format!(
         "[{rw}]\nrw={rw}\nbs=4K\nnumjobs=8\nsize=1G\nio_size={io_mib}M\nnrfiles=1\ndirect=1\nthread\ngroup_reporting\n"
@@ -205,7 +205,7 @@ fn androbench(
     Ok(rows)
 }
 
-/// The card of a cell where Linux itself ran; empty: the board's own.
+/// Returns the card of a cell where Linux itself ran; empty: the board's own.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }
@@ -223,7 +223,7 @@ fn percentile_us(outcome: &Outcome, percent: f64) -> f64 {
     ns.first().map_or(0.0, |ns| *ns as f64 / 1e3)
 }
 
-/// Least, mean, greatest, as fio groups them: sums over the threads.
+/// Returns least, mean and greatest, as fio groups them: sums over the threads.
 fn iops(outcome: &Outcome) -> [f64; 3] {
     let series = &outcome.group().dirs[0].iops;
     [series.min as f64, series.mean, series.max as f64]

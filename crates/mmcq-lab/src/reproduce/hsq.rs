@@ -1,4 +1,4 @@
-//! HSQ: what a software queue brings to a card without a hardware one. Average of five runs, as
+//! HSQ: the gain by a software queue for a card without a hardware queue. Average of five runs, as
 //! published.
 
 use super::{Amount, Row, each, mib_per_s, workers};
@@ -6,19 +6,19 @@ use crate::guest::Report;
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Runs of which the mean is taken, as the publication does.
+/// Number of runs whose mean is shown, as in the publication.
 const RUNS: u64 = 5;
 
-/// Steady-state share of each of the 20 jobs, in MiB.
+/// Steady-state share in MiB of each of the 20 jobs.
 const SHARE_MIB: u64 = 4;
 
-/// Writes fill the card's cache before its drain sets their rate: of five runs of 80 MiB that is
-/// 0.6 %. One of 400 MiB shows the rate.
+/// Amount in MiB of each job of a write. Writes fill the card's cache before its drain limits their
+/// rate: for five runs of 80 MiB that is 0.6 %. One run of 400 MiB shows the rate.
 const WRITE_MIB: u64 = 5 * SHARE_MIB;
 
-/// Readers of one file take long until their positions, and so the merging, have settled: over 32
-/// MiB the mean is 1 % low, over 256 MiB within 0.3 % of the whole GiB, and two runs differ as
-/// little. So there is one long run of them instead of five short ones.
+/// Amount in MiB of a read. Readers of one file take long until their positions, and so the
+/// merging, are steady: over 32 MiB the mean is 1 % low, over 256 MiB within 0.3 % of the whole
+/// GiB, and two runs differ as little. So there is one long run instead of five short ones.
 const READ_MIB: u64 = 256;
 
 /// Cell, `rw=`, published without and with the queue, in MiB/s.
@@ -29,37 +29,39 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
     ("rand write", "randwrite", 35.96, 68.76),
 ];
 
-/// Cell, and microseconds for 4 KiB that Linux itself takes on this controller and card, without
-/// and with the queue: an unmodified 6.1 with its own `sdhci` and `mmc_hsq` as a virtual machine's,
-/// in virtual time (1 ns an instruction, 150 and 40 ns a register access, 20 us to wake a thread,
-/// 1.5 us for an interrupt to arrive). The costs of the board's file are priced after it.
+/// Cells, and the microseconds for 4 KiB that Linux itself takes on this controller and card,
+/// without and with the queue. It was an unmodified 6.1 with its own `sdhci` and `mmc_hsq` in a
+/// virtual machine, in virtual time (1 ns an instruction, 150 and 40 ns a register access, 20 us to
+/// wake a thread, 1.5 us for an interrupt to arrive). The costs in the board's file are derived
+/// from it.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
-/// A cell in which the stand-in meets Linux itself.
+/// Comparison in one cell of a model of Linux with Linux itself.
 #[derive(Clone, Debug)]
 pub struct Meeting {
     /// The cell.
     pub cell: &'static str,
     /// `none` or `hsq-tag`.
     pub setting: Setting,
-    /// Microseconds for 4 KiB: Linux itself on the model, what stands for it, and the publication.
+    /// Microseconds for 4 KiB: Linux itself on the laboratory's controller, the model of Linux, and
+    /// the publication.
     pub us: [f64; 3],
 }
 
 impl Meeting {
-    /// How far the stand-in is from Linux itself.
+    /// Returns the difference in percent between the model of Linux and Linux itself.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }
 
-    /// How far Linux itself on the model is from the publication: what no price of the stand-in
-    /// explains.
+    /// Returns the difference in percent between Linux itself on the laboratory's controller and
+    /// the publication. No price of the model of Linux explains it.
     pub fn residual_percent(&self) -> f64 {
         100.0 * (self.us[0] / self.us[2] - 1.0)
     }
 }
 
-/// The stand-in beside Linux itself, for the rows of the experiment's own board.
+/// Returns the comparisons with Linux itself, for the rows of the experiment's own board.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF
@@ -72,8 +74,8 @@ pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     .collect()
 }
 
-/// What stands below the table: how far the stand-in is from Linux itself, and what that leaves of
-/// the publication.
+/// Returns the text below the table: the difference between the model of Linux and Linux itself,
+/// and the rest to the publication.
 pub fn note(rows: &[Row]) -> String {
     let meetings = meetings(rows);
     if meetings.is_empty() {
@@ -97,12 +99,13 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
 /// The experiment's board, and the same with another CPU or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
-/// The `rw=` of a cell's rates or merging on the experiment's own board.
+/// Returns the `rw=` of a cell's rates or merging on the experiment's own board.
 pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
 
-/// The published job. `io_size` in bytes for each of the 20 jobs; `None`: all of it.
+/// Returns the published job. `io_size` is in bytes for each of the 20 jobs; `None`: all of the
+/// file.
 pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     let part = io_bytes.map_or(String::new(), |bytes| format!("io_size={bytes}\n"));
     format!(
@@ -110,8 +113,8 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// The stand-ins with as many requests as Linux itself had: how many meet settles slowly, so only
-/// runs of one length can be compared.
+/// Runs the models of Linux with as many requests as Linux itself had. The merging becomes steady
+/// slowly, so only runs of one length can be compared.
 pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();

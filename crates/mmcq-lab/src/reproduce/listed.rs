@@ -4,7 +4,7 @@ use super::{Row, json_lines, table};
 use crate::page::chart;
 use crate::page::listed::{Part, listed};
 
-/// The page of these parts; `svg` has the rates.
+/// Returns the page of these parts; `svg` has the rates.
 ///
 /// # Errors
 /// A figure is no number.

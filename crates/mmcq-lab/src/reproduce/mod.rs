@@ -1,5 +1,5 @@
-//! Published tables, run again: published value, model and error side by side, with the physical
-//! limit, and which cells were fitted.
+//! Reproductions of published tables: published value, model and error side by side, with the
+//! physical limit, and a mark at the cells that were fitted.
 
 mod disks;
 pub mod fair;
@@ -24,42 +24,42 @@ use serde::{Deserialize, Serialize};
 /// One number of a reproduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which cell of the table; on another board than the experiment's: `cell @board`.
+    /// Cell of the table; on another board than the experiment's: `cell @board`.
     pub cell: String,
-    /// Which stack.
+    /// Name of the stack's setting.
     pub setting: String,
     /// Unit of the numbers.
     pub unit: String,
-    /// What was published.
+    /// Published value.
     pub published: Option<f64>,
-    /// Parameters were fitted to it.
+    /// Whether parameters were fitted to the published value.
     pub fitted: bool,
-    /// What the model says.
+    /// Value of the model.
     pub model: f64,
-    /// What wire and card allow, without any host.
+    /// Value that wire and card allow, without any host.
     pub limit: Option<f64>,
 }
 
 impl Row {
-    /// Model against published, in percent.
+    /// Returns the model's difference from the published value in percent.
     pub fn error_percent(&self) -> Option<f64> {
         self.published.filter(|p| *p > 0.0).map(|p| (self.model / p - 1.0) * 100.0)
     }
 
-    /// Share of the limit, in percent.
+    /// Returns the share of the limit in percent.
     pub fn share_percent(&self) -> Option<f64> {
         self.limit.filter(|l| *l > 0.0).map(|l| self.model / l * 100.0)
     }
 }
 
-/// How much to run.
+/// Amount of work of a reproduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// The exact sizes of the published jobs.
+    /// Whether the jobs have the published sizes.
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -69,7 +69,7 @@ impl Default for Amount {
     }
 }
 
-/// The rows as one JSON object a line.
+/// Returns the rows as JSON, one object a line.
 pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     let mut text = String::new();
     for row in rows {
@@ -79,8 +79,8 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// The rows as a table: a line for each cell, a group of columns for each setting. A
-/// published value that was fitted to carries a star.
+/// Returns the rows as a table: a line for each cell, a group of columns for each setting. A
+/// published value that was fitted to has a star.
 pub fn table(rows: &[Row]) -> Table {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {
@@ -128,19 +128,20 @@ fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Workers of a job that is part of the program.
+/// Returns the workers of a built-in job.
 fn workers(text: &str) -> Result<Vec<FioWorker>, RunError> {
     let file = fio::parse_text("built-in job", text.as_bytes(), &fio::System)?;
     Ok(fio::expand(&file.jobs)?)
 }
 
-/// MiB a second of everything that was moved, from the first submission to the last completion.
+/// Returns the MiB per second of everything transferred, from the first submission to the last
+/// completion.
 fn mib_per_s(outcome: &Outcome) -> f64 {
     let c = &outcome.counters;
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs these settings and seeds, each in a world of its own; results in order.
+/// Runs these settings and seeds, each on a machine of its own. Returns the results in order.
 fn each(
     platform: &Platform,
     card: Option<&str>,

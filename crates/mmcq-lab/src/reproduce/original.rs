@@ -1,15 +1,15 @@
-//! Linux itself beside the stand-ins: what an unmodified kernel did with a published job on our
-//! controller and card (`mmcq guest --json`).
+//! Linux itself next to its models: the results of an unmodified kernel with a published job on the
+//! laboratory's controller and card (`mmcq guest --json`).
 
 use super::{Row, fifo, hsq};
 use crate::guest::{Load, MODULE, Report};
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// How a column of the original is named in the rows.
+/// Prefix of the setting in rows of Linux itself.
 const PREFIX: &str = "original ";
 
-/// The reports of a file, one a line. An error is one line.
+/// Returns the reports in a file, one a line. An error is one line.
 pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     let read = |(number, text)| {
         serde_json::from_str::<Report>(text).map_err(|error| format!("line {number}: {error}"))
@@ -17,7 +17,7 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     (1..).zip(text.lines()).map(read).collect()
 }
 
-/// What the original did for a row of its stand-in.
+/// Returns the value of Linux itself for a row of its model.
 fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;
@@ -38,13 +38,14 @@ fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     }
 }
 
-/// The setting whose simulation a report is beside: of `mmcq.ko` the simulator's `mmcq`.
+/// Returns the simulated setting that a report is compared with; for `mmcq.ko` the simulated
+/// `mmcq`.
 pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Rows of the original, for those of its stand-ins on the experiment's own board, and of ours in
-/// Linux. Published values stand in them too.
+/// Returns rows of Linux itself for those of its models on the experiment's own board, and rows of
+/// mmcq in Linux. They contain the published values too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
         // Linux counts what its own block layer has merged, and not what the stack has.
@@ -61,8 +62,8 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// A table in Markdown: published, the original, its stand-in (where `as_long` has it, with as many
-/// requests as the original had), and ours.
+/// Returns a table in Markdown: published, Linux itself, its model (from `as_long` if there, with
+/// as many requests as Linux itself had), and mmcq.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\

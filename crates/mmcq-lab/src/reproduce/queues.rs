@@ -1,11 +1,16 @@
-//! Queues: what a card's command queue brings, and who drives it: software or the controller.
+//! Queues: the gain by a card's command queue, driven by software or by the controller.
 //!
-//! A phone of which MediaTek published rates without and with its software queue (AndroBench: 4 KiB
-//! by eight threads, then long sequential requests). A PC's controller with a queue engine, on
-//! which the lanes run against each load. A card slot with an A2 card, whose class promises 4000
-//! random reads and 2000 random writes a second. An eMMC 5.0 that has no queue, and takes packed
-//! commands. And a controller that executes lists of transfers; the rates that were published for
-//! it are of drivers that executed the last of each list, and are not repeated.
+//! The boards are:
+//!
+//! - a phone, for which MediaTek published rates without and with its software queue (AndroBench: 4
+//!   KiB by eight threads, then long sequential requests);
+//! - a PC's controller with a command queue engine, with all lanes (ways to drive the card) for
+//!   each load;
+//! - a card slot with an A2 card, whose class promises 4000 random reads and 2000 random writes a
+//!   second;
+//! - an eMMC 5.0 without a queue that supports packed commands;
+//! - a controller that executes lists of transfers. The rates that were published for it are of
+//!   drivers that executed only the last of each list, and are not repeated.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -14,10 +19,10 @@ use crate::runner::{Outcome, RunError, Setting};
 /// The boards, each with its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// The card on the fourth of them.
+/// Card on the fourth board.
 const PACKED_CARD: &str = "emmc-packed";
 
-/// A lane by the name of these tables, and the setting that has it.
+/// A lane (a way to drive the card): its name in these tables, and its setting.
 type Lane = (&'static str, Setting);
 
 const SINGLE: Lane = ("single", Setting::Mmcq);
@@ -27,7 +32,7 @@ const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 const CHAINS: Lane = ("adma3", Setting::Adma3);
 
-/// The lanes that a board and its card have.
+/// Returns the lanes of a board and its card.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
@@ -45,7 +50,7 @@ const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("seq write", "write", "1m", 1, 142.0, 142.0),
 ];
 
-/// What an A2 card promises, in requests of 4 KiB a second.
+/// Promises of an A2 card, in requests of 4 KiB per second.
 const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
 
 /// Loads of the lanes: cell, `rw=`, request, depth.
@@ -60,7 +65,7 @@ const LOADS: [(&str, &str, &str, u32); 8] = [
     ("seq read 64k, depth 8", "read", "64k", 8),
 ];
 
-/// A job of one thread with a queue.
+/// Returns a job of one thread with this depth.
 fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     let mix = if rw == "randrw" { "rwmixread=70\n" } else { "" };
     format!(
@@ -68,7 +73,7 @@ fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     )
 }
 
-/// Threads that each wait for their own request.
+/// Returns a job of threads that each wait for their own request.
 fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
     format!(
         "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"
@@ -126,7 +131,7 @@ fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// What the card's class promises, beside what it does with its queue.
+/// Returns the rows with the promise of the card's class, and the card's results with its queue.
 fn promise(
     platform: &Platform,
     amount: Amount,
@@ -147,8 +152,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Every lane against every load: rate and share of the limit, then the slow tail, interrupts and
-/// time of the CPU.
+/// Runs every lane with every load: rate and share of the limit, then the 99th percentile,
+/// interrupts and CPU time.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);
@@ -185,7 +190,7 @@ fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rates)
 }
 
-/// One table for each unit of each board.
+/// Splits the rows into one table for each unit of each board.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let mut parts: Vec<Vec<Row>> = Vec::new();
     let kind = |row: &Row| (row.cell.split_once(" @").map(|(_, board)| board.to_owned()), row.unit.clone());

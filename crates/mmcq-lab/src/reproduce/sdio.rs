@@ -1,5 +1,5 @@
-//! SDIO: a Bluetooth card on a slow CPU: from the interrupt to its clearing, and what is left of
-//! the CPU.
+//! SDIO: a Bluetooth card on a slow CPU. Shows the time from the interrupt to its clearing, and the
+//! free share of the CPU.
 
 use super::{Amount, Row};
 use crate::sdio::linux::Advance;
@@ -19,7 +19,7 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
 /// Latency in microseconds and counter in kcycles/s.
 type Published = (f64, f64);
 
-/// Setting, and what was published of it.
+/// Settings, with the published values of each.
 const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
@@ -35,7 +35,7 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// The settings of a controller with DMA of its own, where nothing but one remark was published.
+/// Settings of a controller with its own DMA, for which only one remark was published.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -48,13 +48,13 @@ const BY_DMA: [(&str, Way); 7] = [
 
 /// `mmcq-own` on a CPU that takes the most cycles for an instruction.
 const SLOW: &str = "mmcq-own slow";
-/// What was fitted to.
+/// Setting whose published values the board was fitted to.
 const FITTED: &str = "thread+tasklet";
 
-/// Wake-ups of the thread, without the interrupt's own.
+/// Cell of the thread's wake-ups, without the interrupt's own.
 const WAKES: &str = "wake-ups by steps";
 
-/// What stands below the tables of the published board.
+/// Text below the tables of the published board.
 pub const NOTE: &str = "\
 The mail prints two counts for thread+tasklet: 130674 (a sum without its time) and 154 kcycles/s. The model is
 fitted to 154: the mail's \"about 45 % of the CPU\" is what 154 of 269 leaves (43 %); 130.7 would be 51 %.
@@ -62,7 +62,7 @@ interrupt latency: from the card's interrupt to the begin of the first command. 
 end of a command, or of its data, to the begin of the next.
 ";
 
-/// Words of a packet's payload.
+/// Number of words in a packet's payload.
 const PAYLOAD_WORDS: f64 = 512.0;
 
 /// Runs the experiment on this board, with single values of it changed.
@@ -106,9 +106,9 @@ pub fn board(
 /// The clocks of the table.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
-/// What a CMD52 costs by the way of waiting for it; from which clock on spinning pays; and how much
-/// worse than the better of its two ways the policy is anywhere, the clocks on both sides of the
-/// crossover included.
+/// Returns the cost of a CMD52 by the way of waiting for it; the clock from which on spinning pays;
+/// and the largest excess of the policy over the better of its two ways, at the clocks on both
+/// sides of the crossover too.
 fn waits(
     board: &Board,
     cpus: [(&str, Costs); 2],
@@ -152,11 +152,11 @@ fn waits(
     Ok(rows)
 }
 
-/// The line with the policy's worst excess.
+/// Cell of the policy's largest excess.
 const WORST: &str = "policy's worst excess";
 
-/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at
-/// its own, the ways to wait; then the other boards.
+/// Splits the rows into tables that fit on a screen: the historic settings, mmcq at Linux's costs,
+/// mmcq at its own, the ways to wait; then the other boards.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         _ if row.cell.contains(" @") => 4,
@@ -251,7 +251,7 @@ fn rows_of(
     rows
 }
 
-/// Of the experiment's packets.
+/// Period in ns of the experiment's packets.
 const PERIOD_NS: f64 = 4_000_000.0;
 
 fn share(part: u64, rest: u64) -> f64 {

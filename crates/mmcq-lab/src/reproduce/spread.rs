@@ -1,10 +1,10 @@
-//! HSQ's five runs of each cell, one by one: what they spread by as published, and on a model whose
-//! board and card are a little different in each.
+//! The spread of HSQ's five runs of each cell: as published, and in a model whose board and card
+//! differ a little in each run.
 //!
-//! What differs is a prior. Wake-ups are a quarter longer or shorter, as the board's file has them (15
-//! to 25 us about 20), and each request of a batch costs its job 2.9 to 4.7 us, as it has them too.
-//! The card's times are 0.55 % longer or shorter: the spread of the published random reads without
-//! the queue, which is the card's alone.
+//! The differences are assumed. Wake-ups are up to a quarter longer or shorter, as in the board's
+//! file (15 to 25 us, about 20). Each request of a batch costs its job 2.9 to 4.7 us, also as in
+//! that file. The card's times are up to 0.55 % longer or shorter: this is the spread of the
+//! published random reads without the queue, which comes from the card alone.
 
 use super::{Amount, Row, hsq, mib_per_s, workers};
 use crate::params::{self, Param};
@@ -15,7 +15,7 @@ use mmcq_sim::world::Stream;
 use toml::Value;
 
 const RUNS: usize = 5;
-/// Of each of the 20 jobs.
+/// Amount in MiB of each of the 20 jobs.
 const SHARE_MIB: u64 = 8;
 
 /// Cell, `rw=`, and the published runs without and with the queue, in MiB/s.
@@ -26,20 +26,20 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
     ("rand write", "randwrite", [[36.3, 35.4, 38.6, 34.0, 35.5], [68.9, 68.7, 68.8, 68.6, 68.8]]),
 ];
 
-/// What is a wake-up's.
+/// Keys of the wake-up times.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
-/// What is the card's.
+/// Prefix of the keys of the card's times.
 const CARD: &str = "card.flash.";
 const CARD_SHARE: f64 = 0.0055;
 
-/// Evenly between 1 - `share` and 1 + `share`.
+/// Draws evenly between 1 - `share` and 1 + `share`.
 fn factor(stream: &mut Stream, share: f64) -> f64 {
     1.0 + share * (stream.below(2_000_001) as f64 / 1e6 - 1.0)
 }
 
-/// The changes that make the board and card of a run.
+/// Returns the changes that make the board and card of a run.
 fn changes(params: &[Param], seed: u64) -> Vec<String> {
     let stream = &mut Stream::new(seed, "spread");
     let (wakes, card) = (factor(stream, WAKES_SHARE), factor(stream, CARD_SHARE));
@@ -64,7 +64,8 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
     params.iter().filter_map(change).collect()
 }
 
-/// Runs the cells: mean, least and greatest of five, beside those of the published five.
+/// Runs the cells. Returns mean, least and greatest of five runs, next to those of the published
+/// five.
 pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let name = hsq::BOARDS[0];
     let params = params::all(name, None, &[])?;
@@ -103,14 +104,14 @@ pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, 
 
 type Sum = fn(&[f64]) -> f64;
 
-/// Of five rates.
+/// Functions that summarise five rates.
 const SUMS: [(&str, Sum); 3] = [
     ("mean", |rates| rates.iter().sum::<f64>() / rates.len() as f64),
     ("least", |rates| rates.iter().copied().fold(f64::INFINITY, f64::min)),
     ("most", |rates| rates.iter().copied().fold(0.0, f64::max)),
 ];
 
-/// What stands below the table.
+/// Text below the table.
 pub const NOTE: &str = "\
 five runs: a seed each, on a board and card a little different in each (a prior): wake-ups within a quarter and
 2.9 to 4.7 us for each request of a batch, as the board's file has them; the card's times within 0.55 %, the

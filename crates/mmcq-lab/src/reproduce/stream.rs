@@ -10,18 +10,18 @@ struct Cell {
     name: &'static str,
     rw: &'static str,
     bs: &'static str,
-    /// What the job moves in all, in MiB: as published, and the share of it that is in the steady
+    /// Amount of the job in MiB as published; then the share that is run, which is in the steady
     /// state.
     full_mib: u64,
     share_mib: u64,
     unit: &'static str,
-    /// Published before and after the patch.
+    /// Published values before and after the patch.
     published: Option<(f64, f64)>,
-    /// The card's or the board's parameters were fitted to the value before.
+    /// Whether the card's or the board's parameters were fitted to the value before the patch.
     fitted: bool,
 }
 
-/// The gap between two samples of GNOME Disks: 100 samples with their gaps span the whole card.
+/// Distance in MiB between two samples of GNOME Disks: 100 samples span the whole card.
 const SAMPLE_GAP_MIB: u64 = 1211;
 const SAMPLE_MIB: u64 = 10;
 
@@ -50,8 +50,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// What fio's report has of the 1 MiB loads, in microseconds: cell, which of the figures, and
-/// published before and after the patch.
+/// Latencies of the 1 MiB loads in fio's report, in microseconds: cell, kind of figure, and the
+/// published values before and after the patch.
 const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand read 1M", Figure::Mean, Some(11_735.0), Some(11_543.0)),
     ("rand read 1M", Figure::Percentile(50.0), Some(11_731.0), Some(11_469.0)),
@@ -83,7 +83,7 @@ impl Figure {
         }
     }
 
-    /// Of the direction that a job has.
+    /// Returns the figure for the direction of a job.
     fn of_us(self, outcome: &Outcome) -> f64 {
         let dirs = &outcome.group().dirs;
         let dir = dirs.iter().max_by_key(|dir| dir.clat.ns.samples).unwrap_or(&dirs[0]);
@@ -98,15 +98,14 @@ impl Figure {
     }
 }
 
-/// What stands below the table.
+/// Text below the table.
 pub const NOTE: &str = "\
 latency: completion latency of the 1 MiB loads; their medians follow from the rates. The model's tail is what the
 card does; from where the thread's is (reads: 15.7 ms at 99.9 %, 34.6 at most), it does not say, and the model has
 no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 ";
 
-/// The same card, but one that reads ahead beyond the count of CMD23, and the cells that this
-/// matters for.
+/// The same card with reading ahead beyond the count of CMD23, and the cells that this affects.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
@@ -114,7 +113,7 @@ const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// The published job, or a share of it.
+    /// Returns the published job, or a share of it.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {
@@ -134,7 +133,7 @@ impl Cell {
     }
 }
 
-/// The latencies of a cell in a setting, if the thread has some.
+/// Returns the latencies of a cell in a setting, if the thread has some.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {

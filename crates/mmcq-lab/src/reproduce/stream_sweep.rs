@@ -1,5 +1,5 @@
-//! Streams against closing each time, over block sizes, depths and mixes: does a cell pay for the
-//! others? And commands for each MiB with and without merging.
+//! Open transfers against closing each transfer, over block sizes, depths and mixes: shows whether
+//! a cell loses by it. And commands for each MiB with and without merging.
 
 use super::{Amount, Row, mib_per_s, workers};
 use crate::platform::Platform;
@@ -7,7 +7,7 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// What is swept.
+/// Grid of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
     /// `bs=`.
@@ -23,13 +23,13 @@ const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
 impl Grid<'static> {
-    /// All of it.
+    /// The whole grid.
     pub const FULL: Self = Grid {
         sizes: &SIZES,
         depths: &[1, 4, 32],
         patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
     };
-    /// A part of it that runs in seconds without optimisation.
+    /// A part of the grid that runs in seconds without optimisation.
     pub const THIN: Self = Grid {
         sizes: &[SIZES[0], SIZES[2], SIZES[4]],
         depths: &[1, 32],
@@ -43,18 +43,18 @@ const BOARD: &str = "stream-rtsx";
 const STREAMS_OFF: &str = "stack.streams=off";
 const BOARD_SDHCI: &str = "hsq-sprd";
 
-/// Settings of a cell's rows.
+/// Names of the settings in a cell's rows.
 pub const CLOSE: &str = "close";
-/// Ours, with no transfer left open.
+/// mmcq, with no transfer left open.
 pub const OFF: &str = "streams off";
-/// Ours.
+/// mmcq.
 pub const OURS: &str = "mmcq";
-/// How much more ours gives than the same without streams, in percent.
+/// Gain in percent of mmcq over mmcq without open transfers.
 pub const GAIN: &str = "mmcq to streams off";
-/// The cell of the last row: the worst gain of all.
+/// Name of the last row: the worst gain of all cells.
 pub const WORST: &str = "worst cell";
 
-/// Bytes that a cell moves, in MiB: enough of the steady state, and of the card's garbage
+/// Returns the amount of a cell in MiB: enough of the steady state, and of the card's garbage
 /// collection where there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
@@ -80,7 +80,7 @@ fn percent_more(this: f64, than: f64) -> f64 {
     100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
 }
 
-/// The sweep: three rates and a difference for each cell, and the worst of the differences.
+/// Runs the sweep: three rates and a difference for each cell, and the worst of the differences.
 pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let load = |changes: &[String]| Platform::load_with(BOARD, changes);
     let on = load(&[]).map_err(crate::board::BoardError::from)?;
@@ -119,7 +119,7 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Sequential 4 KiB on a host that cannot continue data: rate, and commands for each MiB.
+/// Runs sequential 4 KiB on a host that cannot continue data: rate, and commands for each MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
@@ -152,7 +152,7 @@ fn commands_per_mib(outcome: &Outcome) -> f64 {
     c.bus.command_count() as f64 / (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE)
 }
 
-/// The sweep as an aligned table, a line for each cell.
+/// Returns the sweep as an aligned table, a line for each cell.
 pub fn table(rows: &[Row]) -> String {
     let of = |cell: &str, setting: &str| {
         let found = rows.iter().find(|row| row.cell == cell && row.setting == setting);

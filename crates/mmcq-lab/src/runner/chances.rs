@@ -1,41 +1,43 @@
-//! What a request could have been joined with when it came: the reasons why merging does not happen.
+//! Chances of merging: what each request could have been merged with when it came, and why merging
+//! does not happen.
 //!
-//! The same of every stack, since it looks at the requests alone: those under way, where each ends,
-//! and which way it goes.
+//! It is the same for every stack, since it depends only on the requests: those under way, where
+//! each ends, and their directions.
 
 use crate::system::{How, Io, System};
 use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Requests with data, by what there was when they came. The first five add up to all of them.
+/// Counts of requests with data, by what was under way when they came. The first five add up to all
+/// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chances {
     /// Nothing else was under way.
     pub alone: u64,
-    /// What was under way is elsewhere on the card.
+    /// Everything under way is elsewhere on the card.
     pub elsewhere: u64,
-    /// What touches it goes the other way.
+    /// The adjacent request under way has the other direction.
     pub other_way: u64,
-    /// It touches one under way, and both together are longer than a transfer may be.
+    /// It is adjacent to one under way, and both together are longer than a transfer may be.
     pub too_long: u64,
-    /// It touches one under way.
+    /// It is adjacent to one under way.
     pub touches: u64,
-    /// It begins where the one that came before it ends, and goes the same way.
+    /// It begins where the one that came before it ends, and has the same direction.
     pub goes_on: u64,
-    /// Of those that came alone and go on: how many, and how long after the end of all others.
+    /// Number of requests that came alone and continue the one before.
     pub pauses: u64,
-    /// The sum of these pauses.
+    /// Sum in ns of their pauses after the end of all others.
     pub pause_ns: u64,
 }
 
 impl Chances {
-    /// All requests with data.
+    /// Returns the number of all requests with data.
     pub fn all(&self) -> u64 {
         self.alone + self.elsewhere + self.other_way + self.too_long + self.touches
     }
 
-    /// The requests that were not merged, by reason, in words. `merged` were.
+    /// Returns the numbers of requests that were not merged, by reason, in words. `merged` were.
     pub fn reasons(&self, merged: u64) -> [(&'static str, u64); 5] {
         // A request between two others can be merged although it touched none of its own.
         let gone = self.touches.saturating_sub(merged);
@@ -52,7 +54,8 @@ impl Chances {
 
 struct UnderWay {
     io: Io,
-    /// Blocks of this I/O and of those it could have shared one transfer with when it came.
+    /// Blocks of this I/O, with those of I/Os that it could have shared one transfer with when it
+    /// came.
     run_blocks: u32,
 }
 
@@ -110,17 +113,17 @@ impl State {
     }
 }
 
-/// Follows a machine.
+/// Watches the requests of a machine.
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// What was seen.
+    /// Returns the counts.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }
 }
 
-/// Looks at all I/Os of a machine whose transfers have so many blocks at most.
+/// Watches all I/Os of a machine whose transfers have at most this number of blocks.
 pub(crate) fn watch(sys: &mut System, most_blocks: u32) -> Watch {
     let state = Rc::new(RefCell::new(State { most_blocks, ..State::default() }));
     let seen = state.clone();

@@ -1,16 +1,17 @@
 //! The limit of a job: what wire and card allow, whatever the stack.
 //!
-//! No software costs anything, and sequential requests go out in perfect batches: a closed loop
+//! No software costs anything, and sequential requests are sent in perfect batches. A closed loop
 //! never has more than its depth under way, so no transfer of it is longer than that many requests.
-//! Jobs that read or write the same file in sequence meet in one batch, as if each were exactly one
-//! request behind the other. So such jobs become one, whose requests are such batches, one after
-//! the other, with the next always ready: the card's buffers are then never without work. A job
-//! that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is, and only its
-//! costs are gone. So does a random one: no stack can merge what does not touch.
+//! Jobs that read or write the same file in sequence share one batch, as if each request followed
+//! the other exactly. So such jobs become one job whose requests are such batches, one after the
+//! other, with the next always ready. The card's buffers are then never without work.
 //!
-//! No rule of the engine is in it. Where a transfer can stay open, each does, however long the
-//! pause, or none does: what is better for the jobs is the limit. Jobs that pause beside others have
-//! the card for themselves: what no stack can decide better than each of them alone would have it.
+//! A job that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is without
+//! its costs. A random job stays too: no stack can merge requests that are not adjacent.
+//!
+//! No rule of mmcq's engine is in it. Where a transfer can stay open, either each does, however
+//! long the pause, or none does: the better of both is the limit. Jobs that pause beside others
+//! each have the card for themselves: no stack can serve them better.
 
 use super::{Board, Counters, Medium, Outcome, Run, RunError, SLOTS, on_board};
 use crate::board;
@@ -23,23 +24,23 @@ use mmcq::engine::{Acknowledge, StaysOpen};
 use mmcq::host::Host;
 use std::sync::Arc;
 
-/// The longest transfer of a host: the block count has 16 bits.
+/// Size in bytes of the longest transfer of a host: the block count has 16 bits.
 const TRANSFER_BYTES: u64 = 65_535 * 512;
-/// A run has at least so many batches: one alone has no rate.
+/// Least number of batches in a run: one alone has no rate.
 const BATCHES: u64 = 8;
 
-/// The jobs as wire and card like them best.
+/// The jobs in the form that is best for wire and card.
 pub(super) struct Perfect {
-    /// What runs.
+    /// Workers that run.
     pub(super) workers: Vec<Worker>,
-    /// How many requests of the jobs each of its requests stands for.
+    /// Number of the jobs' requests that each request of these workers stands for.
     requests: Vec<u64>,
-    /// Which of them stands for each worker of the jobs.
+    /// Worker that stands for each worker of the jobs.
     stands: Vec<usize>,
 }
 
 impl Perfect {
-    /// Of these workers.
+    /// Makes the best form of these workers.
     pub(super) fn of(workers: &[Worker]) -> Self {
         let mut pools: Vec<(usize, u64)> = Vec::new();
         let mut stands = Vec::new();
@@ -61,20 +62,20 @@ impl Perfect {
         Perfect { workers: made, requests, stands }
     }
 
-    /// These workers, request by request.
+    /// Makes these workers run unchanged, request by request.
     fn as_they_are(workers: &[Worker]) -> Self {
         let count = workers.len();
         Perfect { workers: workers.to_vec(), requests: vec![1; count], stands: (0..count).collect() }
     }
 
-    /// Are they these workers, request by request?
+    /// Returns whether the workers are unchanged, request by request.
     fn is_plain(&self, workers: &[Worker]) -> bool {
         let mut pairs = self.workers.iter().zip(workers);
         self.workers.len() == workers.len() && pairs.all(|(made, old)| Arc::ptr_eq(&made.job, &old.job))
     }
 }
 
-/// A closed loop over a file in sequence, and nothing else.
+/// Returns whether the job is only a closed loop over a file in sequence.
 fn is_plain(job: &Job) -> bool {
     let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
     let paced = job.thinktime_ns > 0
@@ -95,14 +96,15 @@ fn is_plain(job: &Job) -> bool {
     in_order && !paced && !flushes && one_size && whole && job.verify == Verify::Off && job.loops == 1
 }
 
-/// Two workers go through the same bytes side by side.
+/// Returns whether two workers access the same bytes at the same time.
 fn meet(one: &Worker, other: &Worker) -> bool {
     let together = one.script.is_none() && Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
     let same_place = matches!(one.job.offset_increment, Size::Bytes(0) | Size::Percent(0));
     together && same_place && is_plain(&one.job) && !other.waits_for_earlier
 }
 
-/// So many workers like this one as one that moves perfect batches; and the requests in a batch.
+/// Returns one worker with perfect batches in place of `count` workers like this one, and the
+/// number of requests in a batch.
 fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     let old = &worker.job;
     let bytes = old.max_block();
@@ -132,16 +134,16 @@ fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
     (made, requests)
 }
 
-/// A way to drive the card.
+/// A lane: a way to drive the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// One transfer at a time, which ends when nothing is there that continues it.
+    /// One transfer at a time, which ends when no request continues it.
     Closed,
     /// One transfer at a time that stays open until something else is next.
     Open,
-    /// The card's queue, by software.
+    /// The card's queue, driven by software.
     Tasks,
-    /// The card's queue, by the controller's engine.
+    /// The card's queue, driven by the controller's command queue engine.
     Engine,
     /// Packed commands.
     Packed,
@@ -150,8 +152,8 @@ enum Lane {
 }
 
 impl Lane {
-    /// Those that the board of a run and its card may have: what their files say costs less than a
-    /// board that is built, only to ask it.
+    /// Returns the lanes that the board of a run and its card may have, from their files. That
+    /// takes less time than building a board.
     fn of(run: &Run<'_>) -> Result<Vec<Lane>, RunError> {
         let profile = board::profile(run.platform, run.card)?;
         let controller = &run.platform.controller;
@@ -166,7 +168,7 @@ impl Lane {
         Ok(all.into_iter().filter(|(_, may)| *may).map(|(lane, _)| lane).collect())
     }
 
-    /// Switches it on. False: it is not there.
+    /// Enables the lane. Returns false if it does not exist.
     fn switch_on(self, board: &Board<SLOTS>) -> bool {
         let queue = || board.enable_task_queue().is_ok_and(|depth| depth > 0);
         match self {
@@ -186,12 +188,12 @@ impl Lane {
     }
 }
 
-/// Bytes in a nanosecond.
+/// Returns the bytes per nanosecond.
 fn rate(outcome: &Outcome) -> f64 {
     outcome.counters.bytes as f64 / outcome.counters.elapsed_ns.max(1) as f64
 }
 
-/// It leaves the card alone now and then.
+/// Returns whether it leaves the card idle now and then.
 fn pauses(worker: &Worker) -> bool {
     let after = |when: When| matches!(when, When::AfterEnd(_, gap_ns) if gap_ns > 0);
     let script = worker.script.as_ref();
@@ -199,9 +201,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit: that of the best way to drive the card. Lanes that give the card
-/// several requests at a time have them whole and one by one: its units may read them side by side.
-/// The first of the workers that became one has the statistics of all.
+/// Runs the jobs at their limit, which is that of the best lane. On lanes that give the card
+/// several requests at a time, the jobs run both in batches and one by one: the card's units may
+/// read single requests side by side. The first of the workers that became one gets the statistics
+/// of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,
@@ -230,8 +233,8 @@ pub(super) fn run(
     best.ok_or_else(|| RunError::Memory("no lane".to_owned()))
 }
 
-/// The faster one, or else the first; for a shorter run the other may be it. The seed has a say
-/// where it has one in either.
+/// Returns the faster outcome, or else the first; for a shorter run the other may be faster. The
+/// result depends on the seed if either does.
 fn better(first: Outcome, other: Outcome) -> Outcome {
     let seeded = first.seeded || other.seeded;
     let (mut best, also) = if rate(&other) > rate(&first) { (other, first) } else { (first, other) };
@@ -239,8 +242,8 @@ fn better(first: Outcome, other: Outcome) -> Outcome {
     Outcome { seeded, ..best }
 }
 
-/// Each worker at the limit that it has alone. What they move is in the time that the sum of their
-/// rates takes for it.
+/// Runs each worker at the limit that it has alone. The total time is the time for all bytes at the
+/// sum of their rates.
 fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outcome, RunError> {
     let (mut all, mut bytes_per_ns) = (None::<Outcome>, 0.0);
     for worker in run.workers {
@@ -267,7 +270,7 @@ fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outco
     Ok(all)
 }
 
-/// These workers on one lane; `None`: board and card do not have it.
+/// Runs these workers on one lane; `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
     lane: Lane,

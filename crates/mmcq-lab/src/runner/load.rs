@@ -19,7 +19,7 @@ enum UnderWay {
     Durable(FioIo, u64),
 }
 
-/// What tells an I/O of a job from its others: where, how long, and what. Equal ones are equal.
+/// Key of an I/O within its job: place, length, direction and kind. Equal I/Os are interchangeable.
 type Key = (u64, u32, Direction, How);
 
 /// The key of a flush.
@@ -47,20 +47,20 @@ pub(super) struct Load<'a> {
     owed: Vec<Vec<(FioIo, u64)>>,
     finished: Vec<bool>,
     behind_wall: Vec<bool>,
-    /// Transfers of each job that takes part in a flow.
+    /// Number of transfers of each job that is in a flow.
     flowed: Vec<u64>,
-    /// What an I/O costs a job that does none.
+    /// Time in ns of an I/O of a job without I/O.
     null_ns: u64,
     max_bytes: usize,
     depth: usize,
     pub(super) ios: u64,
     pub(super) failed: u64,
-    /// Linux's block layer makes a write and a flush of a durable write.
+    /// Whether Linux's block layer turns a durable write into a write and a flush.
     flushes_durable: bool,
     planned: u64,
     moved: u64,
     told: u64,
-    /// When the first job began.
+    /// Time in ns at which the first job began.
     origin_ns: Option<u64>,
     waiting: Waiting,
     pub(super) steady: Steady,
@@ -68,17 +68,18 @@ pub(super) struct Load<'a> {
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
-/// I/Os of the engine `null` before its job gives way to others.
+/// I/Os of the I/O engine `null` before its job yields to others.
 const NULL_BATCH: u32 = 64;
-/// An I/O takes no less.
+/// Least time in ns of an I/O.
 const NULL_LEAST_NS: u64 = 100;
-/// A job that its flow holds looks again after this, if it does not say.
+/// Interval in ns at which a job that its flow holds tries again by default.
 const FLOW_LOOK_NS: u64 = 1_000;
 
-/// Files are placed at multiples of this, as a file system would.
+/// Alignment in bytes of files, as in a file system.
 const FILE_ALIGN: u64 = 1 << 20;
 
-/// A device that is a partition of an eMMC's own: mmcblk0boot0, mmcblk0rpmb, mmcblk0gp0.
+/// Returns whether the device is a partition of an eMMC's own: mmcblk0boot0, mmcblk0rpmb,
+/// mmcblk0gp0.
 pub fn is_partition(device: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let Some(rest) = device.strip_prefix("/dev/mmcblk") else { return false };
@@ -87,7 +88,7 @@ pub fn is_partition(device: &str) -> bool {
         && (part == "rpmb" || ["boot", "gp"].iter().any(|name| part.strip_prefix(name).is_some_and(digits)))
 }
 
-/// The number of the boot area that a device is.
+/// Returns the number of the boot area for this device name.
 fn boot_area(device: &str) -> Option<u8> {
     match device.rsplit_once("boot") {
         Some((_, "0")) => Some(1),
@@ -96,7 +97,7 @@ fn boot_area(device: &str) -> Option<u8> {
     }
 }
 
-/// What a job of a run may have of a partition's device: the number of a boot area, and its bytes.
+/// Returns what a job can use of a partition's device: the number of a boot area, and its bytes.
 fn partition(
     run: &Run<'_>,
     worker: &FioWorker,
@@ -205,7 +206,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// A flush follows a write of this job.
+    /// Returns whether a flush follows a write of this job.
     fn is_flushed_after(&self, job: usize, how: How) -> bool {
         match how {
             How::Plain => self.workers[job].job.sync,
@@ -214,12 +215,13 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// A file of a job is a boot area.
+    /// Returns whether a file of a job is a boot area.
     pub(super) fn reads_boot(&self) -> bool {
         self.areas.iter().flatten().any(|area| *area > 0)
     }
 
-    /// A worker behind a stone wall starts when all before it have finished.
+    /// Returns whether a worker may run: one behind a stone wall starts when all before it have
+    /// finished.
     fn may_run(&self, job: usize) -> bool {
         let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
         let before = wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f));
@@ -228,7 +230,8 @@ impl<'a> Load<'a> {
         before && named.is_none_or(|name| all.all(|(worker, done)| *done || worker.job.name != *name))
     }
 
-    /// A job of a flow that has had more than its share: until when it is held.
+    /// Returns the step of a job that has had more than its share of a flow, and must wait; else
+    /// `None`.
     fn held_by_flow(&self, job: usize, now_ns: u64) -> Option<Next> {
         let own = &self.workers[job].job;
         if own.flow == 0 || !self.states[job].is_passing() {
@@ -252,7 +255,7 @@ impl<'a> Load<'a> {
         Some(Next::Until(now_ns.saturating_add(pause_ns)))
     }
 
-    /// `exitall`: who ends with this job.
+    /// Applies `exitall`: ends other workers with this job.
     fn exit_all(&mut self, job: usize) {
         let (own, what) = (&self.workers[job], self.workers[job].job.exit_what);
         if !own.job.exitall {
@@ -268,7 +271,8 @@ impl<'a> Load<'a> {
         ends.into_iter().for_each(|j| self.states[j].stop());
     }
 
-    /// The engine `null`: an I/O is over when the job has done its own part.
+    /// Returns the next step with the I/O engine `null`: an I/O is over when the job has done its
+    /// own part.
     fn next_of_null(&mut self, j: usize, now_ns: u64) -> Next {
         let mut at_ns = now_ns;
         for _ in 0..NULL_BATCH {

@@ -1,19 +1,20 @@
-//! How many bytes a run had moved at which time: what a limit allows a run of any length.
+//! Bytes transferred over the time of a run, to compare runs of any length with a limit.
 //!
 //! Two runs of the same job have their ends at different places. A limit fills the card's cache
-//! with its first batch and drains half of it while its last one ends; a run of another setting
-//! does so in smaller steps. Rates over whole runs therefore compare ends, and a short run may seem
-//! to pass its limit. So a run is compared with the time at which its limit had moved as much.
+//! with its first batch and drains half of it while its last one ends. A run of another setting
+//! does so in smaller steps. So rates over whole runs compare ends, and a short run may seem to be
+//! beyond its limit. Instead, a run is compared with the time at which its limit had transferred as
+//! much.
 //!
-//! A setting may tell a write before the card has programmed it, and its last write then ends
+//! A setting may report a write before the card has programmed it, and its last write then ends
 //! earlier than any that waits. What a run has done is possible: the limit is never below it.
 
 use super::Counters;
 
-/// Points that are kept. With twice as many, each second one goes.
+/// Most points that are stored. At twice as many, every second one is dropped.
 const POINTS: usize = 1024;
 
-/// Bytes over time; of a limit, in each of the ways in which the card was driven.
+/// Bytes over time. For a limit, there is a curve for each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     curves: Vec<Curve>,
@@ -24,13 +25,13 @@ pub struct Pace {
 struct Curve {
     /// Bytes, and nanoseconds from the start.
     points: Vec<(u64, u64)>,
-    /// A point is kept when so many bytes more have been moved.
+    /// Number of bytes after which another point is stored.
     step: u64,
     last: (u64, u64),
 }
 
 impl Pace {
-    /// So many bytes have been moved after so long.
+    /// Records that this number of bytes has been transferred after this time.
     pub(super) fn moved(&mut self, bytes: u64, after_ns: u64) {
         if self.curves.is_empty() {
             self.curves.push(Curve::default());
@@ -40,13 +41,13 @@ impl Pace {
         }
     }
 
-    /// The same job has been run in another way too.
+    /// Adds the curves of the same job on another lane.
     pub(super) fn join(&mut self, other: Pace) {
         self.curves.extend(other.curves);
     }
 
-    /// When so many bytes had been moved in the way that was the fastest up to there; `None`: each
-    /// ended before.
+    /// Returns the time at which this number of bytes had been transferred on the fastest lane;
+    /// `None`: each ended before.
     fn after_ns(&self, bytes: u64) -> Option<f64> {
         self.curves.iter().filter_map(|curve| curve.after_ns(bytes)).min_by(f64::total_cmp)
     }
@@ -78,8 +79,8 @@ impl Curve {
     }
 }
 
-/// MiB a second that a limit allows a run: for as many bytes as the run moved, counted from the
-/// start to the end of both. It is at least the rate of the run itself.
+/// Returns the MiB per second that a limit allows a run: for the bytes of the run, from the start
+/// to the end of both. It is at least the rate of the run itself.
 pub fn allowed_mib_per_s(limit: &Counters, run: &Counters) -> f64 {
     let rate = |bytes: u64, ns: f64| bytes as f64 / f64::from(1 << 20) / (ns.max(1.0) / 1e9);
     let whole = || rate(limit.bytes, limit.elapsed_ns as f64);

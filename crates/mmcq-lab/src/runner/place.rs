@@ -1,4 +1,4 @@
-//! What a run takes place on: the board of a setting, its stack, and what is counted there.
+//! Machine of a run: the board of a setting, its stack, and the counters.
 
 use super::chances;
 use super::served::{Keeping, Served};
@@ -19,12 +19,12 @@ use mmcq_sim::card::Medium;
 /// Linux's largest request, in blocks.
 const LINUX_BLOCKS: u32 = 1024;
 
-/// Something to do on a board, whose stack depends on the setting.
+/// Work on a board, whose stack depends on the setting.
 pub trait Visit {
-    /// What comes of it.
+    /// Result of the work.
     type Out;
 
-    /// Does it.
+    /// Does the work.
     ///
     /// # Errors
     /// The run does not come to its end.
@@ -33,11 +33,11 @@ pub trait Visit {
         Board<N>: Serve<N>;
 }
 
-/// Brings the board of a run up as its setting wants it, and hands it over. The setting `limit` is
-/// the board without costs.
+/// Builds the board of a run as its setting needs it, brings its card up, and calls `visit`. The
+/// setting `limit` is the board without costs.
 ///
 /// # Errors
-/// The board cannot be had, or what is done there fails.
+/// The board cannot be built, or the work fails.
 pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V::Out, RunError> {
     match run.setting {
         Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Close | Setting::Patch => {
@@ -111,9 +111,9 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
     }
 }
 
-/// What differs between boards for Linux (one slot, one thing at a time) and ours.
+/// Difference between boards for Linux's models (one slot, one operation at a time) and for mmcq.
 pub trait Serve<const N: usize> {
-    /// Runs what is loaded; when it ended, and what the stack counted.
+    /// Runs the load. Returns the time in ns at which it ended, and the counters of the stack.
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck>;
 }
 
@@ -182,33 +182,33 @@ impl Serve<SLOTS> for Board<SLOTS> {
     }
 }
 
-/// What a transfer of several requests has at most, in blocks.
+/// Returns the most blocks of a transfer of several requests.
 fn most_blocks<const N: usize>(board: &Board<N>) -> u32 {
     let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
     if N == 1 { LINUX_BLOCKS } else { ours() }
 }
 
-/// What is loaded and counts itself.
+/// A load that counts itself.
 pub trait Carried: Workload {
-    /// I/Os, those that failed, and the rate without beginning and end.
+    /// Returns the number of I/Os, of failed ones, and the rate without begin and end.
     fn counted(&self) -> (u64, u64, Steady);
 }
 
-/// What comes of a machine.
+/// Result of a machine.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// What was counted.
     pub counters: Counters,
-    /// The time of the end.
+    /// Time in ns of the end.
     pub end_ns: u64,
-    /// Another seed may have given other figures.
+    /// Whether another seed may have given other figures.
     pub seeded: bool,
 }
 
-/// Runs what is loaded on a machine that begins with so many jobs.
+/// Runs the load on a machine that begins with this number of jobs.
 ///
 /// # Errors
-/// A completion is lost, or the stack touches memory that it must not touch.
+/// A completion is lost, or the stack accesses memory that it must not access.
 pub fn machine<const N: usize, W: Carried>(
     run: &Run<'_>,
     board: Board<N>,

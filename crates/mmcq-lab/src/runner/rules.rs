@@ -1,4 +1,4 @@
-//! By which rules a younger request goes first, in each setting.
+//! Rules by which a younger request may overtake, in each setting.
 
 use super::Setting;
 use crate::platform::Platform;
@@ -6,7 +6,7 @@ use crate::recorded::passed::Rules;
 use mmcq::sched::Any;
 
 impl Setting {
-    /// What lets a younger request go first on this board.
+    /// Returns the rules by which a younger request may overtake on this board.
     pub fn rules(self, platform: &Platform) -> Rules {
         let linux = "mq-deadline goes upwards by address, in batches";
         let driver = match self {

@@ -1,13 +1,13 @@
-//! What a stack itself counted while it served a run.
+//! Counters of a stack during a run.
 
 use crate::linux::elevator::DiskUse;
 use mmcq::engine::{Close, Stats};
 use mmcq::sched::{ChainStats, Holds, PackStats, TaskStats};
 
-/// Whether a transfer stays open for a request that goes on where it ended.
+/// Whether a transfer stays open for a request that continues it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The host cannot move data without a command.
+    /// The host cannot transfer data without a command.
     #[default]
     Cannot,
     /// The setting closes each transfer.
@@ -16,39 +16,40 @@ pub enum Keeping {
     Holds,
 }
 
-/// What there is depends on the stack.
+/// Counters of a stack; which there are depends on the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
-    /// Transfers that went on in an open one, without a command.
+    /// Number of transfers that continued an open one, without a command.
     pub continued: u64,
-    /// What becomes of a transfer that the next request would go on with.
+    /// Whether a transfer stays open for the next request.
     pub keeping: Keeping,
-    /// What Linux's block layer counted.
+    /// Statistics of Linux's block layer.
     pub disk: Option<DiskUse>,
-    /// Our engine's counters.
+    /// Counters of mmcq's engine.
     pub engine: Option<Stats>,
-    /// Starts that our engine held for the tail of a batch.
+    /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Holds,
-    /// The host said that it can continue data, and could not.
+    /// Whether the host reported that it can continue data, and failed to.
     pub continue_lost: bool,
-    /// What went through the card's command queue, if it was switched on.
+    /// Counters of the card's command queue, if it was on.
     pub tasks: Option<TaskStats>,
-    /// What went in packed commands, if any did.
+    /// Counters of packed commands, if any were used.
     pub packs: Option<PackStats>,
-    /// What went in chains, if any did.
+    /// Counters of chains, if any were used.
     pub chains: Option<ChainStats>,
 }
 
 impl Served {
-    /// I/Os that went in another's request: by Linux's block layer, or by our engine.
+    /// Returns the number of I/Os that were merged into another's request, by Linux's block layer
+    /// or by mmcq's engine.
     pub fn merged(&self) -> u64 {
         #[allow(clippy::useless_conversion, reason = "counters have 32 bits where the core's words do")]
         let by_engine = || self.engine.map_or(0, |engine| engine.merged.into());
         self.disk.map(|disk| disk.merges.iter().sum()).unwrap_or_else(by_engine)
     }
 
-    /// By our engine, whose counters were `before` when the card had come up. Until then no start
-    /// is held.
+    /// Makes the counters of a run by mmcq's engine, whose counters were `before` when the card was
+    /// up. No start is held before that.
     pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut stats = now;
         for (count, earlier) in stats.closed.iter_mut().zip(before.closed) {
@@ -69,7 +70,7 @@ impl Served {
     }
 }
 
-/// Why open transfers were closed, in words.
+/// Returns in words why open transfers were closed.
 pub fn reason(close: Close) -> &'static str {
     match close {
         Close::Break => "the next request does not continue it",

@@ -1,10 +1,11 @@
-//! The steady rate of a run: without its beginning, when caches are empty and jobs start one after
-//! the other, and without its end, when jobs run out of work.
+//! The steady rate of a run: without its begin, when caches are empty and jobs start one after the
+//! other, and without its end, when jobs run out of work.
 
-/// The rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time,
-/// by least squares over the completions.
+/// Rate between a quarter and seven eighths of the planned bytes: the slope of bytes over time, by
+/// least squares over the completions.
 ///
-/// A rate between two moments is off by the batch that ends at one of them; the slope is not.
+/// A rate between two moments has an error by the batch that ends at one of them; the slope has
+/// not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steady {
     from: u64,
@@ -18,12 +19,12 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// For a run that plans so many bytes.
+    /// Makes it for a run that plans this number of bytes.
     pub(crate) fn new(planned: u64) -> Self {
         Steady { from: planned / 4, to: planned / 8 * 7, ..Steady::default() }
     }
 
-    /// So many bytes have been moved by now.
+    /// Records that this number of bytes has been transferred by now.
     pub(super) fn moved(&mut self, bytes: u64, now_ns: u64) {
         if !(self.from..=self.to).contains(&bytes) {
             return;
@@ -39,7 +40,7 @@ impl Steady {
         self.ns_bytes += x * y;
     }
 
-    /// MiB a second; `None` if all completions came at once.
+    /// Returns the MiB per second; `None` if all completions came at once.
     pub fn mib_per_s(&self) -> Option<f64> {
         let spread = self.points * self.ns_ns - self.ns * self.ns;
         let slope = (self.points * self.ns_bytes - self.ns * self.bytes) / spread;

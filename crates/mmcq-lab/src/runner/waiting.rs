@@ -1,28 +1,28 @@
-//! When no job had work for the bus: no request was with the stack, and no command of the stack's
-//! own (the close of a transfer, say) was on the wires.
+//! Time without work for the bus: no request is with the stack, and no command of the stack's own,
+//! such as the close of a transfer, is on the wires.
 
 use mmcq_sim::sdhci::BusEvent;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Periods that a later word from the bus may still be about.
+/// Number of idle periods that are stored, as a later bus event may still concern them.
 const IDLES_KEPT: usize = 4;
 
-/// Follows a run. Clones follow the same one.
+/// Watches a run. Clones watch the same one.
 #[derive(Clone)]
 pub struct Waiting(Rc<RefCell<State>>);
 
 struct State {
-    /// Requests with the stack.
+    /// Number of requests with the stack.
     inside: u32,
     idle_from_ns: u64,
-    /// Without a request, the last few: from, until.
+    /// The last few periods without a request: begin and end.
     idles: VecDeque<(u64, u64)>,
-    /// The wires in use, as far as a later idle period may overlap.
+    /// Periods of wires in use that a later idle period may overlap.
     bus: VecDeque<(u64, u64)>,
     waited_ns: u64,
-    /// No request was with the stack.
+    /// Time in ns in which the stack had no request.
     without_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl State {
 }
 
 impl Waiting {
-    /// From here on.
+    /// Makes it, beginning at this time.
     pub fn new(now_ns: u64) -> Self {
         let (idles, bus) = (VecDeque::new(), VecDeque::new());
         Waiting(Rc::new(RefCell::new(State {
@@ -71,7 +71,7 @@ impl Waiting {
         })))
     }
 
-    /// Something happened on the bus. Data belong to a request, so commands and busy are enough.
+    /// Handles an event on the bus. Data belong to a request, so only commands and busy count.
     pub fn bus(&self, event: BusEvent) {
         if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
             return;
@@ -88,7 +88,7 @@ impl Waiting {
         }
     }
 
-    /// A job hands a request to the stack.
+    /// Records that a job gives a request to the stack.
     pub fn enters(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         if state.inside == 0 {
@@ -97,7 +97,7 @@ impl Waiting {
         state.inside += 1;
     }
 
-    /// The stack has completed one.
+    /// Records that the stack has completed a request.
     pub fn leaves(&self, now_ns: u64) {
         let mut state = self.0.borrow_mut();
         state.inside = state.inside.saturating_sub(1);
@@ -106,7 +106,8 @@ impl Waiting {
         }
     }
 
-    /// The run is over: how long the bus had nothing to do, and how long no request was with the stack.
+    /// Ends the run. Returns the times in ns for which the bus had nothing to do, and for which no
+    /// request was with the stack.
     pub fn end(&self, now_ns: u64) -> (u64, u64) {
         let mut state = self.0.borrow_mut();
         if state.inside == 0 {

@@ -1,4 +1,4 @@
-//! The driver with its prices: registers, and the software that calls it.
+//! The driver with its costs: registers, and the software that calls it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,7 +11,7 @@ use mmcq_sim::time::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The registers: each access lets the model reach now, acts, and is charged.
+/// Register port: each access advances the model to now, acts, and is charged.
 #[derive(Clone)]
 pub struct Port {
     model: Model,
@@ -43,7 +43,7 @@ impl Port {
         self.charge(offset, self.costs.get().register_write_ns);
     }
 
-    /// How many bytes the FIFO holds.
+    /// Returns how many bytes are in the FIFO.
     pub fn fifo_bytes(&self) -> u32 {
         self.read32(regs::FSTA) & regs::FSTA_COUNT
     }
@@ -52,7 +52,7 @@ impl Port {
 mmcq::regs_by_width!([] Port);
 
 /// The driver, shared by the engine that brings the card up and its user afterwards. Its calls cost
-/// what [`Costs`] say; nothing before [`set_costs`](Priced::set_costs).
+/// what [`Costs`] has; nothing before [`set_costs`](Priced::set_costs).
 #[derive(Clone)]
 pub struct Priced {
     driver: Rc<RefCell<Driver>>,
@@ -64,7 +64,7 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// A driver for the board's controller.
+    /// Makes a driver for the board's controller.
     pub fn new(
         board: &Board,
         model: Model,
@@ -85,32 +85,32 @@ impl Priced {
         })
     }
 
-    /// From now on calls cost this.
+    /// Sets the costs of calls from now on.
     pub fn set_costs(&self, costs: Costs) {
         self.port.costs.set(costs);
     }
 
-    /// What calls cost.
+    /// Returns the costs of calls.
     pub fn costs(&self) -> Costs {
         self.port.costs.get()
     }
 
-    /// The registers.
+    /// Returns the register port.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// The phase in progress.
+    /// Returns the phase in progress.
     pub fn phase(&self) -> Option<Phase> {
         self.phase.get()
     }
 
-    /// Its data come or go by DMA.
+    /// Returns whether its data are transferred by DMA.
     pub fn by_dma(&self) -> bool {
         self.by_dma.get()
     }
 
-    /// Phases started so far.
+    /// Returns the number of phases started so far.
     pub fn phases(&self) -> u64 {
         self.phases.get()
     }

@@ -1,5 +1,5 @@
-//! The historic ways, on the same driver: six commands for each packet, one after the other,
-//! advanced by a thread or by the interrupt.
+//! Models of the historic drivers, on mmcq's low-level driver: six commands for each packet, one
+//! after the other, sent by a thread or by the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,41 +10,41 @@ use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 use mmcq_sim::card::io::type_a::register;
 use std::ptr::NonNull;
 
-/// What sends the next command, and what moves the data.
+/// Context that sends the next command, and context that transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// A thread; every event of the controller goes through a tasklet first, which also moves the
-    /// data.
+    /// A thread sends. Every event of the controller goes through a tasklet first, which also
+    /// transfers the data.
     ThreadTasklet,
-    /// A thread; the interrupt handler moves the data.
+    /// A thread sends; the interrupt handler transfers the data.
     Thread,
-    /// The interrupt handler; completion and the function's handler are called from it.
+    /// The interrupt handler sends; it also calls completion and the function's handler.
     Async,
-    /// A thread that waits for CMD52 in a loop; the interrupt handler moves the data.
+    /// A thread that polls for the end of CMD52 sends; the interrupt handler transfers the data.
     ThreadSpin,
 }
 
 /// Bytes of a packet's payload.
 const PAYLOAD_BYTES: usize = 2048;
 const BLOCK_BYTES: u16 = 512;
-/// CCCR INTx.
+/// CCCR register of pending interrupts (INTx).
 const INT_PENDING: u32 = 0x05;
-/// Between two looks of a spinner.
+/// Interval in ns between two polls of a spinner.
 const LOOK_NS: u64 = 250;
-/// Looks at a FIFO that does not change after which its loop is left in any case.
+/// Polls of an unchanged FIFO after which its loop is left in any case.
 const LOOKS_MAX: u32 = 100;
 
-/// What is sent for each packet.
+/// Commands for each packet.
 pub struct Plan {
-    /// One command after the other.
+    /// The commands, sent one after the other.
     pub phases: Vec<Phase>,
-    /// The driver looks so often, by the first of them, which reads a register: 0, there is
-    /// nothing. `None`: the card interrupts.
+    /// Interval in ns at which the driver polls by the first command, which reads a register; 0 in
+    /// it means that there is no packet. `None`: the card interrupts.
     pub poll_ns: Option<u64>,
 }
 
 impl Plan {
-    /// The six commands of a Type-A packet.
+    /// Returns the six commands of a Type-A packet.
     pub fn type_a() -> Self {
         let read53 = |count| {
             cmd::io_rw_extended(Extended {
@@ -80,27 +80,27 @@ pub struct Chain {
     host: Priced,
     advance: Advance,
     plan: Plan,
-    /// The command on the bus, from 0.
+    /// Index of the command on the bus, from 0.
     step: usize,
-    /// When the driver looks, and that it does.
+    /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,
     looks: bool,
-    /// The last look found nothing.
+    /// Whether the last poll found nothing.
     nothing: bool,
-    /// The thread has a result to look at.
+    /// Whether the thread has a result to handle.
     ended: bool,
     buffer: Box<[u32]>,
-    /// The part of it that the command on the bus fills, or sends.
+    /// Memory of the command on the bus, with its direction.
     segment: Option<(Segment, Direction)>,
-    /// Packets received.
+    /// Number of packets received.
     pub packets: u64,
-    /// Commands that failed.
+    /// Number of commands that failed.
     pub failures: u64,
 }
 
 impl Chain {
-    /// A chain on a driver whose card is up; the card interrupts and is listened to, or the driver
-    /// looks from `now_ns` on.
+    /// Makes a chain on a driver whose card is up. The driver waits for the card's interrupt, or
+    /// polls from `now_ns` on.
     pub fn new(host: Priced, advance: Advance, plan: Plan, now_ns: u64) -> Self {
         let buffer = vec![0; plan.bytes_max().div_ceil(4)].into_boxed_slice();
         let look_ns = plan.poll_ns.map(|poll_ns| now_ns + poll_ns);
@@ -120,7 +120,7 @@ impl Chain {
         }
     }
 
-    /// Memory for the phase's data, ready for the controller.
+    /// Maps memory for the phase's data.
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
@@ -134,7 +134,7 @@ impl Chain {
         }
     }
 
-    /// Sends the next command, or ends the packet, or the look.
+    /// Sends the next command, or ends the packet or the poll.
     fn send(&mut self, m: &mut Machine) {
         if std::mem::take(&mut self.nothing) {
             (self.step, self.looks) = (0, false);
@@ -156,8 +156,8 @@ impl Chain {
         }
     }
 
-    /// Takes what the controller has to say, and moves data as long as they come. True: something
-    /// ended, or the card asks.
+    /// Handles the controller's events, and transfers data as long as there are some. Returns true
+    /// if something ended, or the card interrupts.
     fn take(&mut self, m: &mut Machine) -> bool {
         loop {
             let events = self.host.ack(segments(&self.segment));
@@ -182,8 +182,8 @@ impl Chain {
         }
     }
 
-    /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only.
-    /// True: the controller wants to be looked at.
+    /// Returns true if the controller must be polled again. Linux's loop stays while the FIFO is
+    /// not empty, and empties it only at the end of a block.
     fn more(&self, m: &Machine) -> bool {
         let writes = matches!(self.segment, Some((_, Direction::Write)));
         if !m.model.has_fifo() || writes {
@@ -203,7 +203,7 @@ impl Chain {
     }
 }
 
-/// The memory of the command on the bus.
+/// Returns the memory of the command on the bus.
 fn segments(segment: &Option<(Segment, Direction)>) -> &[Segment] {
     segment.as_ref().map_or(&[], |(segment, _)| std::slice::from_ref(segment))
 }

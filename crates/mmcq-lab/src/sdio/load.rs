@@ -1,4 +1,4 @@
-//! An SDIO function of one's own as a load: how often it has a packet, and what the driver does on
+//! An SDIO function of one's own as a load: how often it has a packet, and the driver's steps on
 //! the bus for each.
 
 use super::platform::Board;
@@ -7,11 +7,11 @@ use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 use serde::Deserialize;
 use std::path::Path;
 
-/// CMD53 by blocks moves at most so many of them.
+/// Most blocks of a CMD53 in block mode.
 const BLOCKS_MAX: u32 = 511;
-/// What one step moves at most.
+/// Most bytes of one step.
 const STEP_BYTES_MAX: u32 = 1 << 16;
-/// Steps of a packet, at most.
+/// Most steps of a packet.
 const STEPS_MAX: usize = 64;
 /// The number of the function.
 pub const FUNCTION: u8 = 1;
@@ -74,29 +74,29 @@ impl StepKeys {
     }
 }
 
-/// One thing that the driver does on the bus for each packet.
+/// One step of the driver on the bus for each packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// As the tables call it.
+    /// Name in the tables.
     pub name: String,
-    /// To the card.
+    /// Whether data go to the card.
     pub write: bool,
     /// 0 (a register of the card) or [`FUNCTION`].
     pub function: u8,
-    /// Its first register.
+    /// Address of its first register.
     pub address: u32,
-    /// Byte that CMD52 writes.
+    /// Byte that a CMD52 writes.
     pub value: u8,
     /// Bytes of CMD53; `None`: one register, by CMD52.
     pub bytes: Option<u32>,
-    /// CMD53 goes on to the next register after each byte.
+    /// Whether CMD53 continues with the next register after each byte.
     pub increments: bool,
-    /// The function takes its interrupt back.
+    /// Whether the function releases its interrupt at this step.
     pub clears: bool,
 }
 
 impl Step {
-    /// Bytes that it moves.
+    /// Returns the bytes that it transfers.
     pub fn moved_bytes(&self) -> u32 {
         self.bytes.unwrap_or(1)
     }
@@ -106,7 +106,7 @@ impl Step {
         Extended { write, function, addr: address, increment: increments, count }
     }
 
-    /// The commands of Linux for it: blocks as far as they go, and the rest by bytes.
+    /// Returns Linux's commands for it: whole blocks first, and the rest in byte mode.
     fn phases(&self, block_bytes: u16) -> Vec<Phase> {
         let plain = |command, data| Phase { command, data, auto: Auto::None, tuning: false };
         let Some(bytes) = self.bytes else {
@@ -141,40 +141,40 @@ impl Step {
 pub struct Load {
     /// One line about it.
     pub description: String,
-    /// From one packet to the next.
+    /// Time in ns from one packet to the next.
     pub period_ns: u64,
-    /// Packets that the card can keep.
+    /// Packets that the card can buffer.
     pub buffer_packets: usize,
-    /// The driver looks so often; `None`: the card interrupts.
+    /// Interval in ns at which the driver polls; `None`: the card interrupts.
     pub poll_ns: Option<u64>,
     /// Block size of CMD53.
     pub block_bytes: u16,
-    /// From a read command to its first block.
+    /// Time in ns from a read command to its first block.
     pub access_ns: u64,
-    /// CPU time of driver and user for each packet; `None`: the board's.
+    /// CPU time in ns of driver and user for each packet; `None`: the board's.
     pub work_ns: Option<u64>,
-    /// What is measured takes so long.
+    /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// What is done for each packet.
+    /// Steps for each packet.
     pub steps: Vec<Step>,
 }
 
 impl Load {
-    /// Whether this file's name is that of a function, and not of a job.
+    /// Returns whether this file's name is that of a function, and not of a job.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|extension| extension == "toml")
     }
 
-    /// Reads a file.
+    /// Reads a load from a file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong; in one line.
+    /// The file cannot be read, or something in it is wrong; in one line.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::of(&text).map_err(|line| format!("function {}: {line}", path.display()))
     }
 
-    /// The same of its text.
+    /// Parses a load from text.
     ///
     /// # Errors
     /// Something in it is wrong; in one line.
@@ -211,7 +211,7 @@ impl Load {
         Ok(load)
     }
 
-    /// What must be so of the steps together.
+    /// Checks the steps together.
     fn holds(&self) -> Result<(), String> {
         let clears = self.steps.iter().filter(|step| step.clears).count();
         if self.steps.len() > STEPS_MAX {
@@ -234,22 +234,22 @@ impl Load {
         Ok(())
     }
 
-    /// What Linux's driver sends for a packet.
+    /// Returns the commands of Linux's driver for a packet.
     pub fn phases(&self) -> Vec<Phase> {
         self.steps.iter().flat_map(|step| step.phases(self.block_bytes)).collect()
     }
 
-    /// The most that a step moves.
+    /// Returns the most bytes that a step transfers.
     pub fn bytes_max(&self) -> u32 {
         self.steps.iter().map(Step::moved_bytes).max().unwrap_or(1)
     }
 
-    /// What CMD53 moves for a packet.
+    /// Returns the bytes that CMD53 transfers for a packet.
     pub fn packet_bytes(&self) -> u32 {
         self.steps.iter().filter_map(|step| step.bytes).sum()
     }
 
-    /// The board with the work of this function's packets.
+    /// Returns the board with the CPU time of this function's packets.
     pub fn on(&self, board: &Board) -> Board {
         let mut board = board.clone();
         if let Some(work_ns) = self.work_ns {

@@ -7,10 +7,10 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Queue, Stream};
 
-/// What happens.
+/// An event of the machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// To the CPU.
+    /// An event of the CPU.
     Cpu(CpuEvent),
     /// The other device has frames.
     Thief,
@@ -22,44 +22,45 @@ impl From<CpuEvent> for Event {
     }
 }
 
-/// What is done when a cost has been spent.
+/// Action when a cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The stack's tasklet.
     Tasklet,
     /// The stack's thread.
     Thread,
-    /// A packet's work is over.
+    /// The work for a packet is over.
     Worked,
     /// The other device's driver is done.
     Robbed,
 }
 
-/// What is called by interrupt, tasklet and thread; it charges what it does to the time.
+/// The code that interrupt, tasklet and thread call. It charges its costs to the time.
 pub trait Handler {
-    /// In the interrupt.
+    /// Called in the interrupt.
     fn irq(&mut self, m: &mut Machine);
-    /// In the tasklet.
+    /// Called in the tasklet.
     fn tasklet(&mut self, m: &mut Machine);
-    /// In the thread, which was woken.
+    /// Called in the thread after it was woken.
     fn thread(&mut self, m: &mut Machine);
-    /// When the engine wants to be called without an interrupt, if at all.
+    /// Returns the time in ns at which the engine wants to be called without an interrupt, if at
+    /// all.
     fn alarm_ns(&self) -> Option<u64> {
         None
     }
-    /// That time has come.
+    /// Called at that time.
     fn alarm(&mut self, m: &mut Machine) {
         let _ = m;
     }
 }
 
-/// Another device's driver: it holds the CPU in its tasklet, evenly up to `hold_ns`, on average so
-/// often.
+/// Another device's driver, which holds the CPU in its tasklet for random times up to `hold_ns`,
+/// with this mean frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thief {
-    /// At most so long.
+    /// Longest time in ns.
     pub hold_ns: u64,
-    /// How often.
+    /// Mean number of times per second.
     pub per_second: f64,
 }
 
@@ -67,7 +68,7 @@ pub struct Thief {
 pub struct Machine {
     queue: Queue<Event>,
     cpu: Cpu<Action>,
-    /// The time of the code that runs.
+    /// Virtual time of the code that runs.
     pub time: Time,
     /// The controller.
     pub model: Model,
@@ -75,9 +76,9 @@ pub struct Machine {
     thread: Thread,
     user: Thread,
     packets_waiting: u64,
-    /// Something was woken or deferred in this interrupt.
+    /// Whether something was woken or deferred in this interrupt.
     raised: bool,
-    /// The thread wants to go on, after others.
+    /// Whether the thread wants to continue after others.
     yielded: bool,
     masked: bool,
     heard_from_ns: u64,
@@ -88,7 +89,7 @@ pub struct Machine {
 const CORE: u8 = 0;
 
 impl Machine {
-    /// A machine at the controller's present.
+    /// Makes a machine at the controller's present time.
     pub fn new(time: Time, model: Model, costs: Costs, thief: Option<Thief>, seed: u64) -> Self {
         let mut cpu = Cpu::new(1, 0.0, seed);
         let (thread, user) = (cpu.spawn(Priority::RealTime), cpu.spawn(Priority::Normal));
@@ -112,22 +113,23 @@ impl Machine {
         machine
     }
 
-    /// Shows what it does from now on to the recorder.
+    /// Shows the recorder what the machine does from now on.
     pub fn watch(&mut self) {
         crate::trace::watch_cpu(self.time.now(), &mut self.cpu, &["sdio thread", "user"]);
     }
 
-    /// The CPU's time so far that was not idle.
+    /// Returns the time in ns so far in which the CPU was not idle.
     pub fn busy_ns(&self) -> u64 {
         self.cpu.counts().busy_ns
     }
 
-    /// Interrupts taken so far.
+    /// Returns the number of interrupts so far.
     pub fn interrupts(&self) -> u64 {
         self.cpu.counts().interrupts
     }
 
-    /// Wake-ups of the stack's thread so far, and context switches of the CPU.
+    /// Returns the number of wake-ups of the stack's thread so far, and of context switches of the
+    /// CPU.
     pub fn switches(&self) -> (u64, u64) {
         (self.wakes, self.cpu.counts().switches)
     }
@@ -140,14 +142,13 @@ impl Machine {
         self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
     }
 
-    /// The stack's thread has more to do, and lets others run before: it asks the scheduler, for
-    /// the price of a switch.
+    /// Lets other threads run before the stack's thread, which has more to do. It calls the
+    /// scheduler, which costs a switch.
     pub fn yield_now(&mut self) {
         self.yielded = true;
     }
 
-    /// Raises the tasklet, and does not listen to the controller before it says
-    /// [`listen`](Self::listen).
+    /// Raises the tasklet, and masks the controller's interrupt until [`listen`](Self::listen).
     pub fn defer(&mut self) {
         self.raised = true;
         self.masked = true;
@@ -155,13 +156,13 @@ impl Machine {
         self.cpu.defer(CORE, self.time.now(), cost, Action::Tasklet, &mut self.queue);
     }
 
-    /// Listens to the controller's interrupt again.
+    /// Unmasks the controller's interrupt.
     pub fn listen(&mut self) {
         self.masked = false;
         self.heard_from_ns = self.time.now();
     }
 
-    /// A packet is there: its driver and its user have work.
+    /// Adds a packet: its driver and its user have work.
     pub fn packet(&mut self) {
         self.packets_waiting += 1;
         if self.packets_waiting == 1 {
@@ -170,14 +171,13 @@ impl Machine {
         }
     }
 
-    /// The controller's interrupt line, now.
+    /// Returns the present level of the controller's interrupt line.
     pub fn line(&self) -> bool {
         self.model.advance(self.time.now());
         self.model.irq()
     }
 
-    /// The running code looks at the line again and again, for no longer than `patience_ns`. True:
-    /// it is up.
+    /// Polls the line in the running code, for at most `patience_ns`. Returns true if it is high.
     pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
         if !self.line() {
             let began_ns = self.time.now();
@@ -199,7 +199,7 @@ impl Machine {
         }
     }
 
-    /// When the interrupt that the line asks for can begin.
+    /// Returns the time in ns at which the interrupt for the line can begin.
     fn irq_ns(&self, clock_ns: u64) -> Option<u64> {
         if self.masked || !self.model.irq() {
             return None;
@@ -208,7 +208,7 @@ impl Machine {
         Some(self.cpu.interruptible_ns(CORE, asked_ns))
     }
 
-    /// Runs for so long.
+    /// Runs for this time in ns.
     pub fn run(&mut self, handler: &mut dyn Handler, for_ns: u64) {
         let mut clock_ns = self.time.now();
         let end_ns = clock_ns + for_ns;

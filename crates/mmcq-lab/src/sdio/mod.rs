@@ -1,12 +1,12 @@
-//! The SDIO experiment: a Bluetooth card on a slow CPU, and what advances its six steps for each
-//! packet.
+//! The SDIO experiment: a Bluetooth card on a slow CPU, and the contexts that advance the six steps
+//! of each packet.
 //!
-//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices,
-//! `linux.rs` the historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as
-//! [`mmcq::advance`] decides; `platform.rs` reads the board's file, `trace.rs` finds the steps in
-//! what went over the bus, `spin.rs` compares the ways to wait, `packet.rs` records one packet and
-//! `stacked.rs` draws it. A function of one's own: `load.rs` reads its file, `scripted.rs` is the
-//! card's side of it, `served.rs` the driver's, and `rounds.rs` finds its steps on the bus.
+//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its costs,
+//! `linux.rs` the historic drivers, `ours.rs` mmcq's engine, which stays in the interrupt or leaves
+//! as [`mmcq::advance`] decides. `platform.rs` reads the board's file, `trace.rs` finds the steps
+//! in the bus events, `spin.rs` compares the ways to wait, `packet.rs` records one packet and
+//! `stacked.rs` draws it. For a function of one's own, `load.rs` reads its file, `scripted.rs` is
+//! the card's side, `served.rs` the driver's side, and `rounds.rs` finds its steps on the bus.
 
 pub mod host;
 pub mod linux;
@@ -49,107 +49,108 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
-/// The engine's handle.
+/// Handle of mmcq's engine.
 pub type Stack = mmcq::task::Stack<(NoLock, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
 const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
 
-/// The I/O card that comes with the program.
+/// Name of the built-in I/O card.
 pub const CARD_NAME: &str = "bt-type-a";
-/// A second function that may interrupt: then the driver has to ask whose interrupt it is.
+/// A second function that may interrupt: then the driver must read which function it was.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
-/// Bring-up takes some tens of milliseconds.
+/// Limit in ns of the bring-up, which takes some tens of milliseconds.
 const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
-/// Packets that come before anything is measured.
+/// Time in ns of packets before the measurement.
 const WARM_UP_NS: u64 = 40_000_000;
 
 fn profile() -> &'static str {
     mmcq_sim::cards::named(CARD_NAME).unwrap_or_default()
 }
 
-/// The profile of [`CARD_NAME`].
+/// Returns the profile of [`CARD_NAME`].
 pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
     IoProfile::from_toml(profile(), CARD_NAME)
 }
 
-/// What advances the steps.
+/// Context that advances the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As Linux did, or was to do.
+    /// As a driver of Linux did, or was to do.
     Linux(Advance),
-    /// Our engine.
+    /// mmcq's engine.
     Ours {
-        /// What the interrupt waits for.
+        /// What the interrupt handler may wait for.
         stay: Stay,
-        /// At its own path length instead of Linux's costs.
+        /// Whether it runs at its own path length instead of Linux's costs.
         own: bool,
-        /// The payload by DMA.
+        /// Whether the payload is transferred by DMA.
         dma: bool,
-        /// Two functions may interrupt: INTx is read.
+        /// Whether two functions may interrupt, so that INTx is read.
         asks: bool,
     },
 }
 
-/// What came out.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// From each interrupt of the function to the end of the command that clears it, sorted.
+    /// Times in ns from each interrupt of the function to the end of the command that clears it,
+    /// sorted.
     pub latency_ns: Vec<u64>,
-    /// The counter.
+    /// The counter that runs while the CPU is idle, in kcycles/s.
     pub kcycles: f64,
-    /// The mean time of each step, by what it is, from the end of the one before.
+    /// Mean time in ns of each step, from the end of the one before.
     pub steps_ns: Vec<(trace::Step, f64)>,
-    /// The bus clock stood for want of room in the FIFO, for each packet.
+    /// Time in ns per packet for which the bus clock was stopped because the FIFO had no room.
     pub held_ns: f64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Packets lost in the card because they were not fetched.
+    /// Number of packets lost in the card because they were not read in time.
     pub overrun: u64,
-    /// Interrupts that the CPU took, for each packet.
+    /// Interrupts of the CPU per packet.
     pub interrupts: f64,
-    /// Wake-ups of the stack's thread, for each packet.
+    /// Wake-ups of the stack's thread per packet.
     pub wakes: f64,
-    /// How long was measured.
+    /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Context switches, a second.
+    /// Context switches per second.
     pub switches_per_s: f64,
-    /// From the end of a command, or of its data, to the begin of the next one: the completion's way to
-    /// who waits for it, and what that does.
+    /// Mean time in ns from the end of a command, or of its data, to the begin of the next one: the
+    /// completion reaches the waiting code, and that code runs.
     pub completion_ns: f64,
 }
 
 impl Outcome {
-    /// Mean latency.
+    /// Returns the mean latency in ns.
     pub fn mean_ns(&self) -> f64 {
         self.latency_ns.iter().sum::<u64>() as f64 / self.latency_ns.len().max(1) as f64
     }
 
-    /// The latency that this share, in percent, does not exceed.
+    /// Returns the latency in ns that this share, in percent, does not exceed.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let rank = (percent / 100.0 * self.latency_ns.len() as f64).ceil() as usize;
         self.latency_ns.get(rank.max(1) - 1).copied().unwrap_or(0)
     }
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The board's file.
+    /// The board's file is not valid.
     #[error(transparent)]
     Platform(#[from] PlatformError),
-    /// The card's file.
+    /// The card's file is not valid.
     #[error("{0}")]
     Card(String),
-    /// The controller.
+    /// The controller cannot be set up.
     #[error("{0}")]
     Setup(String),
-    /// The card did not come up.
+    /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// Nothing happens any more.
+    /// Nothing will happen any more.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
     /// Commands failed, or packets came damaged.
@@ -160,15 +161,15 @@ pub enum Failure {
     Stray(u64),
 }
 
-/// One run of a way: what is measured takes `for_ns`.
+/// One run; the measurement takes `for_ns`.
 pub struct Run<'a> {
     /// The board.
     pub board: &'a Board,
-    /// What advances.
+    /// Context that advances the steps.
     pub way: Way,
     /// The other device.
     pub thief: Option<Thief>,
-    /// How long.
+    /// Length in ns.
     pub for_ns: u64,
     /// Seed.
     pub seed: u64,
@@ -200,7 +201,7 @@ impl Bench {
         Bench::with(board, dma, card, counts)
     }
 
-    /// The same with this card, whose function counts here.
+    /// Makes the bench with this card; `counts` are the counters of its function.
     fn with(board: &Board, dma: DmaUse, card: IoCard, counts: type_a::Handle) -> Result<Self, Failure> {
         let time = Time::new();
         CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
@@ -211,7 +212,7 @@ impl Bench {
         Ok(Bench { time, model, host, stack, counts })
     }
 
-    /// Runs a future by interrupts and deadlines, at no cost.
+    /// Runs a future by interrupts and deadlines, without costs.
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -232,13 +233,13 @@ impl Bench {
         }
     }
 
-    /// Lets the machine run; what is measured begins after the warm-up.
+    /// Runs the machine. The measurement begins after the warm-up.
     fn measure(&self, run: &Run<'_>, m: &mut Machine, handler: &mut dyn Handler) -> Outcome {
         let (outcome, trace) = self.measure_by(run, m, handler, Trace::start);
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// The same; who listens to the bus knows the steps.
+    /// Does the same with a listener on the bus, which knows the steps.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,
@@ -286,7 +287,7 @@ fn buffer(bytes: usize) -> DmaBuf {
     DmaBuf::from_static(Box::leak(vec![0u8; bytes].into_boxed_slice()))
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
     let (dma, asks, own) = match run.way {
         Way::Linux(_) => (false, false, false),

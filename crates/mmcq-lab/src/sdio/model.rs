@@ -1,4 +1,4 @@
-//! The controller of the experiment's board, whichever it is, and the driver of it.
+//! The controller of the experiment's board, of either kind, and its driver.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,19 +16,19 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Descriptors of a chain that is ours alone.
+/// Descriptors of a DMA chain of the driver alone.
 const DESCRIPTORS: usize = 17;
 
-/// The model. Clones are the same controller.
+/// The controller's model. Clones are the same controller.
 #[derive(Clone)]
 pub enum Model {
-    /// Samsung's.
+    /// Samsung's SDI.
     S3cSdi(Rc<RefCell<S3cSdi>>),
-    /// By the SD host controller standard.
+    /// SD host controller of the standard.
     Sdhci(Rc<RefCell<Sdhci>>),
 }
 
-/// Calls the same method of whichever model it is.
+/// Calls the same method of each model.
 macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
@@ -39,7 +39,7 @@ macro_rules! model {
 }
 
 impl Model {
-    /// The board's, with the card in its slot.
+    /// Makes the board's controller, with the card in its slot.
     pub fn new(board: &Board, memory: &ShadowMemory, card: Box<dyn Card>) -> Self {
         match board.controller {
             Kind::S3cSdi => {
@@ -55,32 +55,33 @@ impl Model {
         }
     }
 
-    /// Lets it reach this time, or the moment before it when the interrupt line rises; gives that.
+    /// Advances the model to this time, or to the moment at which the interrupt line rises. Returns
+    /// the time reached.
     pub fn advance(&self, until_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().advance(until_ns))
     }
 
-    /// Its interrupt line.
+    /// Returns the level of its interrupt line.
     pub fn irq(&self) -> bool {
         model!(self, m => m.borrow().irq())
     }
 
-    /// When the line rose.
+    /// Returns the time in ns at which the line rose.
     pub fn irq_rose_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().irq_rose_ns())
     }
 
-    /// When something happens by itself.
+    /// Returns the time in ns of its next own event.
     pub fn next_event_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().next_event_ns())
     }
 
-    /// What went over the bus, counted from now again.
+    /// Returns the counters of the bus and resets them.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
     }
 
-    /// Tells `log` about everything on the bus from now on.
+    /// Sets the log that receives everything on the bus from now on.
     pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
@@ -95,7 +96,7 @@ impl Model {
         model!(self, m => m.borrow_mut().write(offset, size, value, now_ns))
     }
 
-    /// Has its data in a FIFO that the CPU may have to empty.
+    /// Returns whether its data are in a FIFO that the CPU may have to empty.
     pub fn has_fifo(&self) -> bool {
         matches!(self, Model::S3cSdi(_))
     }
@@ -105,9 +106,9 @@ impl Model {
 // One of them exists for each bench.
 #[allow(clippy::large_enum_variant)]
 pub enum Driver {
-    /// Samsung's.
+    /// Samsung's SDI.
     S3cSdi(s3c_sdi::S3cSdi<Port, ShadowMemory>),
-    /// By the standard; data by ADMA2.
+    /// SD host controller of the standard; data by ADMA2.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
 }
 
@@ -121,7 +122,7 @@ macro_rules! driver {
 }
 
 impl Driver {
-    /// For the controller behind this port.
+    /// Makes the driver for the controller of this port.
     pub fn new(board: &Board, port: Port, memory: ShadowMemory, dma: DmaUse) -> Result<Self, String> {
         let max_clock_hz = board.clock_hz;
         match board.controller {

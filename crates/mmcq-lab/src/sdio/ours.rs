@@ -1,5 +1,5 @@
-//! Our engine with the Type-A driver, polled from the interrupt, which stays where the core's
-//! policy says so.
+//! mmcq's engine with the Type-A driver, polled from the interrupt handler, which stays as long as
+//! the core's policy decides.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,18 +16,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// For what the interrupt handler may wait instead of leaving, if it is expected to be cheaper.
+/// What the interrupt handler may wait for instead of leaving, if that is expected to cost less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// For nothing.
+    /// Nothing.
     Never,
-    /// For the next words in the FIFO.
+    /// The next words in the FIFO.
     Fifo,
-    /// And for commands, short data, and the beginning of others.
+    /// Also commands, short data, and the begin of longer data.
     Commands,
 }
 
-/// A driver that looks instead of being interrupted: when it does so next.
+/// Time of the next poll of a driver that polls instead of using the interrupt.
 #[derive(Default)]
 pub struct Looks {
     at_ns: Cell<Option<u64>>,
@@ -35,7 +35,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Waits until then.
+    /// Waits until this time in ns.
     pub async fn until(&self, at_ns: u64) {
         self.at_ns.set(Some(at_ns));
         poll_fn(|context| {
@@ -48,7 +48,7 @@ impl Looks {
         .await;
     }
 
-    /// Wakes the task that waits, if its time has come.
+    /// Wakes the waiting task if its time has come.
     fn come(&self, now_ns: u64) {
         if self.at_ns.get().is_some_and(|at_ns| at_ns <= now_ns) {
             self.at_ns.set(None);
@@ -59,27 +59,27 @@ impl Looks {
     }
 }
 
-/// The engine under the machine.
+/// mmcq's engine on the machine.
 pub struct Ours<'a> {
-    /// The engine.
+    /// mmcq's engine.
     pub stack: &'a Stack,
-    /// Its driver.
+    /// Driver of the engine.
     pub host: Priced,
-    /// What it may wait for.
+    /// What the interrupt handler may wait for.
     pub stay: Stay,
-    /// Packets that the driver has received and no thread has worked on.
+    /// Number of packets that the driver has received and no thread has worked on.
     pub received: Rc<Cell<u64>>,
-    /// What decides.
+    /// Policy that decides.
     pub advance: WaitStrategy,
-    /// When the driver looks, if it does.
+    /// Time of the next poll, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What is waited for, and since when.
+    /// What is waited for, and since which time in ns.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
 
 impl<'a> Ours<'a> {
-    /// An engine that knows nothing of its card yet.
+    /// Makes it with an engine that has no card yet.
     pub fn new(
         stack: &'a Stack,
         host: Priced,
@@ -90,7 +90,7 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// What the controller works on; `begun`: the phase has been waited for before.
+    /// Returns what the controller works on. `begun`: the phase has been waited for before.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -144,10 +144,10 @@ impl Handler for Ours<'_> {
         self.turn(m, entry_ns);
     }
 
-    /// Nothing is deferred.
+    /// Does nothing: nothing is deferred.
     fn tasklet(&mut self, _: &mut Machine) {}
 
-    /// There is no thread.
+    /// Does nothing: there is no thread.
     fn thread(&mut self, _: &mut Machine) {}
 
     fn alarm_ns(&self) -> Option<u64> {
@@ -165,17 +165,17 @@ impl Handler for Ours<'_> {
     }
 }
 
-/// What the interrupt does of ours; not inlined, so that its instructions can be counted.
+/// Calls the engine in the interrupt. Not inlined, so that its instructions can be counted.
 #[inline(never)]
 fn advance(stack: &Stack) {
     stack.on_irq();
 }
 
-/// The lock of a task that its wakers share: they may be sent, though nobody here sends them.
+/// Lock of a task that its wakers share. The type allows them to be sent, which never happens here.
 pub(super) struct Alone(());
 
 impl Alone {
-    /// Of a machine that one thread has.
+    /// Makes the lock for a machine that belongs to one thread.
     pub(super) fn new() -> Self {
         Alone(())
     }
@@ -188,7 +188,7 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Polls its task when woken: in the interrupt.
+/// Waker that polls its task at once, in the interrupt.
 pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {
@@ -198,7 +198,7 @@ impl Wake for InIrq {
     }
 }
 
-/// Everything of one machine has one thread, so its futures may be called `Send`.
+/// Marks a future as `Send`, as everything of one machine belongs to one thread.
 pub struct Here<F>(pub F);
 
 // SAFETY: it is made, polled and dropped on the same thread: `scope` holds it in its frame.

@@ -1,5 +1,5 @@
-//! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what
-//! advances its steps.
+//! One packet of the SDIO experiment, from the card's interrupt to the acknowledge, in several
+//! settings.
 
 use super::linux::Advance;
 use super::ours::Stay;
@@ -8,7 +8,7 @@ use super::trace::Step;
 use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
-/// What advances: as `mmcq reproduce sdio` names and does it.
+/// Settings: name in `mmcq reproduce sdio`, and context that advances the steps.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -16,30 +16,30 @@ pub const SETTINGS: [(&str, Way); 4] = [
     ("mmcq", Way::Ours { stay: Stay::Fifo, own: false, dma: false, asks: false }),
 ];
 
-/// Shown before the card's interrupt.
+/// Time in ns shown before the card's interrupt.
 const BEFORE_NS: u64 = 5_000;
-/// Shown after the acknowledge.
+/// Time in ns shown after the acknowledge.
 const AFTER_NS: u64 = 20_000;
-/// A packet comes every 4 ms: the recorded window ends before the next.
+/// Length in ns of the recorded window. A packet comes every 4 ms: the window ends before the next.
 const WINDOW_NS: u64 = 3_900_000;
-/// Two packets' time.
+/// Length in ns of the run: the time of two packets.
 const RUN_NS: u64 = 8_000_000;
 
-/// A packet that was recorded.
+/// A recorded packet.
 pub struct Packet {
-    /// What the setting is called.
+    /// Name of the setting.
     pub setting: &'static str,
     /// The window.
     pub capture: Capture,
-    /// Its steps: what, from the end of the one before (the first: from the fall of DAT1), to the
-    /// end of its last token or block.
+    /// Its steps, with begin and end in ns. A step begins at the end of the one before (the first
+    /// at the fall of DAT1) and ends with its last token or block.
     pub steps: Vec<(Step, u64, u64)>,
 }
 
-/// Why there is none.
+/// Reason why there is no packet.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
-    /// No such setting.
+    /// There is no such setting.
     #[error("--sdio {0}: unknown setting; expected thread+tasklet, thread, async or mmcq")]
     Setting(String),
     /// The experiment failed.
@@ -48,7 +48,7 @@ pub enum PacketError {
     /// There was no packet.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// It was not acknowledged.
+    /// The packet was not acknowledged.
     #[error("setting {0}: the packet is not acknowledged before the next one comes")]
     Open(&'static str),
 }
@@ -69,7 +69,7 @@ pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketE
     Ok(Packet { setting, capture, steps })
 }
 
-/// The steps up to the first acknowledge.
+/// Returns the steps up to the first acknowledge.
 fn steps(capture: &Capture) -> Vec<(Step, u64, u64)> {
     let mut steps: Vec<(Step, u64, u64)> = Vec::new();
     let after = capture.events.iter().skip_while(|event| event.start_ns < capture.start_ns);

@@ -1,4 +1,4 @@
-//! The steps of a packet of one's own, found in what went over the bus.
+//! Finds the steps of packets of one's own function in the bus events.
 
 use super::load::Load;
 use super::model::Model;
@@ -6,7 +6,7 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Where the bits of an argument are: write, function, address.
+/// Mask of the bits of an argument that name a place: write, function, address.
 const PLACE: u32 = 1 << 31 | 7 << 28 | 0x1_ffff << 9;
 const BLOCKS: u32 = 1 << 27;
 const COUNT: u32 = 0x1ff;
@@ -25,18 +25,21 @@ impl Sum {
     }
 }
 
-/// What the log of the bus says of packets.
+/// Mean times of packets from the log of the bus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Means {
-    /// Of each step, from the end of the one before; of the first, from the start of its command.
+    /// Time in ns of each step, from the end of the one before; of the first, from the start of its
+    /// command.
     pub steps_ns: Vec<f64>,
-    /// From the start of the first command to the end of the one that clears.
+    /// Time in ns from the start of the first command to the end of the one that clears the
+    /// interrupt.
     pub to_clear_ns: f64,
-    /// From the end of a command, or of its data, to the begin of the next one of the packet.
+    /// Time in ns from the end of a command, or of its data, to the begin of the next one of the
+    /// packet.
     pub completion_ns: f64,
-    /// All of these of a packet.
+    /// Sum of these times in a packet.
     pub completions_ns: f64,
-    /// From the start of the first command to the end of the last.
+    /// Time in ns from the start of the first command to the end of the last.
     pub whole_ns: f64,
 }
 
@@ -52,13 +55,13 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// The step under way, and what is left of it.
+    /// The step under way, and the bytes left in it.
     at: Option<(usize, u32)>,
     first_ns: u64,
-    /// The end of the step before.
+    /// End in ns of the step before.
     before_ns: u64,
     end_ns: u64,
-    /// Of the packet under way.
+    /// Times of the packet under way.
     round: Vec<u64>,
     between_ns: u64,
     gaps: u64,
@@ -76,7 +79,7 @@ impl Log {
         (expected.index, expected.place) == (index, place)
     }
 
-    /// What an argument moves.
+    /// Returns the bytes that a command with this argument transfers.
     fn bytes(&self, index: u8, arg: u32) -> u32 {
         match (index, arg & COUNT) {
             (52, _) => 1,
@@ -112,13 +115,13 @@ impl Log {
         self.at = Some((next, self.steps[next].bytes.saturating_sub(bytes)));
     }
 
-    /// Between two commands of a packet.
+    /// Adds the gap between two commands of a packet.
     fn gap(&mut self, start_ns: u64) {
         self.between_ns += start_ns.saturating_sub(self.end_ns);
         self.gaps += 1;
     }
 
-    /// The step under way is over, and with the last one its packet. Gives the step.
+    /// Ends the step under way, and with the last one its packet. Returns the step.
     fn close(&mut self) -> Option<usize> {
         let (step, _) = self.at.take()?;
         self.round.push(self.end_ns.saturating_sub(self.before_ns));
@@ -148,13 +151,13 @@ impl Log {
     }
 }
 
-/// Listens to the bus.
+/// Listens to the bus and measures steps.
 pub struct Rounds {
     log: Rc<RefCell<Log>>,
 }
 
 impl Rounds {
-    /// From now on.
+    /// Starts to listen now.
     pub fn start(load: &Load, model: &Model) -> Self {
         let expected = |step: &super::load::Step| Expected {
             index: if step.bytes.is_some() { 53 } else { 52 },
@@ -176,7 +179,7 @@ impl Rounds {
         Rounds { log }
     }
 
-    /// Of the packets that were over when the next one began.
+    /// Returns the means of the packets that were over when the next one began.
     pub fn means(&self) -> Means {
         let log = self.log.borrow();
         Means {

@@ -1,5 +1,5 @@
-//! The card's side of a function of one's own: packets at a steady rate, each gone when its steps
-//! were done in their order.
+//! The card's side of a function of one's own: packets at a steady rate. A packet is done when its
+//! steps were done in their order.
 
 use super::load::{FUNCTION, Load, Step};
 use mmcq_sim::card::io::function::Function;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// The function.
 pub struct Scripted {
-    /// Those that it sees: not of function 0.
+    /// Steps that it sees, which are those that are not of function 0.
     steps: Vec<Step>,
     period_ns: u64,
     access_ns: u64,
@@ -17,15 +17,15 @@ pub struct Scripted {
     counts: Handle,
     waiting: usize,
     next_ns: u64,
-    /// It asks since then.
+    /// Time in ns since which it asserts its interrupt.
     up_ns: Option<u64>,
-    /// The step under way, and its bytes that went by.
+    /// The step under way, and its bytes so far.
     at: usize,
     passed: u32,
 }
 
 impl Scripted {
-    /// As after power-up.
+    /// Makes the function in its state after power-up.
     pub fn new(load: &Load) -> Self {
         let steps = load.steps.iter().filter(|step| step.function == FUNCTION);
         Scripted {
@@ -42,12 +42,12 @@ impl Scripted {
         }
     }
 
-    /// What it sees; an access that is no step of a packet is a stray one.
+    /// Returns its counters. An access that is no step of a packet counts as stray.
     pub fn counts(&self) -> Handle {
         Rc::clone(&self.counts)
     }
 
-    /// Everything that arrived by now.
+    /// Adds everything that arrived until now.
     fn settle(&mut self, now_ns: u64) {
         while self.next_ns <= now_ns {
             let mut counts = self.counts.borrow_mut();
@@ -64,7 +64,7 @@ impl Scripted {
         }
     }
 
-    /// A byte went by.
+    /// Handles a transferred byte.
     fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
         // A look where nothing waits is no step.
         if self.waiting == 0 {
@@ -98,7 +98,7 @@ impl Scripted {
 }
 
 impl Function for Scripted {
-    /// Registers say whether a packet waits.
+    /// Reads a register; a register returns whether a packet waits.
     fn read(&mut self, address: u32, now_ns: u64) -> u8 {
         self.settle(now_ns);
         let waits = self.waiting > 0;

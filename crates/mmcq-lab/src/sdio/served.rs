@@ -1,4 +1,4 @@
-//! A function of one's own, served by what advances its steps.
+//! Runs a function of one's own on a board, in several settings.
 
 use super::linux::{Chain, Plan};
 use super::load::{Load, Step};
@@ -22,21 +22,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// The engine's function.
+/// A function of the card, through mmcq's engine.
 type Io<'a> = Function<'a, (NoLock, super::Priced), 4>;
-/// The engine's card interrupt.
+/// The card interrupt, through mmcq's engine.
 type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 
-/// What came out.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// As of the built-in function, without its steps.
+    /// Result as for the built-in function, without its steps.
     pub outcome: Outcome,
-    /// Of the steps.
+    /// Mean times of the steps.
     pub means: Means,
 }
 
-/// A controller with the function's card.
+/// Makes a controller with the function's card.
 fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     let of_card = IoProfile::from_toml(profile(), CARD_NAME);
     let mut of_card = of_card.map_err(|error| Failure::Card(error.to_string()))?;
@@ -46,7 +46,7 @@ fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     Bench::with(board, dma, card, counts)
 }
 
-/// Does a step by the engine. Gives the byte that was read, if it was one.
+/// Executes a step by the engine. Returns the byte that was read, if it was one.
 async fn does(
     function: &Io<'_>,
     step: &Step,
@@ -70,7 +70,7 @@ async fn does(
     result.map(|()| None)
 }
 
-/// The steps of one packet, or a look that finds nothing: false.
+/// Executes the steps of one packet. Returns false if a poll finds no packet.
 async fn packet(function: &Io<'_>, load: &Load, buffer: &RefCell<DmaBuf>) -> Result<bool, IoError> {
     for (step, n) in load.steps.iter().zip(1..) {
         let turn = if n == load.steps.len() { Turn::Last } else { Turn::More };
@@ -82,7 +82,7 @@ async fn packet(function: &Io<'_>, load: &Load, buffer: &RefCell<DmaBuf>) -> Res
     Ok(true)
 }
 
-/// The function, enabled; it may interrupt unless the driver looks.
+/// Brings the card up and enables the function, with its interrupt unless the driver polls.
 async fn open<'a>(stack: &'a Stack, load: &Load) -> Result<(Io<'a>, Irq<'a>), IoError> {
     let (card, _) = card::bring_up_io(stack, buffer(512), Options::DEFAULT).await;
     let card = card?;
@@ -96,10 +96,10 @@ async fn open<'a>(stack: &'a Stack, load: &Load) -> Result<(Io<'a>, Irq<'a>), Io
     Ok((function, irq))
 }
 
-/// Runs a load on a board, advanced in one way.
+/// Runs a load on a board in one setting.
 ///
 /// # Errors
-/// The card does not come up, or a command fails.
+/// The card cannot be brought up, or a command fails.
 pub fn run(board: &Board, load: &Load, way: Way, seed: u64) -> Result<Seen, Failure> {
     let board = &load.on(board);
     let (dma, own) = match way {
@@ -175,7 +175,7 @@ pub fn run(board: &Board, load: &Load, way: Way, seed: u64) -> Result<Seen, Fail
     Ok(Seen { outcome: Outcome { completion_ns: means.completion_ns, ..outcome }, means })
 }
 
-/// What advances a setting's steps.
+/// Returns the context that advances a setting's steps.
 ///
 /// # Errors
 /// There is no such setting; in one line.
@@ -187,19 +187,19 @@ pub fn way(setting: &str) -> Result<Way, String> {
     })
 }
 
-/// Why nothing was recorded.
+/// Reason why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The run.
+    /// The run failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// The window.
+    /// The window was not found.
     #[error(transparent)]
     Window(#[from] WindowError),
 }
 
-/// Records the first packet that is measured, from the card's interrupt on; of a driver that looks,
-/// what happens from the start on. `for_ns` is the window's length; `None`: to the next packet.
+/// Records the first measured packet, from the card's interrupt on. For a driver that polls,
+/// records from the start on. `for_ns` is the window's length; `None`: to the next packet.
 ///
 /// # Errors
 /// The run fails, or nothing comes.
@@ -220,5 +220,5 @@ pub fn record(
     Ok(recording.capture()?)
 }
 
-/// A window of no given length is not longer.
+/// Longest window in ns when no length is given.
 const WINDOW_MAX_NS: u64 = 4_000_000;

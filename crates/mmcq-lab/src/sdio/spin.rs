@@ -1,5 +1,4 @@
-//! The ways to wait for a CMD52: in a loop, by the interrupt, in a thread; and the policy that
-//! chooses.
+//! Ways to wait for a CMD52: in a loop, by the interrupt, in a thread; and the policy that chooses.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -11,10 +10,10 @@ use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
 use mmcq::spec::command::sdio as cmd;
 
-/// What waits, and how.
+/// How the end of a command is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// In a loop, in the interrupt or wherever.
+    /// In a polling loop, in the interrupt or anywhere else.
     Spin,
     /// The interrupt sends the next command.
     Interrupt,
@@ -27,11 +26,11 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// All, in the order of the tables.
+    /// All ways, in the order of the tables.
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 
-    /// As the tables call it.
+    /// Returns its name in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Wait::Spin => "spin",
@@ -47,16 +46,16 @@ impl Wait {
     }
 }
 
-/// What is measured.
+/// Length in ns of the measurement.
 const FOR_NS: u64 = 100_000_000;
 /// Clocks of a CMD52 with its response.
 pub const COMMAND_CLK: u64 = 104;
-/// A spinner without a policy does so for this long, far beyond any command.
+/// Time in ns for which a spinner without a policy spins, more than any command takes.
 const FOREVER_NS: u64 = 1_000_000;
 /// Commands after which a spinner lets others run.
 const TURN: u32 = 100;
 
-/// One CMD52 after the other.
+/// Sends one CMD52 after the other.
 struct Repeat {
     host: Priced,
     wait: Wait,
@@ -87,7 +86,7 @@ impl Repeat {
         }
     }
 
-    /// The command is over, known `late_ns` after it was.
+    /// Records the end of the command, which was noticed `late_ns` after it.
     fn take(&mut self, m: &Machine, late_ns: u64) -> bool {
         let took_ns = m.time.now().saturating_sub(self.since_ns + late_ns);
         self.advance.saw(&Awaited::of(&Self::phase()), took_ns);
@@ -101,9 +100,9 @@ impl Repeat {
         }
     }
 
-    /// Sends, and waits here as long as that is the way. After [`TURN`] commands a thread lets
-    /// others run and comes back, with nothing on the bus; an interrupt leaves with a command under
-    /// way, which calls it again.
+    /// Sends commands, and waits in this call as long as the way allows. After [`TURN`] commands a
+    /// thread lets others run and comes back, with nothing on the bus. An interrupt leaves with a
+    /// command under way, whose end calls it again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
@@ -136,9 +135,9 @@ impl Handler for Repeat {
     }
 }
 
-/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. A
-/// CPU that builds faster than the card's eight clocks between a response and the next command
-/// [SD 4.12] spins for the rest of them too.
+/// Returns the CPU time of a CMD52 in nanoseconds, without building and ending it, which is the
+/// same for all ways. If the CPU builds a command faster than the card's eight clocks between a
+/// response and the next command [SD 4.12], it spins for the rest of these clocks too.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
@@ -161,13 +160,14 @@ pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Resul
     Ok(each_ns - (costs.issue_ns + costs.finalize_ns) as f64)
 }
 
-/// The controller's clock by this divider, rounded up so that the driver finds it again.
+/// Returns the controller's clock by this divider, rounded up so that the driver computes the same
+/// divider.
 pub fn clock_hz(board: &Board, divider: u32) -> u32 {
     board.pclk_hz.div_ceil(divider)
 }
 
-/// The divider of the bus clock from which on spinning costs more than leaving (or sleeping), by
-/// what both are measured to cost.
+/// Returns the divider of the bus clock from which on spinning costs more than leaving (or
+/// sleeping), by the measured costs of both.
 pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
     let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
     let (mut spins, mut leaves) = (1, 125);
@@ -184,7 +184,8 @@ mod tests {
     use super::*;
     use crate::sdio::platform::NAME;
 
-    /// At each of the controller's clocks around the crossover, where a wrong choice is likeliest.
+    /// Checks each of the controller's clocks around the crossover, where a wrong choice is
+    /// likeliest.
     #[test]
     fn the_policy_is_never_much_worse_than_the_best() {
         let board = Board::load(NAME).unwrap();

@@ -14,11 +14,11 @@ const LEFT: f64 = 104.0;
 const TOP: f64 = 50.0;
 const LANE: f64 = 19.0;
 const BOX: f64 = 15.0;
-/// Name of a setting, and the space before the next.
+/// Space for the name of a setting.
 const HEAD: f64 = 24.0;
 const LETTER: f64 = 5.6;
 
-/// A box: from, to, what is written in it if there is room, what it is, colour.
+/// A box: begin, end, text that is shown if there is room, description, colour.
 struct Piece {
     from_ns: u64,
     to_ns: u64,
@@ -27,10 +27,10 @@ struct Piece {
     colour: &'static str,
 }
 
-/// A lane's name and what is in it.
+/// A row's name and its boxes.
 type Row = (&'static str, Vec<Piece>);
 
-/// The picture as SVG; time 0 is the fall of DAT1.
+/// Returns the picture as SVG; time 0 is the fall of DAT1.
 pub fn write(packets: &[Packet], title: &str) -> String {
     let panels: Vec<(&Packet, Vec<Row>)> = packets.iter().map(|packet| (packet, rows(packet))).collect();
     let lead_ns = packets.iter().map(|p| p.capture.start_ns - p.capture.from_ns).max().unwrap_or(0);
@@ -87,7 +87,7 @@ pub fn write(packets: &[Packet], title: &str) -> String {
     out
 }
 
-/// Setting, latency and what the clock stood for.
+/// Returns setting, latency and the time for which the clock was stopped.
 fn heading(packet: &Packet) -> String {
     let start_ns = packet.capture.start_ns;
     let at = |wanted: Step| packet.steps.iter().find(|(step, ..)| *step == wanted).map(|s| s.2 - start_ns);
@@ -106,7 +106,7 @@ fn stops(packet: &Packet) -> impl Iterator<Item = (u64, u64)> + '_ {
     stopped.map(|event| (event.start_ns, event.end_ns))
 }
 
-/// 1, 2, 5, 10 ... with room for the numbers.
+/// Returns the distance of the ticks: 1, 2, 5, 10 and so on, with room for the numbers.
 fn tick_ns(px_per_ns: f64) -> u64 {
     let mut tick_ns = 1_000;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle().take(18) {

@@ -1,4 +1,4 @@
-//! The steps of a packet, found in what went over the bus.
+//! Finds the steps of a packet in the bus events.
 
 use super::model::Model;
 use mmcq_sim::card::io::type_a::register;
@@ -9,29 +9,29 @@ use std::rc::Rc;
 /// Clocks from the end of a command's token to the end of its response.
 pub const RESPONSE_CLK: u64 = 8 + 48;
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// CMD52: CCCR INTx.
+    /// CMD52: read CCCR INTx, to find the function that interrupts.
     Whose,
-    /// CMD52: the function's interrupt register.
+    /// CMD52: read the function's interrupt register.
     Ask,
-    /// CMD52: clear it.
+    /// CMD52: clear that register.
     Clear,
-    /// CMD53: length and type.
+    /// CMD53: read length and type.
     Header,
-    /// CMD53: the packet.
+    /// CMD53: read the packet.
     Payload,
-    /// CMD52: acknowledge.
+    /// CMD52: acknowledge the packet.
     Acknowledge,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Step; 6] =
         [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
 
-    /// As the tables call it.
+    /// Returns its name in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Step::Whose => "1 whose interrupt",
@@ -43,7 +43,7 @@ impl Step {
         }
     }
 
-    /// What an argument of CMD52 or CMD53 asks for.
+    /// Returns the step of a CMD52 or CMD53 with this argument.
     pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {
@@ -58,7 +58,7 @@ impl Step {
     }
 }
 
-/// Listens to the bus.
+/// Listens to the bus and measures steps.
 pub struct Trace {
     log: Rc<RefCell<Log>>,
 }
@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// The command before is over.
+    /// Ends the command before.
     fn close(&mut self) {
         let Some(step) = self.step.take() else { return };
         if let Some(before_ns) = self.before_ns {
@@ -106,7 +106,7 @@ impl Log {
 }
 
 impl Trace {
-    /// From now on.
+    /// Starts to listen now.
     pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);
@@ -114,14 +114,15 @@ impl Trace {
         Trace { log }
     }
 
-    /// The mean time from the end of a command, or of its data, to the begin of the next.
+    /// Returns the mean time in ns from the end of a command, or of its data, to the begin of the
+    /// next.
     pub fn completion_ns(&self) -> f64 {
         let (sum, count) = self.log.borrow().between;
         sum as f64 / count.max(1) as f64
     }
 
-    /// Mean times from the end of the step before to the end of each; the first one's beginning,
-    /// the interrupt, is not on the bus.
+    /// Returns the mean times in ns from the end of the step before to the end of each. The first
+    /// step is left out if its begin, the interrupt, is not on the bus.
     pub fn steps(&self) -> Vec<(Step, f64)> {
         let log = self.log.borrow();
         let means = Step::ALL.into_iter().zip(log.sums);

@@ -1,5 +1,5 @@
-//! One client from hello to goodbye: a thread that reads requests, and one that writes replies as
-//! jobs end.
+//! One client from the first message to the last: a thread that reads requests, and one that writes
+//! replies as jobs end.
 
 use super::disk::{Job, Message, Op, Outcome};
 use super::handshake::{ALLOCATION_ID, Agreed, Export, negotiate};
@@ -10,26 +10,26 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest request.
+/// Size in bytes of the largest request.
 pub const REQUEST_MAX: u32 = 32 << 20;
-/// Bytes of requests of a client under way; it waits before it may send more.
+/// Most bytes of requests of a client under way; beyond that the client must wait.
 const UNDER_WAY_MAX: u64 = 64 << 20;
-/// Requests of a client under way.
+/// Most requests of a client under way.
 const REQUESTS_MAX: u64 = 1024;
 
-/// How long a client is waited for that has begun something.
+/// Times for which a client may take for something that it has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// The whole handshake.
+    /// Time for the whole handshake.
     handshake: Duration,
-    /// A request, or the taking of a reply ...
+    /// Time for a request, or for taking a reply.
     request: Duration,
-    /// ... and a bit more for each MiB of a request's data.
+    /// Additional time for each MiB of a request's data.
     mib: Duration,
 }
 
 impl Patience {
-    /// What a client of the network may need.
+    /// Times for a client on a network.
     pub const USUAL: Patience = Patience {
         handshake: Duration::from_secs(10),
         request: Duration::from_secs(10),
@@ -37,7 +37,7 @@ impl Patience {
     };
 }
 
-/// What a client has under way.
+/// Requests and bytes that a client has under way.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -45,7 +45,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// A request's share, as soon as there is room for it.
+    /// Takes a request's share, as soon as there is room for it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -56,8 +56,8 @@ impl Budget {
     }
 }
 
-/// What a request has taken; given back when its reply has been written, or when there will be
-/// none.
+/// Share of a request in the budget. It is returned when the reply has been written, or when there
+/// will be none.
 struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -71,16 +71,16 @@ impl Drop for Share {
     }
 }
 
-/// What goes to the client.
+/// A reply to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// Given back when it has been written.
+    /// Share that is returned when the reply has been written.
     _share: Share,
-    /// It is the news of a loss.
+    /// Whether it reports a loss.
     refusal: bool,
 }
 
-/// A client, what it is offered, and where its jobs go.
+/// A client, its export, and the queue of its jobs.
 #[derive(Clone, Copy)]
 pub struct Peer<'a> {
     pub client: u64,
@@ -89,8 +89,8 @@ pub struct Peer<'a> {
     pub patience: Patience,
 }
 
-/// Serves a client to its end; then the connection is still to be closed. An error is why it was
-/// ended from this side.
+/// Serves a client to its end. The caller must then close the connection. An error is the reason
+/// why this side ended it.
 pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     let Peer { client, disk, .. } = peer;
     // A disk that has ended has nothing to tell.
@@ -101,7 +101,8 @@ pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     result.map(drop)
 }
 
-/// The conversation. `Ok(true)`: the client ended it by saying so.
+/// Exchanges messages with the client. Returns `Ok(true)` if the client ended the connection in
+/// order.
 fn talk(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<bool> {
     let Peer { client, export, disk, patience } = peer;
     socket.write_patience(patience.request)?;
@@ -196,7 +197,7 @@ fn requests(
     }
 }
 
-/// What a request asks of the disk, if it may.
+/// Returns the operation of a request, if it is allowed.
 fn operation(
     request: &Request,
     data: Vec<u8>,
@@ -304,12 +305,12 @@ mod tests {
         request_max: REQUEST_MAX,
     };
     const HOUR: Duration = Duration::from_secs(3600);
-    /// For what the client does, however long that takes.
+    /// Times that are long enough for whatever the client does.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// For nothing that is not there already.
+    /// A time in which only what is already there arrives.
     const SHORT: Duration = Duration::from_millis(1);
 
-    /// A client that has said nothing yet, and how its connection ends.
+    /// Makes a client that has sent nothing yet. Also returns how its connection ends.
     fn silent(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let connection = std::thread::spawn(move || {
@@ -318,7 +319,7 @@ mod tests {
         (ours, connection)
     }
 
-    /// A client that has finished its negotiation, and how its connection ends.
+    /// Makes a client that has finished its negotiation. Also returns how its connection ends.
     fn client(disk: Sender<Message>, patience: Patience) -> (UnixStream, JoinHandle<io::Result<()>>) {
         let (mut ours, connection) = silent(disk, patience);
         ours.read_exact(&mut [0; 18]).unwrap();
@@ -338,8 +339,8 @@ mod tests {
         bytes
     }
 
-    /// The disk has ended, or drops what it cannot do: no connection waits for answers that never
-    /// come.
+    /// Checks that no connection waits for ever if the disk has ended, or drops jobs that it cannot
+    /// do.
     #[test]
     fn a_job_that_is_dropped_gives_its_share_back() {
         let _alive = watchdog::watch();
@@ -356,7 +357,8 @@ mod tests {
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
-    /// A refusal that is sent before its share is taken may give back what was never taken.
+    /// Checks that a refusal that is sent before its share is taken returns nothing that was never
+    /// taken.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
         let _alive = watchdog::watch();
@@ -368,7 +370,7 @@ mod tests {
         }
     }
 
-    /// How the connection of a client ended that did not go on.
+    /// Returns whether the connection was ended because its client did not continue.
     fn sent_away(connection: JoinHandle<io::Result<()>>) -> bool {
         connection.join().unwrap().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
     }
@@ -401,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Writes down how long each read was to wait.
+    /// A socket that records the time limit of each read.
     struct Noting(UnixStream, Arc<Mutex<Vec<Option<Duration>>>>);
 
     impl Read for Noting {

@@ -1,5 +1,4 @@
-//! The card behind the export: one thread that owns the machine and moves it, and a queue of jobs
-//! to it.
+//! The card of the export: one thread that owns the machine and runs it, and its queue of jobs.
 
 use super::extents::{Ended, Extents};
 use super::losses::Losses;
@@ -11,32 +10,32 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// A request for zeros goes to the engine in pieces of so many bytes, and where they must be
-/// written, from so much memory.
+/// Size in bytes of the pieces in which a request for zeros is sent to the engine, and of the
+/// memory from which zeros are written.
 const ZEROS_BYTES: u64 = 16 << 20;
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
-/// Why a flush is refused, though the card has done it.
+/// Reason why a flush is refused, though the card has done it.
 const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
-/// What a client wants done; offsets and lengths in bytes, checked.
+/// Operation of a client; offsets and lengths in bytes, checked.
 #[derive(Debug)]
 pub enum Op {
     /// Data from the card.
     Read { offset: u64, length: u32 },
     /// Data to the card.
     Write { offset: u64, data: Vec<u8>, durable: bool },
-    /// What was written before is on the medium.
+    /// Flush: earlier writes are on the medium.
     Flush,
-    /// The data are not wanted any more.
+    /// Data that are not needed any more.
     Trim { offset: u64, length: u32, durable: bool },
     /// Zeros to the card.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
-    /// Which ranges hold data: lengths with "is a hole that reads as zeros".
+    /// Query for the ranges that hold data: lengths with "is a hole that reads as zeros".
     Status { offset: u64, length: u32, one: bool },
 }
 
-/// What came of it.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum Outcome {
     /// Done.
@@ -54,62 +53,62 @@ pub enum Outcome {
 
 /// A job for the disk's thread.
 pub struct Job {
-    /// Which connection asks.
+    /// Number of the connection.
     pub client: u64,
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// Told once, from the disk's thread.
+    /// Called once with the result, from the disk's thread.
     pub done: Box<dyn FnOnce(Outcome) + Send>,
 }
 
-/// What the disk's thread is told.
+/// A message to the disk's thread.
 pub enum Message {
-    /// A client has come.
+    /// A client has connected.
     Came(u64),
-    /// Something to do.
+    /// A job to do.
     Job(Job),
-    /// The news of a loss ([`Outcome::Lost`]) has been written to a client's socket.
+    /// The refusal that reports a loss ([`Outcome::Lost`]) has been written to a client's socket.
     RefusalWritten(u64),
-    /// A client has gone, and all its jobs have ended.
+    /// A client has disconnected, and all its jobs have ended.
     Left {
-        /// Which.
+        /// Number of the client.
         client: u64,
-        /// It said goodbye, after all answers.
+        /// Whether it disconnected in order, after all answers.
         in_order: bool,
     },
-    /// The machine wants to be served.
+    /// The machine must be served.
     Interrupt,
-    /// The card's supply fails now, and comes back.
+    /// The card's power must be cut now, and restored.
     PowerCut,
-    /// No more jobs: flush, and end.
+    /// No more jobs come: flush, and end.
     Stop,
 }
 
-/// What a power cut did.
+/// Effects of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Requests that were under way and failed.
     pub failed: usize,
-    /// Requests that wait and are done by the new card.
+    /// Requests that wait, and are executed after the power is back.
     pub waiting: usize,
-    /// Sectors that had been written and not flushed, and are what they were before.
+    /// Sectors that had been written and not flushed, and have their content from before.
     pub lost_sectors: u64,
 }
 
-/// A job that has not ended.
+/// State of a job that has not ended.
 struct Progress {
     job: Job,
-    /// Bytes that are done.
+    /// Number of bytes done.
     done: u64,
-    /// What has been read.
+    /// Data read so far.
     read: Vec<u8>,
-    /// What it does to the map.
+    /// Number of its change in the map of holes.
     change: Option<u64>,
-    /// Losses when it began.
+    /// Number of losses when it began.
     losses: u64,
-    /// All is done but the flush that makes it durable.
+    /// Whether all is done except the flush that makes it durable.
     flushing: bool,
-    /// What its flush covers.
+    /// Number of acknowledged writes that its flush covers.
     covered: u64,
 }
 
@@ -124,14 +123,14 @@ impl Progress {
     }
 }
 
-/// A job with a request under way, and how many bytes there are in all.
+/// A job with a request under way, and its total number of bytes.
 struct Running {
     id: SlotId,
     progress: Progress,
     total: u64,
 }
 
-/// The machine at work.
+/// The card with its jobs.
 pub struct Disk {
     machine: Box<dyn Machine>,
     extents: Extents,
@@ -142,7 +141,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// `extents`: what of the card is known to be zeros.
+    /// Makes the disk. `extents`: the parts of the card that are known to be zeros.
     pub fn new(machine: Box<dyn Machine>, extents: Extents) -> Self {
         Disk {
             machine,
@@ -154,17 +153,18 @@ impl Disk {
         }
     }
 
-    /// Has the machine tell the disk's thread, by this queue, when it wants to be served.
+    /// Makes the machine send a message to this queue of the disk's thread whenever it must be
+    /// served.
     pub fn listen(&mut self, disk: Sender<Message>) {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
 
-    /// Serves until told to stop, or until no sender is left that could ask. `cut` hears of power
-    /// cuts.
+    /// Serves until told to stop, or until no sender is left that could send a job. Calls `cut` for
+    /// power cuts.
     ///
     /// # Errors
-    /// The machine failed, or the last flush; or acknowledged writes are lost and a client has not
-    /// been told, which no later server knows.
+    /// The machine failed, or the last flush failed; or acknowledged writes are lost and a client
+    /// has not been told, which no later server can do.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {
@@ -239,7 +239,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Hands waiting jobs to the engine as far as it has room.
+    /// Gives waiting jobs to the engine as far as it has room.
     fn admit(&mut self) {
         while let Some(progress) = self.waiting.pop_front() {
             if let Some(progress) = self.begin(progress) {
@@ -249,7 +249,7 @@ impl Disk {
         }
     }
 
-    /// Gives a job's next piece to the engine; returns it if there is no room.
+    /// Gives a job's next piece to the engine. Returns the job if there is no room.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(
@@ -337,7 +337,7 @@ impl Disk {
         }
     }
 
-    /// A request of this job has been taken.
+    /// Records that the engine has taken a request of this job.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();
@@ -354,7 +354,7 @@ impl Disk {
         progress.change.get_or_insert_with(|| extents.begins(offset, length, zeros));
     }
 
-    /// The part of a range that the card can free, and how.
+    /// Returns the part of a range that the card can free, and how.
     fn freed(&self, lba: u64, blocks: u32) -> Option<(u64, u32, Erase)> {
         let (how, grain) = self.machine.discarding().map(|(how, grain)| (how, grain.max(1)))?;
         let first = lba.next_multiple_of(grain);
@@ -363,7 +363,8 @@ impl Disk {
         Some((first, blocks, how))
     }
 
-    /// Moves the machine on by one event. `Some`: it is not time yet for so long.
+    /// Advances the machine by one event. Returns `Some` with the time for which there is nothing
+    /// to do.
     fn step(&mut self) -> Result<Option<Duration>, String> {
         match self.machine.step()? {
             Step::Wait(wait) => Ok(Some(wait)),
@@ -416,7 +417,7 @@ impl Disk {
         }
     }
 
-    /// All pieces of a job are done. `None`: its flush is to come.
+    /// Ends a job whose pieces are all done. Returns `None` if its flush is still to come.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
         let client = progress.job.client;
         if progress.flushes() {
@@ -442,8 +443,8 @@ impl Disk {
         }
     }
 
-    /// The engine could not do it. A flush that failed, or a lost cache, is news of all writes
-    /// before it, and the engine tells such news once.
+    /// Handles a failed request. A failed flush, or a lost cache, concerns all writes before it,
+    /// and the engine reports that only once.
     fn failed(&mut self, progress: &Progress, error: Error) -> Outcome {
         let client = progress.job.client;
         if error == Error::CacheLost || progress.flushes() {
@@ -477,7 +478,7 @@ impl Disk {
         (progress.job.done)(outcome);
     }
 
-    /// The supply fails: what is under way fails with it, and the card starts anew.
+    /// Cuts the power: what is under way fails, and the card starts again.
     fn power_cut(&mut self) -> Result<Damage, String> {
         let lost_sectors = self.machine.power_cut()?;
         let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };
@@ -500,7 +501,7 @@ impl Disk {
         Ok(damage)
     }
 
-    /// Serves no client any more; what the card has in its cache goes to its medium.
+    /// Ends the service: refuses all jobs, and flushes the card's cache.
     fn end(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
         let refuse = |job: Job| (job.done)(Outcome::Failed(Errno::ShutDown, "the server ends".to_owned()));
         for progress in self.waiting.drain(..) {
@@ -539,7 +540,7 @@ impl Disk {
     }
 }
 
-/// The map of an image file: its holes read as zeros.
+/// Returns the map of holes of an image file: its holes read as zeros.
 pub fn map_of(path: &Path) -> std::io::Result<Extents> {
     Extents::of_file(&std::fs::File::open(path)?)
 }

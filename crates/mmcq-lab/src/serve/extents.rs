@@ -1,8 +1,8 @@
-//! Which parts of the export are known to be holes: what a client may skip when it copies.
+//! Parts of the export that are known to be holes, which a client may skip when it copies.
 //!
-//! A part is called a hole only if zeros were acknowledged there, nothing else was under way in it
-//! meanwhile, and nothing came later. Until a flush has covered such zeros a loss can take them
-//! back, so it takes the hole with them.
+//! A part is a hole only if zeros were acknowledged for it, nothing else was under way in it
+//! meanwhile, and nothing came later. Until a flush has covered such zeros, a loss can undo them.
+//! Then the part is no hole any more.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,48 +10,49 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// What is kept track of: a piece is a hole only as a whole.
+/// Size in bytes of a piece, which is a hole only as a whole.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Ranges in one answer at most.
+/// Most ranges in one answer.
 const RANGES_MAX: usize = 4096;
 
-/// Holes that no flush has covered; when there are so many, later zeros are not called holes.
+/// Most holes that no flush has covered; beyond that, later zeros do not count as holes.
 const UNFLUSHED_MAX: usize = 1024;
 
-/// Something that is being done to a range: from its first request to its end.
+/// A change of a range, from its first request to its end.
 #[derive(Debug)]
 struct Change {
     id: u64,
     from: u64,
     to: u64,
     zeros: bool,
-    /// Something else than zeros was under way in its range at the same time.
+    /// Whether something other than zeros was under way in its range at the same time.
     disturbed: bool,
 }
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Anything may be there now, or nothing but zeros that are not to be holes.
+    /// There may be any data now, or zeros that are not to be holes.
     Data,
-    /// Zeros, and a hole; `acknowledged`: a flush that covers so much makes it last (`None`: it
-    /// lasts).
+    /// Zeros that are a hole. `acknowledged`: number of writes that a flush must cover to make it
+    /// last (`None`: it lasts).
     Hole { acknowledged: Option<u64> },
 }
 
-/// One bit for each piece: a hole.
+/// Map of holes: one bit for each piece.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Ranges that were made holes, and what a flush must cover to make them last.
+    /// Ranges that became holes, and the number of writes that a flush must cover to make them
+    /// last.
     unflushed: Vec<(u64, u64, u64)>,
 }
 
 impl Extents {
-    /// Nothing is known of so many bytes.
+    /// Makes a map of this many bytes of which nothing is known.
     pub fn unknown(bytes: u64) -> Self {
         Extents::all(bytes, false)
     }
@@ -61,7 +62,7 @@ impl Extents {
         Extents { bytes, holes, changes: Vec::new(), last_id: 0, unflushed: Vec::new() }
     }
 
-    /// The holes of a file, where its file system knows them.
+    /// Makes a map of the holes of a file, where its file system knows them.
     pub fn of_file(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let mut extents = Extents::all(bytes, true);
@@ -87,7 +88,8 @@ impl Extents {
         Ok(extents)
     }
 
-    /// Something begins to happen to a range: zeros, or something else. For [`ends`](Self::ends).
+    /// Begins a change of a range, by zeros or by other data. Returns its number for
+    /// [`ends`](Self::ends).
     pub fn begins(&mut self, offset: u64, length: u64, zeros: bool) -> u64 {
         let (from, to) = (offset, offset.saturating_add(length));
         let mut disturbed = false;
@@ -103,7 +105,7 @@ impl Extents {
         self.last_id
     }
 
-    /// A change has ended.
+    /// Ends a change.
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
@@ -119,25 +121,25 @@ impl Extents {
         }
     }
 
-    /// The card has done a flush that covers so much.
+    /// Records a flush that covers this number of writes.
     pub fn flushed(&mut self, covered: u64) {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
 
-    /// What was not flushed may be gone.
+    /// Records that what was not flushed may be lost.
     pub fn lost(&mut self) {
         for (from, to, _) in std::mem::take(&mut self.unflushed) {
             self.written(from, to - from);
         }
     }
 
-    /// Something else than zeros may be there now.
+    /// Records that a range may hold other data than zeros.
     fn written(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).div_ceil(PIECE_BYTES);
         self.set(offset / PIECE_BYTES, end, false);
     }
 
-    /// Zeros are there now: pieces that are covered as a whole become holes.
+    /// Records zeros in a range: pieces that lie inside as a whole become holes.
     fn zeroed(&mut self, from: u64, to: u64) {
         let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
         self.set(from.div_ceil(PIECE_BYTES), last, true);

@@ -1,31 +1,31 @@
-//! Fixed newstyle negotiation: what a client may ask before it reads and writes.
+//! Fixed newstyle negotiation: what a client may request before it reads and writes.
 
 use super::protocol::{self as nbd, answer, flag, info, option};
 use super::socket::{Socket, read_by};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// Options a client may try.
+/// Most options that a client may try.
 const OPTIONS_MAX: usize = 64;
-/// Bytes of an option's data.
+/// Most bytes of an option's data.
 const DATA_MAX: u32 = 8192;
-/// The one context of block status that there is.
+/// Name of the only supported context of block status.
 const ALLOCATION: &str = "base:allocation";
-/// Its number.
+/// Number of that context.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// The export as clients are told.
+/// The export as clients see it.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Its name; the empty name means it as well.
+    /// Name; the empty name is accepted as well.
     pub name: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// No client may write.
+    /// Whether no client may write.
     pub read_only: bool,
-    /// Trim reaches the card.
+    /// Whether trim reaches the card.
     pub trims: bool,
-    /// Largest request.
+    /// Size in bytes of the largest request.
     pub request_max: u32,
 }
 
@@ -44,17 +44,17 @@ impl Export {
     }
 }
 
-/// What was agreed on.
+/// Result of the negotiation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreed {
-    /// Replies in chunks.
+    /// Whether replies are sent in chunks.
     pub structured: bool,
-    /// Block status may be asked.
+    /// Whether block status may be queried.
     pub allocation: bool,
 }
 
-/// Talks until the client wants to begin. `None`: it only looked, or gave up. A client that has not
-/// finished within `limit` is sent away.
+/// Negotiates until the client wants to begin. Returns `None` if the client only asked for
+/// information, or gave up. A client that has not finished within `limit` is disconnected.
 pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> io::Result<Option<Agreed>> {
     let deadline = Instant::now() + limit;
     let mut hello = nbd::HELLO.to_vec();
@@ -161,7 +161,8 @@ fn named(export: &Export, name: &[u8]) -> bool {
     name.is_empty() || name == export.name.as_bytes()
 }
 
-/// The export's name in the data of `INFO` and `GO`; what the client asks for is sent anyway.
+/// Returns the export's name in the data of `INFO` and `GO`. The information that a client requests
+/// is sent anyway.
 fn info_name(data: &[u8]) -> Option<&[u8]> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -183,7 +184,7 @@ fn information(export: &Export) -> [Vec<u8>; 3] {
     [size, name, blocks]
 }
 
-/// Queries for contexts; `Some(None)`: of another export.
+/// Returns the queries for contexts; `Some(None)` if they are for another export.
 #[allow(clippy::option_option, reason = "malformed, of another export, or ours")]
 fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
     let mut at = data;

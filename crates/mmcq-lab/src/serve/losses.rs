@@ -1,21 +1,23 @@
-//! Which acknowledged writes a loss took, and which connections have not been told of it.
+//! Knowledge of lost acknowledged writes, and of the connections that have not been told.
 //!
-//! The export says that clients may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on
-//! any of them covers what was acknowledged on all before. So a loss (the card's supply failed, or
-//! the engine says that its cache is gone) concerns every connection, and each has its next flush
-//! refused once. A connection that went away before it was told leaves an heir: its client may come
-//! back, and the protocol does not say which newcomer that is. As many newcomers as there are such
-//! connections are told, too; so are those that come while a connection with lost writes is there
-//! and has not been told.
+//! Clients of the export may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of
+//! them covers what was acknowledged on all before. So a loss (a power cut of the card, or a lost
+//! cache that the engine reports) concerns every connection, and the next flush of each is refused
+//! once.
 //!
-//! A connection counts as told when it asks for something after the refusal has been written to it,
-//! or says goodbye in order. A loss that takes nothing (all acknowledged writes had been flushed)
-//! is none.
+//! A connection that closed before it was told has an heir: its client may come back, and the
+//! protocol does not identify it. As many new connections as there are such closed ones are told,
+//! too. So are new connections while an open connection has lost writes and has not been told.
 //!
-//! This knowledge lives as long as the server. Connections come and go, the card is initialised
-//! again: a loss that no client was told of stays. A server that ends says on its way out what it
-//! still knows ([`Losses::untold`]), since the next one starts without it. A server that is killed
-//! says nothing: then the writes since a client's last flush may be gone, and no server tells.
+//! A connection counts as told when it sends another request after the refusal has been written to
+//! it, or disconnects in order. A loss that takes nothing (all acknowledged writes had been
+//! flushed) does not count.
+//!
+//! The knowledge lasts as long as the server: a loss that no client was told of stays, whether
+//! connections close or the card is initialised again. A server that ends reports what no client
+//! was told ([`Losses::untold`]), since the next one starts without it. A server that is killed
+//! reports nothing: then the writes since a client's last flush may be lost, and no server reports
+//! that.
 
 use super::CLIENTS_MAX;
 use std::collections::HashMap;
@@ -23,38 +25,39 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// The last loss that it is known to have heard of.
+    /// Number of the last loss that it is known to have been told of.
     told: u64,
-    /// A flush was refused for this loss; the refusal has been written to the client.
+    /// Number of the loss for which a flush was refused. `written`: the refusal has been written to
+    /// the client.
     refused: Option<u64>,
     written: bool,
-    /// A durable write was refused for this loss.
+    /// Number of the loss for which a durable write was refused.
     refused_write: u64,
-    /// The newest of its acknowledged writes that no flush has covered.
+    /// Newest of its acknowledged writes that no flush has covered.
     unflushed: Option<u64>,
-    /// Acknowledged writes of its own are lost, and it has not been told.
+    /// Whether acknowledged writes of its own are lost, and it has not been told.
     lost_writes: bool,
-    /// It stands for one that went away untold.
+    /// Whether it stands for one that closed before it was told.
     heir: bool,
 }
 
-/// The one owner of that knowledge.
+/// Losses of acknowledged writes, and who was told.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// Losses so far: the number of the last.
+    /// Number of the last loss.
     last: u64,
-    /// Acknowledged writes so far.
+    /// Number of acknowledged writes so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// The newest unflushed write of each connection that has gone.
+    /// Newest unflushed write of each closed connection.
     left_unflushed: Vec<u64>,
-    /// Connections that went away with lost writes and were not told: each has an heir to come. At
-    /// most as many as there can be clients at a time.
+    /// Number of connections that closed with lost writes and were not told; each has an heir to
+    /// come. At most as many as there can be clients at a time.
     heirs_to_come: usize,
 }
 
 impl Losses {
-    /// A client has come.
+    /// Records a new connection.
     pub fn came(&mut self, client: u64) {
         let heir = self.heirs_to_come > 0;
         // A flush here would cover a writer's that is still connected and has not heard, too.
@@ -64,7 +67,7 @@ impl Losses {
         self.connections.insert(client, connection);
     }
 
-    /// It asks for something: what was written to it before, it has read.
+    /// Records a request of a client: it has then read everything written to it before.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {
@@ -76,14 +79,14 @@ impl Losses {
         }
     }
 
-    /// A refusal has been written to its socket.
+    /// Records that a refusal has been written to a client's socket.
     pub fn refusal_written(&mut self, client: u64) {
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.written = connection.refused.is_some();
         }
     }
 
-    /// It has gone. `in_order`: it said so, after all answers.
+    /// Records that a connection closed. `in_order`: the client ended it, after all answers.
     pub fn left(&mut self, client: u64, in_order: bool) {
         if in_order {
             self.asked(client);
@@ -105,7 +108,7 @@ impl Losses {
         self.heirs_to_come = (self.heirs_to_come + more).min(CLIENTS_MAX);
     }
 
-    /// A write is acknowledged that only a flush makes durable.
+    /// Records an acknowledged write that only a flush makes durable.
     pub fn acknowledged(&mut self, client: u64) {
         self.acknowledged += 1;
         if let Some(connection) = self.connections.get_mut(&client) {
@@ -113,12 +116,13 @@ impl Losses {
         }
     }
 
-    /// What a flush that begins now covers: for [`flushed`](Self::flushed).
+    /// Returns the number of writes that a flush that begins now covers, for
+    /// [`flushed`](Self::flushed).
     pub fn covered(&self) -> u64 {
         self.acknowledged
     }
 
-    /// The card has done a flush that covers so much.
+    /// Records a flush that covers this number of writes.
     pub fn flushed(&mut self, covered: u64) {
         for connection in self.connections.values_mut() {
             connection.unflushed = connection.unflushed.filter(|&write| write > covered);
@@ -126,15 +130,16 @@ impl Losses {
         self.left_unflushed.retain(|&write| write > covered);
     }
 
-    /// The card's supply fails: what is not flushed may be gone.
+    /// Records a power cut of the card: what is not flushed may be lost.
     pub fn supply_failed(&mut self) {
         if self.unflushed() {
             self.lost();
         }
     }
 
-    /// Connections that made lost writes and to which no refusal has been written. One that went
-    /// away before it was known to have read its refusal counts until its heir has one.
+    /// Returns the number of connections that made lost writes and to which no refusal has been
+    /// written. One that closed before it is known to have read its refusal counts until its heir
+    /// has one.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);
@@ -142,18 +147,19 @@ impl Losses {
         here.filter(|connection| !written(connection)).count() + self.heirs_to_come.saturating_sub(heirs)
     }
 
-    /// Is a write acknowledged that no flush has covered?
+    /// Returns whether there is an acknowledged write that no flush has covered.
     pub fn unflushed(&self) -> bool {
         let here = self.connections.values().any(|connection| connection.unflushed.is_some());
         here || !self.left_unflushed.is_empty()
     }
 
-    /// Losses so far: a request that began before the last of them may have ended before it, too.
+    /// Returns the number of losses. A request that began before the last of them may have ended
+    /// before it, too.
     pub fn count(&self) -> u64 {
         self.last
     }
 
-    /// Acknowledged writes are gone, says the engine, and says so once.
+    /// Records a loss of acknowledged writes, which the engine reports once.
     pub fn lost(&mut self) {
         self.last += 1;
         for connection in self.connections.values_mut() {
@@ -165,7 +171,8 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Must a flush of this client be refused now that it has been done? It is told, if so.
+    /// Returns whether a flush of this client that has been done must be refused. If so, the client
+    /// counts as being told.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);
@@ -175,8 +182,8 @@ impl Losses {
         untold
     }
 
-    /// Must a durable write of this client be refused? Once for a loss, and its next flush all the
-    /// same: the refusal of one write says nothing of others.
+    /// Returns whether a durable write of this client must be refused: once for each loss. Its next
+    /// flush is refused all the same, as the refusal of one write is no report about others.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
@@ -193,7 +200,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// A refused flush that its client has read.
+    /// Returns whether a flush is refused; the client then reads the refusal.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);
@@ -270,8 +277,8 @@ mod tests {
         }
     }
 
-    /// A client opens one more connection, or one of its connections comes back, while the one that
-    /// wrote is still there and untold.
+    /// Checks the case that a client opens one more connection, or one of its connections comes
+    /// back, while the connection that wrote is still open and was not told.
     #[test]
     fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
         let mut losses = with(2);

@@ -1,65 +1,68 @@
-//! What is behind an export: an engine with its card, and what moves it.
+//! The machine of an export: an engine with its card, and what advances it.
 
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
 use std::time::Duration;
 
-/// Requests that the engine of a machine has at a time.
+/// Most requests that the engine of a machine has at a time.
 pub const SLOTS: usize = 64;
 
-/// What a [step](Machine::step) came to.
+/// Result of a [step](Machine::step).
 pub enum Step {
-    /// These slots are done, one bit each; maybe none.
+    /// Slots that are done, one bit each; there may be none.
     Done(SlotSet),
-    /// It is not time yet for so long.
+    /// There is nothing to do for this time.
     Wait(Duration),
 }
 
-/// An engine with its card in `tran`, moved by the one thread that asks it.
+/// An engine with its card in `tran`. One thread calls it.
 pub trait Machine {
-    /// Blocks of 512 bytes.
+    /// Returns the number of 512-byte blocks.
     fn blocks(&self) -> u64;
 
-    /// Bytes of the largest buffer.
+    /// Returns the size in bytes of the largest buffer.
     fn buffer_bytes_max(&self) -> u64;
 
-    /// Memory for a request, so many bytes or more; `None`: when another request has ended.
+    /// Returns memory of at least this size for a request; `None`: only when another request has
+    /// ended.
     fn buffer(&mut self, bytes: usize) -> Option<DmaBuf>;
 
-    /// Takes back what [`buffer`](Self::buffer) gave.
+    /// Takes back memory from [`buffer`](Self::buffer).
     fn free(&mut self, buffer: DmaBuf);
 
-    /// As [`Engine::submit`](mmcq::engine::Engine::submit), now.
+    /// Submits a request now, as [`Engine::submit`](mmcq::engine::Engine::submit).
     fn submit(&mut self, request: Request) -> Result<SlotId, (Error, Request)>;
 
-    /// As [`Engine::take`](mmcq::engine::Engine::take).
+    /// Takes a completion, as [`Engine::take`](mmcq::engine::Engine::take).
     fn take(&mut self, id: SlotId) -> Option<Completion>;
 
-    /// How the card frees blocks that are not wanted any more, and how many at a time.
+    /// Returns how the card frees blocks that are not needed any more, and its granularity in
+    /// blocks.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
-    /// Moves on by one event, if it is time for it.
+    /// Advances by one event, if it is due.
     fn step(&mut self) -> Result<Step, String>;
 
-    /// With nothing to do: call [`step`](Self::step) after so long all the same. `None`: no need.
+    /// Returns the time after which [`step`](Self::step) must be called although there is nothing
+    /// to do. `None`: never.
     fn idle(&self) -> Option<Duration> {
         None
     }
 
-    /// Something is to be done again after an idle time.
+    /// Handles the end of an idle time.
     fn resume(&mut self) {}
 
-    /// Calls `tell` from another thread whenever the machine wants
-    /// [`interrupted`](Self::interrupted) to be called, until `tell` says no.
+    /// Makes the machine call `tell` from another thread whenever
+    /// [`interrupted`](Self::interrupted) must be called, until `tell` returns false.
     fn listen(&mut self, tell: Box<dyn FnMut() -> bool + Send>) {
         drop(tell);
     }
 
-    /// Serves what it has told; the slots that are done, one bit each.
+    /// Handles such a call. Returns the slots that are done, one bit each.
     fn interrupted(&mut self) -> Result<SlotSet, String> {
         Ok(0)
     }
 
-    /// The card's supply fails, and comes back: what was under way is forgotten. How many sectors
-    /// are what they were before a write that was not flushed.
+    /// Cuts the card's power and restores it; what was under way is forgotten. Returns the number
+    /// of sectors that have their content from before a write that was not flushed.
     fn power_cut(&mut self) -> Result<u64, String>;
 }

@@ -1,10 +1,10 @@
-//! `mmcq serve`: a card as a network block device, for clients that we did not write.
+//! `mmcq serve`: a card as a network block device, for any client.
 //!
-//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a
-//! client's two threads. `disk.rs` is the one thread that owns the map of holes (`extents.rs`), the
-//! losses that are untold (`losses.rs`) and the machine (`machine.rs`): engine, driver, controller
-//! and card, in virtual time (`simulated.rs`) or in a reader of this machine (`real.rs`).
-//! Everything a client sends is checked before it gets there.
+//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` the
+//! two threads of a client. `disk.rs` is the one thread that owns the map of holes (`extents.rs`),
+//! the losses that no client was told of (`losses.rs`) and the machine (`machine.rs`): engine,
+//! driver, controller and card, in virtual time (`simulated.rs`) or in a reader of this machine
+//! (`real.rs`). Everything from a client is checked before it gets there.
 
 mod connection;
 mod disk;
@@ -39,21 +39,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Clients at a time.
+/// Most clients at a time.
 pub const CLIENTS_MAX: usize = 16;
 
-/// What happened, for the program that runs the server.
+/// Event that the program that runs the server is told of.
 #[derive(Debug)]
 pub enum Event {
-    /// It listens; the card has so many bytes.
+    /// The server listens; the field is the size of the card in bytes.
     Ready(u64),
-    /// A client was sent away, or had to be.
+    /// A client was refused or disconnected, and why.
     Client(u64, String),
-    /// The card's power was cut, and what that did.
+    /// The card's power was cut; the field has the effects.
     PowerCut(Damage),
 }
 
-/// What a running server can be told from outside.
+/// Controls a running server from outside.
 #[derive(Clone)]
 pub struct Control {
     disk: Sender<Message>,
@@ -63,13 +63,13 @@ pub struct Control {
 type Clients = Arc<Mutex<HashMap<u64, Box<dyn Socket>>>>;
 
 impl Control {
-    /// The card's supply fails now.
+    /// Cuts the card's power now.
     pub fn power_cut(&self) {
         // A server that has ended has no card.
         let _ = self.disk.send(Message::PowerCut);
     }
 
-    /// Sends all clients away, flushes and ends.
+    /// Disconnects all clients, flushes and ends.
     pub fn stop(&self) {
         let _ = self.disk.send(Message::Stop);
         for client in self.clients.lock().unwrap_or_else(PoisonError::into_inner).values() {
@@ -78,17 +78,18 @@ impl Control {
     }
 }
 
-/// Why a server did not serve, or did not end well.
+/// Reason why a server did not serve, or failed.
 #[derive(Debug)]
 pub enum Failure {
     /// Image, board or card cannot be used; no client was served.
     Setup(String),
-    /// It served, and failed: the machine, the last flush, or a loss that a client has not been
-    /// told of.
+    /// The server failed while serving: the machine, the last flush, or a loss that a client has
+    /// not been told of.
     Run(String),
 }
 
-/// Serves a simulated card until [`Control::stop`]. `begun` gets the control once the card is up.
+/// Serves a simulated card until [`Control::stop`]. Calls `begun` with the control once the card is
+/// up.
 pub fn serve(
     setup: Setup,
     name: &str,
@@ -103,7 +104,8 @@ pub fn serve(
     serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch).map_err(Failure::Run)
 }
 
-/// As [`serve`] for the card in a reader of this machine, which has been brought up and equipped.
+/// Serves the card in a reader of this machine, as [`serve`]. The card has been brought up and
+/// equipped.
 #[cfg(target_os = "linux")]
 pub fn serve_reader(
     reader: mmcq_vfio::Reader,
@@ -146,7 +148,8 @@ fn serve_machine(
     machine.run(&messages, &|damage| told(Event::PowerCut(damage)))
 }
 
-/// The client went away, which is its right. (Errors of our own have no number.)
+/// Returns whether the client closed the connection, which is no error. (Errors of the server
+/// itself have no number.)
 fn hung_up(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
         && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)

@@ -1,4 +1,4 @@
-//! The words of the NBD protocol: numbers on the wire, big endian. Only what this server says or
+//! Numbers of the NBD protocol on the wire, big endian; only those that this server sends or
 //! understands.
 //!
 //! Reference: `proto.md` of the NBD project (fixed newstyle, structured replies, block status).
@@ -96,7 +96,7 @@ pub enum Errno {
     Permission = 1,
     /// The card failed.
     Io = 5,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid = 22,
     /// A write beyond the end.
     NoSpace = 28,
@@ -117,7 +117,7 @@ pub struct Request {
 impl Request {
     pub const BYTES: usize = 28;
 
-    /// `None`: these are not the first bytes of a request.
+    /// Parses a request. Returns `None` if these are not the first bytes of one.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Request> {
         (be32(bytes, 0) == REQUEST_MAGIC).then(|| Request {
             flags: be16(bytes, 4),
@@ -129,7 +129,7 @@ impl Request {
     }
 }
 
-/// A simple reply; data of a read follow.
+/// Returns a simple reply; data of a read follow it.
 pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
     out.extend(SIMPLE_MAGIC.to_be_bytes());
@@ -138,7 +138,7 @@ pub fn simple_reply(cookie: u64, error: Option<Errno>) -> Vec<u8> {
     out
 }
 
-/// The head of a chunk; `bytes` of payload follow.
+/// Returns the head of a chunk; `bytes` of payload follow it.
 pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     out.extend(CHUNK_MAGIC.to_be_bytes());
@@ -149,7 +149,7 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// A whole structured reply that says only that something failed.
+/// Returns a whole structured reply that only reports an error.
 pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     let text = &text.as_bytes()[..text.len().min(4096)];
     let mut out = chunk_head(chunk::DONE, chunk::ERROR, cookie, 6 + text.len());
@@ -159,7 +159,7 @@ pub fn error_chunk(cookie: u64, error: Errno, text: &str) -> Vec<u8> {
     out
 }
 
-/// The answer to an option.
+/// Returns the answer to an option.
 pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(20 + data.len());
     out.extend(OPTION_REPLY_MAGIC.to_be_bytes());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const _: () = assert!(mmcq_vfio::SLOTS <= SLOTS);
 
-/// The reader, its card brought up and equipped.
+/// The reader, with its card brought up and equipped.
 pub struct Real(pub Reader);
 
 impl Machine for Real {

@@ -1,4 +1,4 @@
-//! The simulated card: board, controller and card in virtual time.
+//! The simulated machine: board, controller and card in virtual time.
 
 use super::machine::{Machine, SLOTS, Step};
 use crate::board::{Board, BoardError, Price};
@@ -10,18 +10,18 @@ use mmcq_sim::world::Device;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What the machine is made of.
+/// Parts of the machine.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The board.
     pub platform: Platform,
-    /// The card, if not the board's own.
+    /// The card; `None`: the board's own.
     pub card: Option<String>,
-    /// The bytes.
+    /// Path of the image file.
     pub image: PathBuf,
-    /// They may change.
+    /// Whether the image may be written.
     pub writable: bool,
-    /// Virtual time runs no faster than real time.
+    /// Whether virtual time runs no faster than real time.
     pub paced: bool,
 }
 
@@ -38,30 +38,30 @@ impl Setup {
     }
 }
 
-/// The machine at work.
+/// The simulated machine.
 pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,
     pieces: Pieces,
-    /// Where virtual and real time were equal.
+    /// A moment in real time, and the equal virtual time in ns.
     origin: (Instant, u64),
 }
 
 impl Simulated {
-    /// Brings the card up.
+    /// Builds the machine and brings the card up.
     pub fn new(setup: Setup) -> Result<Self, BoardError> {
         let board = setup.board()?;
         let origin = (Instant::now(), board.time.now());
         Ok(Simulated { setup, board, pieces: Pieces::default(), origin })
     }
 
-    /// The engine initialises its card again.
+    /// Makes the engine initialise its card again.
     #[cfg(test)]
     pub fn initialise_again(&self) -> Result<(), String> {
         self.board.initialise_again()
     }
 
-    /// Real time as virtual time.
+    /// Returns the present real time as virtual time in ns.
     fn real_ns(&self) -> u64 {
         let elapsed = u64::try_from(self.origin.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.origin.1.saturating_add(elapsed)

@@ -1,4 +1,4 @@
-//! Connections, whichever kind, and reading from them with patience that ends.
+//! Connections of either kind, and reads with a time limit.
 
 use crate::unix_socket::{Name, fill};
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,15 +7,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A client's end of a connection.
+/// Connection to a client.
 pub trait Socket: Read + Write + Send {
-    /// The same connection, for another thread.
+    /// Returns a second handle to the connection, for another thread.
     fn twin(&self) -> io::Result<Box<dyn Socket>>;
-    /// How long a read may wait.
+    /// Sets the time limit of a read.
     fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
-    /// How long a write may wait.
+    /// Sets the time limit of a write.
     fn write_patience(&self, limit: Duration) -> io::Result<()>;
-    /// Ends it for both sides and all handles.
+    /// Closes the connection for both sides and all handles.
     fn close(&self);
 }
 
@@ -45,22 +45,22 @@ macro_rules! socket {
 socket!(UnixStream);
 socket!(TcpStream);
 
-/// Where clients come in.
+/// A listening socket.
 pub enum Listener {
-    /// By a path.
+    /// At a path.
     Unix(UnixListener),
-    /// By a port.
+    /// At a port.
     Tcp(TcpListener),
 }
 
 impl Listener {
-    /// Listens at a path, whose name goes with the second.
+    /// Listens at a path. The second result removes the name of the socket when it is dropped.
     pub fn unix(path: &Path) -> io::Result<(Self, Name)> {
         let (listener, name) = crate::unix_socket::listen(path)?;
         Ok((Listener::Unix(listener), name))
     }
 
-    /// The next client.
+    /// Returns the next client.
     pub fn accept(&self) -> io::Result<Box<dyn Socket>> {
         Ok(match self {
             Listener::Unix(listener) => Box::new(listener.accept()?.0),
@@ -74,7 +74,8 @@ impl Listener {
     }
 }
 
-/// Fills the buffer before `deadline`. `Ok(false)`: the client has gone away before its first byte.
+/// Fills the buffer before `deadline`. Returns `Ok(false)` if the client has closed before its
+/// first byte.
 pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) -> io::Result<bool> {
     fill(buffer, |rest| {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -86,7 +87,7 @@ pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) ->
     })
 }
 
-/// Waits for the first byte as long as it takes. `None`: the client has gone away.
+/// Waits for the first byte without a limit. Returns `None` if the client has closed.
 pub fn first_byte(socket: &mut dyn Socket) -> io::Result<Option<u8>> {
     socket.patience(None)?;
     let mut byte = [0];

@@ -1,13 +1,13 @@
-//! What the software around the stack costs.
+//! Costs of the software around the stack.
 
 use super::Io;
 use mmcq_sim::cpu::Delay;
 
-/// What the software around the stack costs. Each has a name, a unit and a source in the platform's
+/// Costs of the software around the stack. Each has a name, a unit and a source in the platform's
 /// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Interrupt entry, and the handler up to "the transfer is over".
+    /// Interrupt entry, and the handler until it knows that the transfer is over.
     pub irq_ns: u64,
     /// Ending a request in the handler.
     pub done_ns: u64,
@@ -21,61 +21,61 @@ pub struct Costs {
     pub prep_ns: u64,
     /// Completion in the soft interrupt.
     pub softirq_ns: u64,
-    /// What is left of the system call when the job runs again (copying, decrypting); part of the
-    /// I/O's latency.
+    /// Rest of the system call when the job runs again (copying, decrypting); part of the I/O's
+    /// latency.
     pub syscall: Delay,
-    /// A job from the end of its system call to its next submission.
+    /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
-    /// The same for each I/O but the first of those that end together: they are completed, reaped
-    /// and submitted one by one.
+    /// Time of a job for each I/O after the first of those that end together: they are completed,
+    /// reaped and submitted one by one.
     pub each_ns: u64,
-    /// From waking a job to the moment it runs.
+    /// Time from waking a job until it runs.
     pub job_wake: Delay,
-    /// From waking a kernel thread to the moment it runs.
+    /// Time from waking a kernel thread until it runs.
     pub wake: Delay,
-    /// From kicking the block layer's worker to the moment it runs.
+    /// Time from waking the block layer's worker until it runs.
     pub hop: Delay,
-    /// How long a retry of a busy controller sleeps (at least; up to a quarter more).
+    /// Least sleep before a busy controller is tried again (up to a quarter more).
     pub retry_ns: u64,
-    /// What a host driver's work item does before its first round: clock, card selection, waking
-    /// the chip.
+    /// Time of a host driver's work item before its first round: clock, card selection, waking the
+    /// chip.
     pub setup_ns: u64,
-    /// After a CMD12 that the host driver sends to close an open transfer: its pause, and the flush
-    /// of its buffer.
+    /// Time after a CMD12 that the host driver sends to close an open transfer: its pause, and the
+    /// flush of its buffer.
     pub close_ns: u64,
-    /// A job's own work for each started 512 KiB of an I/O of more than 1 MiB, before it is handed
-    /// over.
+    /// Time of a job before it submits an I/O of more than 1 MiB, for each started 512 KiB.
     pub pin_ns: u64,
-    /// Waking a job takes longer if it has slept for long, because its core sleeps deeper.
+    /// Extra time of waking a job that has slept for long, because its core is in a deeper idle
+    /// state.
     pub depth: SleepDepth,
 }
 
-/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and those that an I/O may have
-/// for nothing.
+/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and the blocks up to which an
+/// I/O costs nothing.
 const PIN_BLOCKS: u32 = 1024;
 const PIN_FREE_BLOCKS: u32 = 2048;
 
 impl Costs {
-    /// What an I/O costs its job before it is handed over.
+    /// Returns the cost in ns of an I/O for its job before it is submitted.
     pub(super) fn pin(&self, io: &Io) -> u64 {
         if io.blocks <= PIN_FREE_BLOCKS { 0 } else { self.pin_ns * u64::from(io.blocks.div_ceil(PIN_BLOCKS)) }
     }
 }
 
-/// What a core's idle states cost a thread that is woken there: nothing after a short sleep,
-/// `extra_ns` after a long one, evenly more in between.
+/// Extra time of waking a thread on a core in an idle state: nothing after a short sleep,
+/// `extra_ns` after a long one, and proportionally between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
-    /// Longest sleep that costs nothing.
+    /// Longest sleep in ns without extra time.
     pub light_ns: u64,
-    /// Shortest sleep that costs all.
+    /// Shortest sleep in ns with the full extra time.
     pub deep_ns: u64,
-    /// What that is.
+    /// Full extra time in ns.
     pub extra_ns: u64,
 }
 
 impl SleepDepth {
-    /// What waking costs more after so long a sleep.
+    /// Returns the extra time in ns of waking after this sleep.
     pub fn extra(&self, asleep_ns: u64) -> u64 {
         let span_ns = self.deep_ns.saturating_sub(self.light_ns).max(1);
         let into_ns = asleep_ns.saturating_sub(self.light_ns).min(span_ns);

@@ -1,32 +1,32 @@
-//! Starts that the engine holds, as a trace shows them.
+//! Starts that mmcq's engine holds, as a trace shows them.
 
 use mmcq::sched::Holds;
 
 /// A start that was held for the tail of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Since when.
+    /// Begin in ns.
     pub from_ns: u64,
-    /// Until when.
+    /// End in ns.
     pub to_ns: u64,
-    /// The tail came.
+    /// Whether the tail of the batch came.
     pub came: bool,
-    /// What that gained, in nanoseconds.
+    /// Time in ns that holding the start gained.
     pub gained_ns: u64,
 }
 
-/// Told of starts that were held, when they end.
+/// A function that is called with each held start, at its end.
 pub type HeldLog = Box<dyn FnMut(Held)>;
 
-/// What was counted when the engine was last looked at.
+/// Counters of held starts when the engine was last called.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldWatch {
     seen: Holds,
 }
 
 impl HeldWatch {
-    /// The engine was called at this time, and counts so much since. Has a start that it held ended
-    /// by that?
+    /// Compares the counters after a call of the engine at this time. Returns the held start that
+    /// ended by the call, if there is one.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

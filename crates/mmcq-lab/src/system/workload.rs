@@ -1,4 +1,4 @@
-//! Where I/Os come from: the jobs of a machine.
+//! Source of I/Os: the jobs of a machine.
 
 use super::How;
 use mmcq::host::Direction;
@@ -6,81 +6,83 @@ use mmcq::host::Direction;
 /// One I/O of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Whose.
+    /// Number of the job.
     pub job: u32,
-    /// Which core it was submitted on.
+    /// Core on which it was submitted.
     pub core: u8,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
-    /// How.
+    /// Kind of transfer.
     pub how: How,
     /// First block of 512 bytes.
     pub lba: u64,
-    /// A job waits for it: a read, or a write past the page cache.
+    /// Whether a job waits for it: a read, or a write that bypasses the page cache.
     pub sync: bool,
-    /// How many blocks; 0 is a flush.
+    /// Number of blocks; 0 is a flush.
     pub blocks: u32,
-    /// Where its data are, in [`super::System::buffers`].
+    /// Number of its data's buffer in [`super::System::buffers`].
     pub buffer: u32,
-    /// Blocks before its own in there, if it is a piece of an I/O.
+    /// Blocks before its own in that buffer, if it is a piece of an I/O.
     pub skip: u32,
 }
 
 impl Io {
-    /// The length of its data.
+    /// Returns the length of its data in bytes.
     pub fn bytes(&self) -> usize {
         if self.how == How::Discard { 0 } else { self.blocks as usize * 512 }
     }
 
-    /// Where its data are inside of its buffer.
+    /// Returns the range of its data in its buffer.
     pub fn range(&self) -> std::ops::Range<usize> {
         let start = self.skip as usize * 512;
         start..start + self.bytes()
     }
 }
 
-/// What a job does next.
+/// Next action of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another I/O ([`Io::core`] and [`Io::buffer`] are filled in by the machine).
     Io(Io),
-    /// It waits for an I/O.
+    /// The job waits for an I/O.
     Wait,
-    /// It waits until this time, or for an I/O.
+    /// The job waits until this time, or for an I/O.
     Until(u64),
-    /// It has finished.
+    /// The job has finished.
     Finished,
 }
 
-/// Where I/Os come from, and what is told that they are done.
+/// A load: returns I/Os, and is told when they are done.
 pub trait Workload {
-    /// How many jobs, each a thread.
+    /// Returns the number of jobs, each a thread.
     fn jobs(&self) -> u32;
 
-    /// How many there may be in the end.
+    /// Returns the number of jobs that there may be in the end.
     fn jobs_max(&self) -> u32 {
         self.jobs()
     }
 
-    /// Jobs that have come since the last call, each only once while it runs. `wait`: all that there
-    /// were have finished, so the next are waited for; none, and the run is over.
+    /// Returns the jobs that have come since the last call, each only once while it runs. `wait`:
+    /// all jobs so far have finished, so the next are waited for. If there are none, the run is
+    /// over.
     fn arrived(&mut self, wait: bool) -> Vec<u32> {
         let _ = wait;
         Vec::new()
     }
 
-    /// The run ends here, whatever is under way.
+    /// Returns whether the run ends here, whatever is under way.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Most I/Os that all jobs together have under way, and the largest of them in bytes.
+    /// Returns the most I/Os that all jobs together have under way, and the largest of them in
+    /// bytes.
     fn memory(&self) -> (usize, usize);
 
-    /// The next I/O of a job.
+    /// Returns the next action of a job.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
 
-    /// Does the job wait for others to finish?
+    /// Returns whether the job waits for others to finish.
     fn waits_for_others(&self, job: u32) -> bool {
         let _ = job;
         false
@@ -91,9 +93,10 @@ pub trait Workload {
         let _ = (io, data);
     }
 
-    /// A job hands an I/O to the stack; or it is complete, and its job has still to wake up.
+    /// Called when a job submits an I/O to the stack, or when the I/O is complete and its job must
+    /// still wake up.
     fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
 
-    /// An I/O of a job is done, well or not; `data` is its memory.
+    /// Called when an I/O of a job is done, with success or not; `data` is its memory.
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
 }

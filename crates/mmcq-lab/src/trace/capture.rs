@@ -6,14 +6,14 @@ use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 
-/// A part of a window that is drawn at once: what the waveform needs of memory is this much.
+/// Length in ns of a part that is drawn at once. The memory of the waveform is proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 
-/// Where nothing is on the lines for so long before and after, a part may end: none of the clocks
-/// between two tokens that belong together is lost.
+/// Idle time in ns before and after a place at which a part may end. None of the clocks between two
+/// tokens that belong together is lost then.
 pub(super) const IDLE_NS: u64 = 100_000;
 
-/// What was on a line.
+/// Activity on a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A command token.
@@ -22,9 +22,9 @@ pub enum What {
         index: u8,
         /// Its argument.
         arg: u32,
-        /// The controller sent it by itself.
+        /// Whether the controller sent it by itself.
         auto: bool,
-        /// It follows CMD55.
+        /// Whether it follows CMD55.
         app: bool,
     },
     /// A response token.
@@ -33,50 +33,50 @@ pub enum What {
         command: u8,
         /// Its content.
         answer: Answer,
-        /// Its CRC7 is right.
+        /// Whether its CRC7 is right.
         crc_ok: bool,
-        /// Its end bit is right.
+        /// Whether its end bit is right.
         end_ok: bool,
     },
     /// A data block.
     Block {
-        /// From the card.
+        /// Whether it comes from the card.
         read: bool,
         /// Its content.
         data: Vec<u8>,
-        /// Its CRC16 are right.
+        /// Whether its CRC16 are right.
         crc_ok: bool,
-        /// An abort command cut it off.
+        /// Whether an abort command cut it off.
         cut: bool,
-        /// Lines in use.
+        /// Number of data lines.
         width: u8,
-        /// Data on both edges.
+        /// Whether data are on both clock edges.
         ddr: bool,
     },
     /// A CRC status token.
     CrcStatus {
-        /// 010.
+        /// Whether it is 010.
         good: bool,
     },
     /// DAT0 held low.
     Busy,
-    /// The clock stood.
+    /// The clock is stopped.
     ClockStopped,
 }
 
-/// Something on the lines from here to there.
+/// Activity on the lines, with its begin and end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Start bit, or beginning.
+    /// Start bit, or begin, in ns.
     pub start_ns: u64,
-    /// End bit, or end.
+    /// End bit, or end, in ns.
     pub end_ns: u64,
     /// What.
     pub what: What,
 }
 
 impl Event {
-    /// A token or block: it has bits.
+    /// Returns whether it has bits: it is a token or a block.
     pub fn has_bits(&self) -> bool {
         !matches!(self.what, What::Busy | What::ClockStopped)
     }
@@ -85,16 +85,16 @@ impl Event {
 /// An I/O of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What was asked.
+    /// The I/O.
     pub io: Io,
-    /// When.
+    /// Time in ns of the submission.
     pub submitted_ns: u64,
-    /// When it was complete, and whether well; `None`: not in the run recorded.
+    /// Time in ns of the completion, and whether it succeeded; `None`: not in the recorded run.
     pub done: Option<(u64, bool)>,
 }
 
 impl Request {
-    /// For people: `read 8 at 4096`.
+    /// Returns a label for people: `read 8 at 4096`.
     pub fn label(&self) -> String {
         match self.io {
             Io { blocks: 0, .. } => "flush".to_owned(),
@@ -104,53 +104,55 @@ impl Request {
     }
 }
 
-/// A recorded window. All times are absolute; what lies across its ends is whole.
+/// A recorded window. All times are absolute. Activity across the window's ends is complete.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// Its begin.
+    /// Begin in ns.
     pub from_ns: u64,
-    /// Its end.
+    /// End in ns.
     pub until_ns: u64,
-    /// When the jobs began.
+    /// Time in ns at which the jobs began.
     pub work_ns: Option<u64>,
     /// The trigger.
     pub start: Start,
-    /// When it came.
+    /// Time in ns of the trigger.
     pub start_ns: u64,
-    /// The card is an eMMC.
+    /// Whether the card is an eMMC.
     pub emmc: bool,
     /// Cores of the machine.
     pub cores: usize,
-    /// Jobs: threads of the first numbers.
+    /// Number of jobs, which are the first threads.
     pub jobs: u32,
     /// Names of the first threads, on a machine without jobs.
     pub threads: Vec<&'static str>,
-    /// How the bus was driven from when on, and whether the card held the lines low; the first is
-    /// in force at the begin.
+    /// Changes of the bus: time in ns, new state, and whether the card held the lines low. The
+    /// first entry is the state at the begin.
     pub bus: Vec<(u64, BusState, bool)>,
-    /// The interrupt line, the first in force at the begin.
+    /// Levels of the interrupt line, with their times in ns; the first entry is the level at the
+    /// begin.
     pub interrupts: Vec<(u64, bool)>,
-    /// The card asks for attention by DAT1, the first in force at the begin.
+    /// Whether the card interrupts by DAT1, with the times in ns; the first entry is the state at
+    /// the begin.
     pub card_irqs: Vec<(u64, bool)>,
-    /// What was on the lines, by its start.
+    /// Activity on the lines, sorted by its start.
     pub events: Vec<Event>,
-    /// What the cores did.
+    /// Activity of the cores.
     pub spans: Vec<Span>,
-    /// Starts that our engine held for the tail of a batch.
+    /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Vec<Held>,
     /// I/Os.
     pub requests: Vec<Request>,
 }
 
 impl Capture {
-    /// The window ends earlier, but not within a token or block.
+    /// Ends the window earlier, but not within a token or block.
     pub fn shorten(&mut self, until_ns: u64) {
         self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
         self.drop_the_rest();
     }
 
-    /// Parts of about this length, one after the other: no token or block lies across their ends,
-    /// which are where one begins or where the lines are idle.
+    /// Returns parts of about this length, one after the other. A part ends where one begins or
+    /// where the lines are idle: no token or block lies across its ends.
     pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
         let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
         let tokens = self.events.iter().filter(|event| event.has_bits());
@@ -174,7 +176,7 @@ impl Capture {
         parts
     }
 
-    /// What is on the lines and in the cores in a part; without the requests.
+    /// Returns the activity on the lines and in the cores in a part, without the requests.
     pub(super) fn part(&self, (from_ns, until_ns): (u64, u64)) -> Capture {
         let events = self.events.iter().filter(|e| e.end_ns > from_ns && e.start_ns < until_ns);
         let spans = self.spans.iter().filter(|s| s.to_ns > from_ns && s.from_ns < until_ns);
@@ -194,7 +196,7 @@ impl Capture {
         }
     }
 
-    /// Forgets what lies outside.
+    /// Drops what lies outside of the window.
     pub(super) fn drop_the_rest(&mut self) {
         self.drop_before();
         let until_ns = self.until_ns;
@@ -207,7 +209,7 @@ impl Capture {
         self.card_irqs.retain(|i| i.0 < until_ns);
     }
 
-    /// Forgets what was over when the window begins.
+    /// Drops what was over when the window begins.
     pub(super) fn drop_before(&mut self) {
         let from_ns = self.from_ns;
         self.events.retain(|e| e.end_ns > from_ns);
@@ -235,13 +237,13 @@ pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u
     (from_ns, until_ns)
 }
 
-/// Drops what was superseded by then.
+/// Drops the changes that a later one had replaced by this time.
 pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
     let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
     changes.drain(..past.saturating_sub(1));
 }
 
-/// The changes of a part, the first in force at its begin.
+/// Returns the changes in a part; the first is the state at its begin.
 fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
     let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
     let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);

@@ -1,5 +1,6 @@
-//! The bus's checksums, bit by bit as the shift registers of the standard compute them [SD 4.5]. Of
-//! their own: the waveforms are to be judged apart from the stack and from the models.
+//! Checksums of the bus, bit by bit as the shift registers of the standard compute them [SD 4.5].
+//! This is a separate implementation, so that the waveforms are checked independently of the stack
+//! and the models.
 
 /// CRC7 of a token, G(x) = x^7 + x^3 + 1, started at zero.
 pub(super) fn crc7(bytes: &[u8]) -> u8 {

@@ -10,7 +10,7 @@ use std::io::{self, Seek, Write};
 
 /// Most edges of the clock that are written one by one.
 pub(super) const CYCLES_MAX: u64 = 30_000_000;
-/// So many bytes of changes are compressed at once: what the file needs of memory.
+/// Bytes of changes that are compressed at once, which is the memory that writing needs.
 const SECTION_BYTES: usize = 4 << 20;
 
 /// A file whose head is written.

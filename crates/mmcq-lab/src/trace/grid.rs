@@ -1,34 +1,34 @@
-//! Where the clock's edges lie.
+//! Times of the clock's edges.
 //!
 //! The model of the bus counts clocks from the moment at which a token begins, which may be any
-//! nanosecond. Here every token is put on one clock: while anything is on the lines the clock keeps
-//! its phase (and a token that begins meanwhile on the other line is moved by less than half a
-//! cycle); a token that begins on idle lines takes a new phase, and the clock's low time before it
-//! is stretched by less than one cycle.
+//! nanosecond. Here every token is placed on one clock. While anything is on the lines the clock
+//! keeps its phase, and a token that begins meanwhile on the other line is moved by less than half
+//! a cycle. A token that begins on idle lines starts a new phase, and the clock's low time before
+//! it is extended by less than one cycle.
 //!
-//! A controller that stops the clock within a block does so between two bits: the block lies on the
-//! clock in parts, with a new phase after each stop.
+//! A controller that stops the clock within a block does so between two bits. The block is then
+//! placed in parts, with a new phase after each stop.
 //!
-//! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples
-//! them.
+//! A cycle is low first: lines change at its begin, and the rising edge in its middle samples them.
 
 use super::capture::{Capture, Event, What};
 
-/// The model's times are rounded down to nanoseconds: so near to an edge is on it.
+/// Distance in ps within which a time counts as on an edge, as the model's times are rounded down
+/// to nanoseconds.
 const NEAR_PS: u64 = 1_500;
 
-/// The clock keeps frequency and phase from here until the next anchor.
+/// Point from which the clock keeps frequency and phase until the next anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub at_ps: u64,
-    /// 0: it stands.
+    /// Frequency; 0: the clock is stopped.
     pub hz: u32,
-    /// Whole cycles until the next anchor.
+    /// Number of whole cycles until the next anchor.
     pub cycles: u64,
 }
 
 impl Anchor {
-    /// So many quarters of a cycle after the anchor.
+    /// Returns the time of this number of quarters of a cycle after the anchor.
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
@@ -38,7 +38,7 @@ impl Anchor {
         self.quarter_ps(cycle.saturating_mul(4))
     }
 
-    /// The cycle that begins nearest to a moment.
+    /// Returns the cycle that begins nearest to a moment.
     fn nearest(&self, at_ps: u64) -> u64 {
         let half_cycles =
             u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;
@@ -49,17 +49,17 @@ impl Anchor {
 /// A token or block on the clock, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Which event.
+    /// Number of the event.
     pub event: usize,
-    /// From which anchor it counts.
+    /// Anchor from which it counts.
     pub anchor: usize,
-    /// Its first cycle.
+    /// First cycle.
     pub cycle: u64,
-    /// Its length.
+    /// Number of cycles.
     pub cycles: u64,
-    /// Cycles of the event that lie in earlier parts.
+    /// Number of the event's cycles in earlier parts.
     pub before: u64,
-    /// The clock stops after it, and another part follows.
+    /// Whether the clock stops after it, and another part follows.
     pub goes_on: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Grid {
     pub places: Vec<Place>,
 }
 
-/// Clocks of a token or block; 0 for what has no bits.
+/// Returns the clocks of a token or block; 0 for what has no bits.
 pub(super) fn clocks(event: &Event) -> u64 {
     match &event.what {
         What::Command { .. } => 48,
@@ -84,7 +84,7 @@ pub(super) fn clocks(event: &Event) -> u64 {
     }
 }
 
-/// Stops of the clock within an event, of all of them by their time.
+/// Returns the stops of the clock within an event, out of all stops sorted by time.
 fn stops<'a>(held: &'a [(u64, u64)], event: &Event) -> &'a [(u64, u64)] {
     let first = held.partition_point(|(from_ns, _)| *from_ns <= event.start_ns);
     let last = held.partition_point(|(_, until_ns)| *until_ns <= event.end_ns);
@@ -122,7 +122,7 @@ impl Grid {
         }
     }
 
-    /// `stops`: from when to when the clock stands within it.
+    /// Places an event. `stops`: begin and end of each stop of the clock within it.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
         // A block that stops has put anchors into the time to come; what is on the other line
@@ -151,7 +151,7 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// How long each phase lasts.
+    /// Counts how many cycles each phase lasts.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);

@@ -18,18 +18,18 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
-    /// Our engine holds a start for the tail of a batch.
+    /// mmcq's engine holds a start for the tail of a batch.
     Held,
     /// A core is in a hard interrupt.
     Hard(u8),
-    /// ... in deferred work.
+    /// A core is in deferred work.
     Deferred(u8),
-    /// ... in this thread.
+    /// A core is in this thread.
     Thread(u8, u32),
 }
 
 impl Line {
-    /// High while a core is in this context.
+    /// Returns the line that is high while a core is in this context.
     pub(super) fn of(core: u8, context: Context) -> Line {
         match context {
             Context::Hard => Line::Hard(core),
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// A line has this value from then on.
+/// A change of a line's value at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub at_ps: u64,
@@ -47,21 +47,21 @@ pub(super) struct Change {
     pub value: bool,
 }
 
-/// Between busy and a start bit DAT0 is high for at least so many clocks.
+/// Least number of clocks for which DAT0 is high between busy and a start bit.
 const RELEASE_CLK: u64 = 2;
 
 /// How the clock is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clk {
-    /// Each edge: what a decoder needs.
+    /// Each edge, as a decoder needs.
     #[default]
     Full,
-    /// High while it runs: a hundred times fewer lines.
+    /// A signal that is high while the clock runs: a hundred times fewer changes.
     Gated,
 }
 
-/// All changes in the window, by time; those at its begin give the first values. `lines`: data lines
-/// that are drawn.
+/// Returns all changes in the window, by time. Those at its begin are the first values. `lines`:
+/// number of data lines to draw.
 pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     let grid = Grid::new(capture);
     let mut out = Vec::new();
@@ -106,15 +106,15 @@ pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     out
 }
 
-/// Where a token ends: at its end, at an abort, or where the clock changes under it.
+/// Returns the end of a token: its own end, an abort, or a change of the clock during it.
 fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
     let cut_ps =
         if matches!(event.what, What::Block { cut: true, .. }) { event.end_ns * 1_000 } else { u64::MAX };
     grid.anchors.get(place.anchor + 1).map_or(cut_ps, |next| cut_ps.min(next.at_ps + 1_500))
 }
 
-/// Lines without tokens: pulled up with the supply on, held low in a voltage switch while the clock
-/// stands.
+/// Draws lines without tokens: pulled up while the card has power, held low in a voltage switch
+/// while the clock is stopped.
 fn levels(capture: &Capture, lines: u8, out: &mut Vec<Change>) {
     for (at_ns, bus, low) in &capture.bus {
         let value = bus.powered && !(*low && bus.clock_hz == 0);
@@ -173,7 +173,7 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Bits at one rate, the first at the beginning of the first cycle; the line is high
+    /// Draws bits at one data rate, the first at the begin of the first cycle; the line is high
     /// afterwards.
     fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
         let mut last = None;
@@ -215,8 +215,8 @@ impl Pen<'_> {
         }
     }
 
-    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the
-    /// cycle, that for the falling edge from there on.
+    /// Draws two streams. The bit for the rising edge lasts from the first to the third quarter of
+    /// the cycle, that for the falling edge from there on.
     fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
         let mut last = None;
         let mut quarter = self.place.cycle * 4 + 1;
@@ -237,8 +237,8 @@ impl Pen<'_> {
     }
 }
 
-/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes
-/// over 8 lines at once, over 4 in two halves, the upper one first, and over one line from its top
+/// Returns the bits of one line of a block: start bit, its bits of each byte, CRC16, end bit. A
+/// byte takes 8 lines at once, 4 lines in two halves, the upper one first, or one line from its top
 /// bit on [SD 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
@@ -257,7 +257,7 @@ fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     bits
 }
 
-/// DAT0 low where the card is busy, and nothing else is on it.
+/// Draws DAT0 low where the card is busy and nothing else is on the line.
 fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let mut tokens = grid.places.iter().filter_map(|place| {
         let event = &capture.events[place.event];
@@ -299,8 +299,8 @@ fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// DAT1 low where an I/O card asks for attention. Over four lines it must let go from the end of a
-/// command with data until two clocks after the data [SDIO 8.1.2].
+/// Draws DAT1 low where an I/O card interrupts. With four lines it must release DAT1 from the end
+/// of a command with data until two clocks after the data [SDIO 8.1.2].
 fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let (mut taken, mut command_ps): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
     for place in &grid.places {
@@ -329,7 +329,8 @@ fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// The clock's edges. Where the controller holds it, and no token needs it, it stays low.
+/// Draws the clock's edges. Where the controller stops the clock, and no token needs it, it stays
+/// low.
 fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let held: Vec<(u64, u64)> = capture
         .events
@@ -367,7 +368,7 @@ fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// When the clock runs.
+/// Draws whether the clock runs.
 fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let mut put = |at_ps, value| out.push(Change { at_ps, line: Line::Clk, value });
     put(capture.from_ns * 1_000, false);
@@ -380,7 +381,7 @@ fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// What a core does: of what overlaps, the most urgent.
+/// Draws the contexts of a core; of overlapping ones, the most urgent.
 fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     let mut last = None;
     for (at_ns, context) in flat(capture, core) {
@@ -393,8 +394,8 @@ fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     }
 }
 
-/// A core's contexts one after the other, `None` for idle; the first in force at the window's
-/// begin.
+/// Returns a core's contexts one after the other, `None` for idle. The first is that at the
+/// window's begin.
 pub(super) fn flat(capture: &Capture, core: u8) -> Vec<(u64, Option<Context>)> {
     let mut edges: Vec<(u64, bool, &Span)> = Vec::new();
     for span in capture.spans.iter().filter(|s| s.core == core) {

@@ -1,13 +1,13 @@
-//! The oscilloscope: a window of a run, with every bit on the bus, what the cores did, and the
-//! requests.
+//! The oscilloscope: a window of a run, with every bit on the bus, the activity of the cores, and
+//! the requests.
 //!
-//! [`record`] runs something with probes at whatever board it builds; the boards, stacks and costs
-//! know nothing of it, and the run is the same with and without. The [`Capture`] is written as a
+//! [`record`] runs something with probes on the board that it builds. The boards, stacks and costs
+//! do not know of it, and the run is the same with and without. The [`Capture`] is written as a
 //! waveform ([`Dump`]), a picture ([`picture`]), slices for a trace viewer ([`perfetto`]) or a list
 //! ([`steps::list`]).
 //!
-//! A capture holds its window in memory. A waveform needs none: [`survey`] runs once for the names
-//! of its lines, and [`Dump::draw`] runs again and writes as the run goes on.
+//! A capture stores its window in memory. A waveform does not need that: [`survey`] runs once to
+//! find the names of its lines, and [`Dump::draw`] runs again and writes during the run.
 
 mod capture;
 mod crc;
@@ -42,14 +42,14 @@ use wave::Wave;
 type Shared = Rc<RefCell<Recorder>>;
 
 thread_local! {
-    /// What records the boards that are built now.
+    /// Recorder of the boards that are built now.
     static RECORDER: RefCell<Option<Shared>> = const { RefCell::new(None) };
 }
 
-/// What was recorded of a run.
+/// The recording of a run.
 pub struct Recording(Shared);
 
-/// Runs something, and records this window of it: at most a million records.
+/// Calls `run`, and records this window of it: at most a million records.
 pub fn record<R>(window: Window, run: impl FnOnce() -> R) -> (R, Recording) {
     watched(Recorder::new(window, None), run)
 }
@@ -63,7 +63,7 @@ fn watched<R>(recorder: Recorder, run: impl FnOnce() -> R) -> (R, Recording) {
 }
 
 impl Recording {
-    /// The window, if the run had it.
+    /// Returns the window, if the run reached it.
     pub fn capture(self) -> Result<Capture, WindowError> {
         std::mem::take(&mut *self.0.borrow_mut()).capture()
     }
@@ -73,23 +73,24 @@ impl Recording {
     }
 }
 
-/// What has to be known of a window before it is drawn.
+/// Facts about a window that are needed to draw it: its head and its parts.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The head of its waveforms.
+    /// Head of its waveforms.
     pub head: Head,
     told: Told,
 }
 
 impl Survey {
-    /// Most records that were held at a time: no more in a long window than in a short one.
+    /// Returns the most records that were stored at a time. A long window needs no more than a
+    /// short one.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }
 }
 
-/// Runs something for the head of its waveforms, and keeps nothing of it. Where anything is told
-/// later than usual, the parts are known in a second run alone.
+/// Runs something to find the head of its waveforms, and stores nothing else. If an event is
+/// reported later than usual, a second run is needed to find the parts.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {
@@ -122,7 +123,7 @@ pub enum Dump {
 }
 
 impl Dump {
-    /// Most cycles of the clock whose edges are written one by one.
+    /// Returns the most cycles of the clock whose edges are written one by one.
     pub const fn cycles_max(self) -> u64 {
         match self {
             Dump::Vcd => vcd::CYCLES_MAX,
@@ -140,7 +141,7 @@ impl Dump {
         Ok(Wave::new(head, clk, format))
     }
 
-    /// Writes the waveform of a window that is kept. Time 0 is its begin; the unit is 1 ns where all
+    /// Writes the waveform of a captured window. Time 0 is its begin. The unit is 1 ns where all
     /// edges lie on nanoseconds, else 1 ps.
     ///
     /// # Errors
@@ -178,19 +179,19 @@ impl Dump {
     }
 }
 
-/// Where a waveform is written to.
+/// Destination of a waveform.
 pub trait Out: io::Write + io::Seek + 'static {}
 
 impl<T: io::Write + io::Seek + 'static> Out for T {}
 
-/// A board offers its slot: the probe, if anything records, goes to its controller.
+/// Attaches the probe of the recorder, if there is one, to the controller of a board.
 pub fn attach(set: impl FnOnce(Probe)) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().attached = true;
     set(Box::new(move |signal| recorder.borrow_mut().signal(signal)));
 }
 
-/// A machine with so many jobs begins its work.
+/// Attaches the recorder to a machine with this number of jobs that begins its work.
 pub fn watch(sys: &mut System, jobs: u32) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(sys.time.now(), sys.cpu.cores(), jobs);
@@ -201,7 +202,7 @@ pub fn watch(sys: &mut System, jobs: u32) {
     sys.log = Some(Box::new(move |io, result, now_ns| recorder.borrow_mut().io(io, result, now_ns)));
 }
 
-/// The same of the SDIO board, whose card also asks by DAT1.
+/// Attaches the recorder to the SDIO board, whose card also interrupts by DAT1.
 pub fn attach_sdi(model: &RefCell<S3cSdi>) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     attach(|probe| model.borrow_mut().set_probe(Some(probe)));
@@ -209,7 +210,7 @@ pub fn attach_sdi(model: &RefCell<S3cSdi>) {
     model.borrow_mut().set_dat1_log(Some(Box::new(log)));
 }
 
-/// A CPU with these threads begins its work.
+/// Attaches the recorder to a CPU with these threads that begins its work.
 pub fn watch_cpu<A: Copy>(now_ns: u64, cpu: &mut Cpu<A>, threads: &[&'static str]) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(now_ns, cpu.cores(), 0);
@@ -224,7 +225,7 @@ mod tests {
     use mmcq_sim::probe::Signal;
     use std::io::{Read, Seek};
 
-    /// Commands every 20 us, and a stop of the clock that is told when it is over.
+    /// Sends commands every 20 us, and a stop of the clock that is reported when it is over.
     fn run(stop_ns: u64) {
         attach(|mut probe| {
             let bus = BusState { powered: true, clock_hz: 50_000_000, width: 4, ..BusState::default() };
@@ -239,7 +240,8 @@ mod tests {
         });
     }
 
-    /// What is told later than usual is drawn where it was: the parts wait for it.
+    /// Checks that an event that is reported later than usual is drawn at its time: the parts wait
+    /// for it.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

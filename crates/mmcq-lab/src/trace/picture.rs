@@ -1,5 +1,5 @@
-//! A capture as a picture: lanes with named boxes over a time axis, like a photograph of an
-//! oscilloscope with notes. Stretches in which nothing happens are folded.
+//! A capture as a picture: rows with named boxes over a time axis, like a photograph of an
+//! oscilloscope with notes. Idle stretches are folded.
 
 use super::capture::Capture;
 use super::steps::{self, Lane};
@@ -8,23 +8,23 @@ use crate::system::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Width of the lanes.
+/// Width of the rows.
 const WIDTH: f64 = 1_400.0;
-/// Room for their names.
+/// Space for their names.
 const LEFT: f64 = 96.0;
 const TOP: f64 = 44.0;
 const LANE: f64 = 30.0;
 const BOX: f64 = 22.0;
-/// What a folded stretch takes.
+/// Width of a folded stretch.
 const FOLD: f64 = 34.0;
-/// Requests that are under way at once have a row each, up to this many.
+/// Most rows of requests that are under way at once.
 const ROWS_MAX: usize = 12;
 /// About the width of a letter.
 const LETTER: f64 = 6.2;
-/// Boxes narrower than this are joined with their neighbours of one kind.
+/// Width below which boxes of one kind are joined with their neighbours.
 const NARROW: f64 = 4.0;
 
-/// Something to draw in a lane.
+/// A box in a row.
 #[derive(Clone)]
 struct Piece {
     from_ns: u64,
@@ -34,7 +34,7 @@ struct Piece {
     colour: &'static str,
 }
 
-/// The beginning of a picture of this size, with its title.
+/// Returns the begin of a picture of this size, with its title.
 pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
@@ -44,7 +44,7 @@ pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str
     )
 }
 
-/// The picture as SVG.
+/// Returns the picture as SVG.
 pub fn write(capture: &Capture, title: &str) -> String {
     let lanes = lanes(capture);
     let axis = Axis::new(capture, &lanes);
@@ -74,7 +74,7 @@ pub fn write(capture: &Capture, title: &str) -> String {
     out
 }
 
-/// Blocks (with their CRC status) that are too narrow to be seen one by one become one box.
+/// Joins blocks (with their CRC status) that are too narrow to be seen one by one.
 fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     let mut out: Vec<(Piece, u32)> = Vec::new();
     for piece in pieces {
@@ -103,7 +103,7 @@ fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     out.into_iter().map(named).collect()
 }
 
-/// A box with the longest text that fits in it, or behind it and before the next.
+/// Draws a box with the longest text that fits in it, or between it and the next.
 fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
     let from = axis.x(piece.from_ns);
     let width = (axis.x(piece.to_ns) - from).max(0.6);
@@ -208,7 +208,7 @@ fn interrupts(capture: &Capture) -> Vec<Piece> {
     .collect()
 }
 
-/// Each request in the first row that is free.
+/// Returns each request in the first free row.
 fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     let mut rows: Vec<(u64, Vec<Piece>)> = Vec::new();
     let mut left_out = 0;
@@ -243,10 +243,10 @@ fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     rows.into_iter().enumerate().map(|(n, row)| (name(n), row.1)).collect()
 }
 
-/// From time to place, with idle stretches folded.
+/// Axis from time to place, with idle stretches folded.
 struct Axis {
     from_ns: u64,
-    /// Stretches that are drawn: from, to, place of from.
+    /// Stretches that are drawn: begin, end, place of the begin.
     shown: Vec<(u64, u64, f64)>,
     px_per_ns: f64,
     step_ns: u64,

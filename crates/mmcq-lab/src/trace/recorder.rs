@@ -1,5 +1,5 @@
-//! Keeps what lies in the window, and forgets the rest while the run goes on. Or hands the window on
-//! in parts, as soon as nothing more can come of them, and keeps none.
+//! Stores what lies in the window, and drops the rest during the run. Or passes the window on in
+//! parts, as soon as nothing more can belong to them, and stores none.
 
 use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};
@@ -8,48 +8,48 @@ use mmcq_sim::card::BusState;
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
-/// Recorded beyond the end of the window, so that what lies across it is complete: longer than a
-/// block on one line at 400 kHz.
+/// Time in ns that is recorded beyond the end of the window, so that activity across the end is
+/// complete: longer than a block on one line at 400 kHz.
 pub(super) const SLACK_NS: u64 = 20_000_000;
-/// How many records come between two clean-ups.
+/// Number of records between two clean-ups.
 const CLEAN_EVERY: u32 = 4096;
-/// Most records of a window that is kept: some hundred megabytes.
+/// Most records of a stored window: some hundred megabytes.
 const KEPT_MAX: usize = 1_000_000;
 
-/// Takes the parts of a window, one after the other.
+/// A function that receives the parts of a window, one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
-/// A window that is handed on in parts.
+/// A window that is passed on in parts.
 pub(super) struct HandOn {
-    /// A part is complete when the run is so much further.
+    /// Time in ns that the run must be beyond a part until the part is complete.
     pub slack_ns: u64,
     pub take: Taker,
 }
 
-/// How a window came.
+/// Facts about the events of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// So much later than the newest beginning anything was told.
+    /// Longest delay in ns of an event's report after the newest begin of any event.
     pub late_ns: u64,
-    /// Most records that were held at a time.
+    /// Most records that were stored at a time.
     pub most_held: usize,
 }
 
 pub(super) struct Recorder {
     window: Window,
     hand_on: Option<HandOn>,
-    /// The begin of the next part, once the first one's is known.
+    /// Begin in ns of the next part, once that of the first is known.
     part_ns: Option<u64>,
-    /// The latest beginning of anything, and how much later than that anything was told.
+    /// Latest begin in ns of any event, and the longest delay of a report after it.
     newest_ns: u64,
     told: Told,
-    /// More came than is kept.
+    /// Whether there were more records than are stored.
     full: bool,
     pub(super) attached: bool,
-    /// The beginning of the window, once it is known.
+    /// Begin in ns of the window, once it is known.
     start_ns: Option<u64>,
     work_ns: Option<u64>,
-    /// How often the trigger came.
+    /// Number of times that the trigger came.
     came: u64,
     last_ns: u64,
     since_clean: u32,
@@ -120,7 +120,7 @@ impl Recorder {
         }
     }
 
-    /// The window's end; unknown before its beginning is known.
+    /// Returns the window's end in ns; unknown before its begin is known.
     fn end_ns(&self) -> u64 {
         let Some(start_ns) = self.start_ns else { return u64::MAX };
         match (self.window.for_ns, self.window.start) {
@@ -130,7 +130,7 @@ impl Recorder {
         }
     }
 
-    /// Is something from here to there of interest?
+    /// Returns whether an event with this begin and end is of interest.
     fn wants(&mut self, from_ns: u64, to_ns: u64) -> bool {
         if to_ns != u64::MAX {
             self.last_ns = self.last_ns.max(to_ns);
@@ -146,7 +146,7 @@ impl Recorder {
         !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
     }
 
-    /// Hands on the parts to which nothing more can come.
+    /// Passes on the parts that are complete.
     fn hand_on(&mut self) {
         let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
         let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
@@ -171,7 +171,7 @@ impl Recorder {
         got.drop_before();
     }
 
-    /// Nothing that ended before this will be in the window.
+    /// Returns the time in ns before which nothing that ended will be in the window.
     fn horizon_ns(&self) -> u64 {
         self.start_ns.unwrap_or(self.last_ns).saturating_sub(self.window.before_ns).saturating_sub(SLACK_NS)
     }
@@ -279,7 +279,7 @@ impl Recorder {
         }
     }
 
-    /// Hands on the rest of the window.
+    /// Passes on the rest of the window.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// The parts of a window that is kept are those that are handed on.
+    /// Checks that the parts of a stored window are the same as those that are passed on.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
         let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };

@@ -1,4 +1,4 @@
-//! The window in words: what was on the lines with its name, and the phases that the controller was
+//! The window in words: activity on the lines with its name, and the phases that the controller was
 //! given.
 
 use super::capture::{Capture, Event, What};
@@ -11,7 +11,7 @@ use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Where a step is shown.
+/// Row in which a step is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The CMD line.
@@ -23,19 +23,19 @@ pub enum Lane {
 /// Something with a begin, an end and a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where.
+    /// Row.
     pub lane: Lane,
-    /// Its begin.
+    /// Begin in ns.
     pub from_ns: u64,
-    /// Its end.
+    /// End in ns.
     pub to_ns: u64,
-    /// Short: `CMD18`, `R1`, `512 B`, `busy`.
+    /// Short text: `CMD18`, `R1`, `512 B`, `busy`.
     pub label: String,
-    /// All of it.
+    /// Full text.
     pub detail: String,
 }
 
-/// What was on the lines, by its start.
+/// Returns the activity on the lines, by its start.
 pub fn steps(capture: &Capture) -> Vec<Step> {
     let mut command = (0, false);
     capture
@@ -96,7 +96,7 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
     Step { lane, from_ns: event.start_ns, to_ns, label, detail }
 }
 
-/// Format of a short response.
+/// Returns the format of a short response.
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",
@@ -108,31 +108,32 @@ fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     }
 }
 
-/// What a driver is given at once: a command with its data, busy, and automatic commands.
+/// What a driver gives the controller at once: a command with its data, busy, and automatic
+/// commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// The command and what moved.
+    /// The command and the transferred data, as text.
     pub label: String,
     /// Start bit of its first token.
     pub from_ns: u64,
-    /// The end of the last thing that belongs to it.
+    /// End in ns of the last activity that belongs to it.
     pub to_ns: u64,
-    /// The blocks that a read or write command names.
+    /// Blocks that a read or write command names.
     pub data: Option<Data>,
 }
 
 /// Blocks of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Which way they moved.
+    /// Direction.
     pub direction: Direction,
     /// The argument of the command: the first block, or its first byte.
     pub first: u32,
-    /// How many moved.
+    /// Number of transferred blocks.
     pub blocks: u32,
 }
 
-/// Which way a command moves the blocks of its argument.
+/// Returns the direction of a command that transfers the blocks of its argument.
 fn moves(index: u8, app: bool) -> Option<Direction> {
     match (index, app) {
         (17 | 18, false) => Some(Direction::Read),
@@ -141,7 +142,7 @@ fn moves(index: u8, app: bool) -> Option<Direction> {
     }
 }
 
-/// Phases, by their start.
+/// Returns the phases, by their start.
 pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;
@@ -174,7 +175,7 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// A start that our engine held, in words.
+/// Returns in words a start that mmcq's engine held.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
@@ -182,7 +183,7 @@ pub fn held_name(held: &Held) -> String {
     }
 }
 
-/// A thread's name: jobs come first.
+/// Returns a thread's name; the first threads are jobs.
 pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),
@@ -191,7 +192,7 @@ pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     }
 }
 
-/// What a core does, in a word.
+/// Returns the word for a core's context.
 pub fn context_name(capture: &Capture, context: Context) -> String {
     match context {
         Context::Hard => "irq".to_owned(),
@@ -200,14 +201,14 @@ pub fn context_name(capture: &Capture, context: Context) -> String {
     }
 }
 
-/// A core's contexts one after the other: from, to, what.
+/// Returns a core's contexts one after the other: begin, end, context.
 pub fn contexts(capture: &Capture, core: u8) -> Vec<(u64, u64, Context)> {
     let flat = lines::flat(capture, core);
     let ends = flat.iter().skip(1).map(|(at_ns, _)| *at_ns).chain([capture.until_ns]);
     flat.iter().zip(ends).filter_map(|((from_ns, what), to_ns)| what.map(|w| (*from_ns, to_ns, w))).collect()
 }
 
-/// The window as a list: nanoseconds from its begin, how long, what.
+/// Returns the window as a list: nanoseconds from its begin, duration, text.
 pub fn list(capture: &Capture) -> String {
     let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
     for (from_ns, to_ns, what) in rows(capture) {
@@ -217,7 +218,7 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// The same, one JSON object a line: from_ns, to_ns, what.
+/// Returns the same as JSON, one object a line: from_ns, to_ns, what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))
@@ -225,7 +226,7 @@ pub fn json_lines(capture: &Capture) -> String {
     rows(capture).into_iter().map(line).collect()
 }
 
-/// Begin, end and name of everything, by its begin.
+/// Returns begin, end and name of everything, by its begin.
 fn rows(capture: &Capture) -> Vec<(u64, u64, String)> {
     let mut rows: Vec<(u64, u64, String)> = steps(capture)
         .into_iter()

@@ -11,7 +11,7 @@ pub(super) const CYCLES_MAX: u64 = 3_000_000;
 /// A file whose head is written.
 pub(super) struct Vcd<W> {
     ids: Vec<String>,
-    /// The values at time 0 are written.
+    /// Whether the values at time 0 are written.
     begun: bool,
     out: W,
 }
@@ -25,7 +25,7 @@ impl<W: Write> Vcd<W> {
     }
 }
 
-/// Printable characters without the space: 94 of them.
+/// Returns an identifier of printable characters without the space: there are 94 of them.
 fn id(n: usize) -> String {
     let digit = |n: usize| char::from(b'!' + (n % 94) as u8);
     if n < 94 { digit(n).to_string() } else { [digit(n / 94 - 1), digit(n)].iter().collect() }

@@ -11,7 +11,7 @@ use super::window::{WindowError, time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// What stands before the changes: the window's ends, the unit of time, and the lines.
+/// Head of a waveform: the window's ends, the unit of time, and the lines.
 #[derive(Clone, Debug)]
 pub struct Head {
     begin_ns: Option<u64>,
@@ -20,13 +20,13 @@ pub struct Head {
     cores: usize,
     jobs: u32,
     threads: Vec<&'static str>,
-    /// Data lines that are drawn.
+    /// Number of data lines that are drawn.
     dat_lines: u8,
-    /// Contexts of cores, and held starts.
+    /// Lines of the cores' contexts, and of held starts.
     lines: BTreeSet<Line>,
     clocks_hz: BTreeSet<u32>,
     ddr: bool,
-    /// Of the clock.
+    /// Number of cycles of the clock.
     cycles: u64,
 }
 
@@ -47,7 +47,7 @@ impl Head {
         }
     }
 
-    /// That of a window.
+    /// Makes the head of a window.
     pub fn of(capture: &Capture) -> Self {
         let mut head = Head::new();
         capture.parts(PART_NS).into_iter().for_each(|part| head.add(&capture.part(part)));
@@ -75,7 +75,7 @@ impl Head {
         self.cycles = self.cycles.saturating_add(u64::try_from(cycles.sum::<u128>()).unwrap_or(u64::MAX));
     }
 
-    /// Whether the window is short enough for each edge of the clock.
+    /// Checks that the window is short enough to write each edge of the clock.
     ///
     /// # Errors
     /// It has more than `most` cycles.
@@ -87,14 +87,14 @@ impl Head {
         Ok(())
     }
 
-    /// Picoseconds of a unit: 1 ns where all edges lie on nanoseconds, else 1 ps.
+    /// Returns the picoseconds of a unit: 1 ns where all edges lie on nanoseconds, else 1 ps.
     pub(super) fn unit_ps(&self) -> u64 {
         let quarters = if self.ddr { 4 } else { 2 };
         let whole = |hz: &u32| *hz == 0 || 1_000_000_000 % (u64::from(*hz) * quarters) == 0;
         if self.clocks_hz.iter().all(whole) { 1_000 } else { 1 }
     }
 
-    /// All lines, in the order of the file.
+    /// Returns all lines, in the order of the file.
     pub(super) fn lines(&self) -> Vec<Line> {
         let bus = [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..self.dat_lines).map(Line::Dat));
         let cores = (0..self.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);
@@ -117,7 +117,7 @@ impl Head {
         }
     }
 
-    /// What time 0 is, for people.
+    /// Returns for people what time 0 is.
     pub(super) fn begin(&self) -> String {
         let from_ns = self.begin_ns.unwrap_or(0);
         match self.work_ns.filter(|at| *at <= from_ns) {
@@ -127,13 +127,13 @@ impl Head {
     }
 }
 
-/// What is written of a waveform. Times are units from the begin of the window, and each is later
-/// than the one before.
+/// Format of a waveform. Times are units from the begin of the window, and each is later than the
+/// one before.
 pub(super) trait Format {
-    /// Lines, by their places in [`Head::lines`], that have other values from then on; at time 0 all
-    /// of them.
+    /// Writes the lines, by their places in [`Head::lines`], that have new values from this time
+    /// on; at time 0 all lines.
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()>;
-    /// Nothing changes until then, and the file is complete.
+    /// Completes the file; nothing changes until this time.
     fn end(&mut self, at: u64) -> io::Result<()>;
 }
 
@@ -145,9 +145,10 @@ pub(super) struct Wave {
     until_ps: u64,
     unit_ps: u64,
     places: BTreeMap<Line, usize>,
-    /// By place; empty before the first part.
+    /// Present values, by place; empty before the first part.
     values: Vec<bool>,
-    /// Changes at one time of the file count together: only what a line ends with is written.
+    /// Time in file units of the changes being collected. Of several changes of a line at one time,
+    /// only the last value is written.
     at: u64,
     now: BTreeMap<usize, bool>,
     format: Box<dyn Format>,
@@ -217,7 +218,7 @@ impl Wave {
         self.format.end((self.until_ps - self.from_ps) / self.unit_ps)
     }
 
-    /// A window that is there as a whole.
+    /// Draws a window that is stored as a whole.
     pub(super) fn whole(mut self, capture: &Capture) -> io::Result<()> {
         capture.parts(PART_NS).into_iter().try_for_each(|part| self.part(&capture.part(part)))?;
         self.end()

@@ -1,31 +1,31 @@
-//! Which part of a run is looked at.
+//! The window: the part of a run that is recorded.
 
 use crate::fio::value;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a window starts.
+/// Start of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At power-on; without a length it ends where the jobs begin.
     BringUp,
-    /// So many nanoseconds after the jobs begin.
+    /// This number of nanoseconds after the jobs begin.
     At(u64),
     /// At the n-th token of a command since power-on.
     Command {
         /// Its index.
         index: u8,
-        /// 1 is the first.
+        /// Number of the token; 1 is the first.
         n: u64,
     },
     /// At the n-th rise of the interrupt line since the jobs began.
     Interrupt {
-        /// 1 is the first.
+        /// Number of the rise; 1 is the first.
         n: u64,
     },
-    /// At the n-th fall of DAT1 by which an I/O card asks for attention, since the work began.
+    /// At the n-th fall of DAT1 by which an I/O card interrupts, since the work began.
     CardInterrupt {
-        /// 1 is the first.
+        /// Number of the fall; 1 is the first.
         n: u64,
     },
 }
@@ -34,22 +34,22 @@ pub enum Start {
 /// lies across its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where it starts.
+    /// Start.
     pub start: Start,
-    /// It begins so much earlier than that.
+    /// Time in ns before the start at which it begins.
     pub before_ns: u64,
-    /// Its length from the start; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
+    /// Length in ns from the start; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
     pub for_ns: Option<u64>,
 }
 
 impl Window {
-    /// The length where none is given.
+    /// Default length in ns.
     pub const LENGTH_NS: u64 = 1_000_000;
-    /// What is shown before a trigger where nothing is given.
+    /// Default time in ns that is shown before a trigger.
     pub const BEFORE_NS: u64 = 5_000;
 }
 
-/// A trigger as it is written: `bringup`, `irq,n=2`, `cmd=18,n=3`.
+/// Parses a trigger: `bringup`, `irq,n=2`, `cmd=18,n=3`.
 impl FromStr for Start {
     type Err = String;
 
@@ -87,7 +87,7 @@ impl fmt::Display for Start {
     }
 }
 
-/// A time of the command line: a number with ns, us, ms or s.
+/// Parses a time of the command line: a number with ns, us, ms or s.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[number.len()..];
@@ -99,7 +99,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("time {text}: expected a whole number with ns, us, ms or s, as 250us"))
 }
 
-/// A time for people: up to six digits and a unit.
+/// Returns a time for people: up to six digits and a unit.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -111,7 +111,7 @@ pub fn time(ns: u64) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Why there is nothing to show.
+/// Reason why there is no window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     /// The controller of the board has no probe.
@@ -122,43 +122,43 @@ pub enum WindowError {
     NotSeen {
         /// The trigger.
         start: Start,
-        /// How often.
+        /// Number of the event that was wanted.
         n: u64,
-        /// How often it came.
+        /// Number of events that came.
         came: u64,
     },
-    /// The window begins after the end.
+    /// The window begins after the end of the run.
     #[error(
         "window from {}: the run ends {} after the jobs begin; expected an earlier start",
         time(*from_ns),
         time(*end_ns)
     )]
     Outside {
-        /// Where it would begin, after the jobs begin.
+        /// Time in ns after the begin of the jobs at which the window would begin.
         from_ns: u64,
-        /// Where the run ends.
+        /// Time in ns at which the run ends.
         end_ns: u64,
     },
-    /// More than is kept in memory.
+    /// There are more records than are stored in memory.
     #[error(
         "window: more than {most} records, which a list, a picture or Perfetto's trace would keep in memory; \
          expected a shorter --for, or --no-list with --vcd or --fst alone"
     )]
     TooMany {
-        /// Most of them.
+        /// Most records.
         most: usize,
     },
-    /// More than can sensibly be written.
+    /// There are more clock cycles than can sensibly be written.
     #[error(
         "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for, or --clk gated",
         time(*length_ns)
     )]
     TooLong {
-        /// Its length.
+        /// Length in ns of the window.
         length_ns: u64,
-        /// Its clock cycles.
+        /// Number of its clock cycles.
         cycles: u64,
-        /// Most of them.
+        /// Most clock cycles.
         most: u64,
     },
 }

@@ -1,28 +1,29 @@
-//! One line: what costs most against the physical limit.
+//! The conclusion in one line: what costs most, compared with the physical limit.
 
 use super::report::transfers;
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
 
-/// A run at this share of the limit, in percent, has nothing worth naming to gain.
+/// Share of the limit in percent at which a run has nothing worth naming to gain.
 const ENOUGH_PERCENT: f64 = 97.0;
-/// Another depth helps if it gives so much more, in percent.
+/// Gain in percent from which another depth helps.
 const HELPS_PERCENT: f64 = 2.0;
 
-/// So much fewer requests in a transfer than at the limit are lost merging.
+/// Ratio of requests per transfer to those at the limit, below which time is lost by missing
+/// merging.
 const MERGES_LESS: f64 = 0.9;
-/// What each transfer costs however long it is: with less merging these come more often.
+/// Phases that each transfer costs however long it is: with less merging there are more transfers.
 const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
-/// The name of that loss.
+/// Name of the loss by missing merging.
 const MERGING: &str = "merging";
 
-/// Requests that go over the bus in one transfer, as a mean.
+/// Returns the mean number of requests in one transfer.
 pub fn requests_per_transfer(c: &Counters) -> f64 {
     c.ios as f64 / transfers(c).max(1) as f64
 }
 
-/// What is lost, and what it takes longer than at the limit, in microseconds for each request of
-/// the run.
+/// Returns the name of the largest loss, and its time beyond the limit in microseconds for each
+/// request of the run.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;
@@ -40,7 +41,7 @@ fn largest_loss(why: &Why) -> (&'static str, f64) {
     losses.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("CPU", 0.0))
 }
 
-/// The job that submits is what is waited for most.
+/// Returns whether the largest loss is waiting for the job that submits.
 pub(super) fn waits(why: &Why) -> bool {
     why.share_percent() < ENOUGH_PERCENT && largest_loss(why).0 == "waiting"
 }
@@ -83,7 +84,7 @@ pub(super) fn line(why: &Why) -> String {
     }
 }
 
-/// Would one more request under way hide what the job thinks?
+/// Returns a text on whether one more request under way would hide the job's own time.
 fn depth(why: &Why) -> String {
     let Some(deeper) = &why.deeper else { return String::new() };
     let (now, then) = (mib_per_s(&why.counters), mib_per_s(deeper));

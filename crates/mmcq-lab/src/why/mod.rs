@@ -1,4 +1,5 @@
-//! Why a run was as fast as it was: what came in, what went over the bus, and where the time went.
+//! Explains the speed of a run: its requests, the activity on the bus, and the phases in which its
+//! time was spent.
 //!
 //! Every nanosecond from the first submission to the last completion is in one phase:
 //! - wire: commands with their responses, data with their gaps and CRC status;
@@ -7,13 +8,13 @@
 //! - held: the controller has no room, or no data;
 //! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake
 //!   up;
-//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts,
-//!   wake-ups, the driver's and the engine's work, the time that a controller itself takes to begin
-//!   and to tell, and pauses between questions to a card whose busy the host does not see.
+//! - CPU: the rest, in which the wires are quiet although a request is with the stack: interrupts,
+//!   wake-ups, the work of driver and engine, the time that a controller itself takes to begin and
+//!   to report, and pauses between polls of a card whose busy the host does not see.
 //!
-//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim.
-//! The physical limit is the same job with software that takes no time, in perfect batches
-//! ([`Setting::Limit`]).
+//! A command during busy counts as wire, not busy, and so do the few clocks of a gap that both
+//! could claim. The physical limit is the same job with software that takes no time, in perfect
+//! batches ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;
@@ -31,14 +32,14 @@ use crate::recorded::passed::{self, Rules};
 use crate::runner::{Counters, Outcome, Run, RunError, Setting, allowed_mib_per_s, run};
 use std::sync::Arc;
 
-/// Where the time of a run went, in nanoseconds; the fields add up to the whole.
+/// Phases of a run in nanoseconds; the fields add up to the whole time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// Commands and responses.
     pub command_ns: u64,
     /// Blocks.
     pub data_ns: u64,
-    /// The bus waits for a block.
+    /// The bus waits for a block of a read.
     pub access_ns: u64,
     /// The bus waits for DAT0.
     pub busy_ns: u64,
@@ -53,10 +54,10 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// How many there are.
+    /// Number of phases.
     pub const COUNT: usize = 8;
 
-    /// Of a run.
+    /// Computes the phases of a run.
     pub fn of(c: &Counters) -> Self {
         let bus = &c.bus;
         // One after the other, what fits is taken. Busy is last: it may overlap with the commands
@@ -80,7 +81,7 @@ impl Phases {
         }
     }
 
-    /// With their names, in the order of the report.
+    /// Returns the phases with their names, in the order of the report.
     pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
         [
             ("wire, commands", self.command_ns),
@@ -95,31 +96,32 @@ impl Phases {
     }
 }
 
-/// A run, its limit, and what another depth would give.
+/// A run, its limit, and the result with another depth.
 #[derive(Clone, Debug)]
 pub struct Why {
-    /// Board, card and setting, as they were named.
+    /// Board, card and setting, as the user named them.
     pub title: String,
     /// The run.
     pub counters: Counters,
-    /// The same job at its limit: held up by wire and card alone.
+    /// Counters of the same job at its limit, which only wire and card bound.
     pub limit: Counters,
-    /// One job, one request at a time: the same with two.
+    /// Counters of the same job with two requests at a time, if it is one job with one request at a
+    /// time.
     pub deeper: Option<Counters>,
-    /// What the requests of the run met, where they were looked at.
+    /// Places of the run's requests, if they were recorded.
     pub requests: Option<Requests>,
-    /// In which unit its rates are told.
+    /// Unit in which its rates are shown.
     pub rate: Rate,
 }
 
-/// Where the requests of a run were, and the slowest of them.
+/// Times of a run's requests in each place, and the slowest request.
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// Mean and longest time in the scheduler, in the driver's queue, and at the card.
     pub spans: [(&'static str, f64, u64); 3],
-    /// The slowest, in one line.
+    /// The slowest request, in one line.
     pub slowest: String,
-    /// Those that starved, in one line, if any did.
+    /// Requests that starved, in one line, if there are some.
     pub starved: Option<String>,
 }
 
@@ -140,12 +142,13 @@ impl Requests {
     }
 }
 
-/// A request that takes so many times as long as 99 % do has starved.
+/// A request has starved if it takes this many times as long as 99 % of the requests do.
 const STARVES: u64 = 20;
-/// Of fewer requests the slowest is one of the 99 %, or next to it.
+/// Least number of requests for that. With fewer, the slowest one is one of the 99 %, or next to
+/// it.
 const ENOUGH: usize = 100;
 
-/// The requests that others have always passed, in one line.
+/// Returns the requests that others have always overtaken, in one line.
 fn starved(completed: &[Completed]) -> Option<String> {
     let mut took: Vec<u64> = completed.iter().map(|one| one.done_ns - one.came_ns).collect();
     took.sort_unstable();
@@ -162,7 +165,7 @@ fn starved(completed: &[Completed]) -> Option<String> {
     })
 }
 
-/// Directions in which a request starved, in words.
+/// Returns the directions in which a request starved, in words.
 pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     let all = outcome.group();
     let directions = [("read", &all.dirs[0]), ("write", &all.dirs[1]), ("trim", &all.discards)];
@@ -174,20 +177,20 @@ pub fn starved_directions(outcome: &Outcome) -> Vec<String> {
     directions.into_iter().filter_map(line).collect()
 }
 
-/// What 99 % take and what the longest takes, where a request of a direction starves.
+/// Returns the time of 99 % and the longest time, if a request of a direction starved.
 pub fn starves(stats: &DirStats) -> Option<(u64, u64)> {
     let p99_ns = stats.lat.histogram.percentiles(&[99.0]).first().copied()?;
     let max_ns = stats.lat.ns.max;
     (max_ns > p99_ns.saturating_mul(STARVES)).then_some((p99_ns, max_ns))
 }
 
-/// MiB a second.
+/// Returns the MiB per second.
 pub fn mib_per_s(c: &Counters) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
 impl Why {
-    /// Runs the job, and what it is compared with.
+    /// Runs the job, and the runs that it is compared with.
     pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
         let (counters, completed) = export::completed(|| counted(run));
         let limit = counted(&Run { setting: Setting::Limit, ..*run })?;
@@ -199,7 +202,8 @@ impl Why {
         Ok(why)
     }
 
-    /// Of a run that was made, and its limit; another depth is run where it tells something.
+    /// Makes it of a finished run and its limit. Another depth is run where it can explain
+    /// something.
     pub fn of(run: &Run<'_>, counters: Counters, limit: Counters) -> Result<Self, RunError> {
         let (title, rate) = (title(run.platform, run), Rate::default());
         let mut why = Why { title, counters, limit, deeper: None, requests: None, rate };
@@ -211,22 +215,22 @@ impl Why {
         Ok(why)
     }
 
-    /// The physical limit of a run of this length ([`allowed_mib_per_s`]).
+    /// Returns the physical limit of a run of this length ([`allowed_mib_per_s`]).
     pub fn limit_mib_per_s(&self) -> f64 {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
 
-    /// A rate of requests like those of this run, in the unit that is told.
+    /// Converts the rate of requests like those of this run to the unit of the report.
     fn told(&self, mib_per_s: f64) -> f64 {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }
 
-    /// Share of the physical limit, in percent.
+    /// Returns the share of the physical limit in percent.
     pub fn share_percent(&self) -> f64 {
         100.0 * (mib_per_s(&self.counters) / self.limit_mib_per_s().max(f64::MIN_POSITIVE))
     }
 
-    /// What costs most, in one line.
+    /// Returns what costs most, in one line.
     pub fn conclusion(&self) -> String {
         conclusion::line(self)
     }
@@ -241,7 +245,7 @@ fn title(platform: &Platform, run: &Run<'_>) -> String {
     format!("platform {}, card {card}, setting {}", platform.name, run.setting.name())
 }
 
-/// A single job that has one request at a time under way, with two.
+/// Returns a single job that has one request at a time under way, changed to two; else `None`.
 fn with_depth_2(workers: &[Worker]) -> Option<Vec<Worker>> {
     let [only] = workers else { return None };
     if only.job.depth() != 1 {

@@ -1,4 +1,4 @@
-//! A run's facts, as a table or as one JSON object a line.
+//! Facts about a run, as a table or as JSON, one object a line.
 
 use super::{Phases, Why, mib_per_s};
 use crate::runner::served::reason;
@@ -8,10 +8,10 @@ use mmcq::spec::command;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// One line: a number, and what it is for each of something.
+/// One line: a number, and further numbers per unit of something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What it belongs to.
+    /// Group that it belongs to.
     pub group: &'static str,
     /// Its name.
     pub name: String,
@@ -19,19 +19,19 @@ pub struct Fact {
     pub value: f64,
     /// Its unit; empty for a count.
     pub unit: &'static str,
-    /// The same for each of something: number, unit.
+    /// The same number per unit of something: number and unit.
     pub rates: Vec<(f64, &'static str)>,
 }
 
-/// Starts that waited for the rest of their batch, and the group of what is told of them.
+/// Group of facts about starts that waited for the rest of their batch.
 const OF_HOLDS: &str = "held for the tail";
-/// What is told of open transfers.
+/// Group of facts about closed transfers.
 const OF_CLOSES: &str = "closed because";
-/// Why requests were not merged.
+/// Group of reasons why requests were not merged.
 const OF_MERGING: &str = "not merged because";
-/// Why requests that go on were not continued.
+/// Group of reasons why consecutive requests did not continue a transfer.
 const OF_GOING_ON: &str = "not continued because";
-/// Where requests were.
+/// Group of the places of requests.
 const OF_PLACES: &str = "a request";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
@@ -71,7 +71,7 @@ impl Facts<'_> {
     }
 }
 
-/// All facts of a run, in the order of the report.
+/// Returns all facts about a run, in the order of the report.
 pub fn facts(why: &Why) -> Vec<Fact> {
     let c = &why.counters;
     let mut all = Facts { c, facts: Vec::new() };
@@ -97,7 +97,7 @@ pub fn facts(why: &Why) -> Vec<Fact> {
     all.facts
 }
 
-/// What became of the requests.
+/// Adds what became of the requests.
 fn queue(all: &mut Facts<'_>) {
     let c = all.c;
     let out = transfers(c);
@@ -138,8 +138,9 @@ fn queue(all: &mut Facts<'_>) {
     all.count("queue", "CMD13 for a write's status", engine.status_asked);
 }
 
-/// Requests that were not merged, by what there was to merge with when they came; and those that went
-/// on where the one before had ended, which could have been continued.
+/// Adds the requests that were not merged, by what they could have been merged with when they came.
+/// Also adds those that begin where the one before had ended, which could have continued its
+/// transfer.
 fn chances(all: &mut Facts<'_>) {
     let (c, seen) = (all.c, all.c.chances);
     let reasons = seen.reasons(c.stack.merged());
@@ -158,7 +159,7 @@ fn chances(all: &mut Facts<'_>) {
     }
 }
 
-/// Why a request that goes on had to begin a transfer.
+/// Returns the reason why a consecutive request had to begin a new transfer.
 fn not_continued(c: &Counters) -> &'static str {
     match c.stack.keeping {
         Keeping::Cannot => "the host cannot go on without a command",
@@ -167,7 +168,7 @@ fn not_continued(c: &Counters) -> &'static str {
     }
 }
 
-/// The reason that most requests were not merged for, in one line.
+/// Returns the reason for which most requests were not merged, in one line.
 fn unmerged(why: &Why) -> Option<String> {
     let c = &why.counters;
     let (name, count) = c.chances.reasons(c.stack.merged()).into_iter().max_by_key(|(_, count)| *count)?;
@@ -176,7 +177,7 @@ fn unmerged(why: &Why) -> Option<String> {
         .then(|| format!("not merged: {all} of {} requests, {count} of them because {name}", c.chances.all()))
 }
 
-/// Commands by opcode.
+/// Adds the commands by opcode.
 fn commands(all: &mut Facts<'_>) {
     let c = all.c;
     let mib = (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE);
@@ -190,7 +191,7 @@ fn commands(all: &mut Facts<'_>) {
     }
 }
 
-/// Data transfers, those without a command included.
+/// Returns the number of data transfers, those without a command included.
 pub(super) fn transfers(c: &Counters) -> u64 {
     c.transfers + c.stack.continued
 }
@@ -203,7 +204,7 @@ fn number(value: f64, unit: &str) -> String {
     }
 }
 
-/// The facts as an aligned table, with the conclusion below.
+/// Returns the facts as an aligned table, with the conclusion below.
 pub fn text(why: &Why) -> String {
     let facts = facts(why);
     let label = |fact: &Fact| {
@@ -248,17 +249,17 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// It stands below the line of the queue that it is a part of.
+/// Returns whether the fact is placed below the line of the queue that it is a part of.
 fn is_part(fact: &Fact) -> bool {
     [OF_CLOSES, OF_HOLDS, OF_MERGING, OF_GOING_ON].contains(&fact.group)
 }
 
-/// What a fact stands under in the table.
+/// Returns the heading of a fact in the table.
 fn heading(fact: &Fact) -> &'static str {
     if is_part(fact) { "queue" } else { fact.group }
 }
 
-/// What holding starts has cost and gained, in one line.
+/// Returns what holding starts has cost and gained, in one line.
 fn held(why: &Why) -> Option<String> {
     let holds = why.counters.stack.holds;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -273,7 +274,8 @@ fn held(why: &Why) -> Option<String> {
     })
 }
 
-/// What is said in words: a host that broke its promise, starts that were held, and the conclusion.
+/// Returns the remarks in words: a host that broke its promise, starts that were held, and the
+/// conclusion.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
@@ -283,7 +285,7 @@ fn remarks(why: &Why) -> Vec<String> {
     said.chain(slowest).chain(starved).chain([why.conclusion()]).collect()
 }
 
-/// The facts and the remarks, one JSON object a line.
+/// Returns the facts and the remarks as JSON, one object a line.
 pub fn json_lines(why: &Why) -> String {
     let said = |group: &str, name: &str, text: &str| json!({ "group": group, "name": name, "value": text, "unit": "" });
     let mut lines = vec![said("run", "title", &why.title)];

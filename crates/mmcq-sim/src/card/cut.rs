@@ -1,12 +1,12 @@
-//! What a power cut may take: sectors that were sent and are not safe yet.
+//! What a power cut may lose: sectors that were sent and are not yet safe in the flash.
 //!
-//! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival
-//! until it is in the flash for good; with a volatile cache switched on it does so always. The
-//! medium holds the newest content, as reads see it; the [`Journal`] holds what was there before.
-//! At a cut a chooser decides, sector by sector, what is left.
+//! A card that was given faults ([`super::Card::set_faults`]) tracks every sector from its arrival
+//! until it is safe in the flash. With a volatile cache switched on it always does. The medium
+//! holds the newest content, as reads see it; the [`Journal`] holds the content before. At a cut a
+//! chooser decides, sector by sector, what is left.
 //!
-//! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the
-//! rest. Between sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
+//! Writes in the cache drain by themselves, in an order that the card chooses; a flush drains the
+//! rest. There is no order between sectors. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,58 +14,60 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
 
-/// How far a sector has come.
+/// State of a sector on its way to the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Its write is under way: data still move, or the card is busy with them. It may be torn.
+    /// The write is under way: data are on the bus, or the card is busy programming. The sector may
+    /// be torn by a cut.
     InFlight,
-    /// Its write is over; it sits in the volatile cache. It may be lost, but it is not torn.
+    /// The write is over and the sector is in the volatile cache. A cut may lose it, but not tear
+    /// it.
     Cached,
 }
 
-/// A version of a sector that a cut decides about.
+/// A version of a sector that a power cut decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
-    /// As in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7 general purpose. SD
-    /// cards have 0.
+    /// Partition, numbered as in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7
+    /// general purpose. Always 0 on an SD card.
     pub partition: u8,
     /// Number of the sector of 512 bytes.
     pub sector: u64,
-    /// Counts the versions in order of their arrival; a later one of the same sector lies over an
-    /// earlier one.
+    /// Number of the version, in order of arrival. A later version of a sector replaces an earlier
+    /// one.
     pub seq: u64,
-    /// How far it has come.
+    /// State on the way to the flash.
     pub stage: Stage,
-    /// By a reliable write: old or new, never torn [eMMC 6.6.22].
+    /// Whether it was sent by a reliable write: old or new after a cut, never torn [eMMC 6.6.22].
     pub reliable: bool,
 }
 
-/// What is left of a version.
+/// What a power cut leaves of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kept {
-    /// What was there before it.
+    /// The content before it.
     Old,
-    /// All of it.
+    /// The whole version.
     New,
-    /// Nothing that can be read, until the sector is written again. Of a reliable write the old is
-    /// left.
+    /// Nothing readable, until the sector is written again. After a reliable write: the content
+    /// before.
     Torn,
-    /// Its first half, and the second of what was there before. Of a reliable write the old is
-    /// left.
+    /// The first half of the version, and the second half of the content before. After a reliable
+    /// write: the content before.
     Mixed,
 }
 
-/// Of a sector.
+/// Content of a sector.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
-    /// Its bytes follow from a number.
+    /// Content that is generated from a number.
     Short(Short),
     Kept(Box<Bytes>),
 }
 
 impl Content {
-    /// Its bytes, if it can be read.
+    /// Returns the bytes; `None` if the sector cannot be read.
     fn bytes(&self, sector: u64) -> Option<Bytes> {
         match self {
             Content::Unreadable => None,
@@ -83,17 +85,17 @@ impl Content {
 struct Entry {
     what: AtStake,
     before: Content,
-    /// In the flash from then on.
+    /// Time in ns from which the version is in the flash.
     safe_ns: u64,
-    /// The cache has lost it without a word: no flush helps.
+    /// Whether the cache has lost the version without an error. No flush writes it then.
     lost: bool,
-    /// Tidied away.
+    /// Whether the entry is to be removed.
     goes: bool,
 }
 
-/// The media of a card, by number of the partition.
+/// The media of a card, by partition number.
 pub(crate) trait Media {
-    /// The medium of this partition.
+    /// Returns the medium of this partition.
     fn of(&mut self, partition: u8) -> Option<&mut Medium>;
 }
 
@@ -103,46 +105,45 @@ impl Media for Medium {
     }
 }
 
-/// Sectors of a page that is programmed as one, 16 KiB.
+/// Sectors of a flash page that is programmed as a whole: 16 KiB.
 const PAGE_SECTORS: u64 = 32;
-/// Sectors of a stretch, one for each bit.
+/// Sectors of a stretch, one bit each.
 const STRETCH: u64 = u64::BITS as u64;
-/// More sectors than this are not kept in mind: the oldest are taken as safe.
+/// Most sectors in the journal. Beyond that, the oldest count as safe.
 const LONGEST: usize = 1 << 17;
-/// Memory of so many sectors is kept for the next ones.
+/// Most free sector buffers that are kept for reuse.
 const SPARE: usize = 1 << 15;
-/// In the cache, sectors drain by themselves within this time, or not at all.
+/// Time in ns within which a cached sector drains by itself, if it does.
 const DRAIN_NS: u64 = 20_000_000;
 
-/// Sectors that are not safe.
+/// Journal of the sectors that are not yet safe in the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    /// Follow writes that go past the cache as well.
+    /// Whether writes that bypass the cache are tracked too.
     pub(crate) follow: bool,
-    /// The cache is on.
+    /// Whether the volatile cache is on.
     pub(crate) volatile: bool,
-    /// A cut spoils the page around each sector in flight.
+    /// Whether a cut destroys the whole page around each sector in flight.
     pub(crate) neighbours: bool,
-    /// A cut keeps of a sector in flight what it likes.
+    /// Whether a cut may tear a sector in flight even if it was to be kept whole.
     pub(crate) shorn: bool,
-    /// Sectors that the cache holds.
+    /// Capacity of the cache in sectors.
     pub(crate) capacity: usize,
-    /// Times that everything was decided, and those with something in the cache.
+    /// Number of decisions about everything at stake, and of those with something in the cache.
     pub(crate) losses: (u64, u64),
-    /// Oldest first.
+    /// Entries, oldest first.
     entries: VecDeque<Entry>,
     seq: u64,
-    /// First version of the command under way.
+    /// Number of the first version of the command under way.
     open: u64,
-    /// All versions before `open` are safe then.
+    /// Time in ns at which all versions before `open` are safe.
     all_safe_ns: u64,
-    /// Tidied up when there are so many entries.
+    /// Number of entries at which the journal is tidied.
     tidy_at: usize,
-    /// Memory of sectors that are safe, for the next ones.
+    /// Buffers of sectors that are safe, for reuse.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// For tidying up: what is safe, a bit for each sector of a stretch, by partition and number of
-    /// the stretch.
+    /// Used while tidying: the safe sectors, one bit each, by partition and number of the stretch.
     safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
@@ -167,13 +168,13 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Is there anything to be done at a write?
+    /// Returns whether a write must be recorded.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
         self.follow || self.volatile || !self.entries.is_empty()
     }
 
-    /// A write command begins.
+    /// Begins a write command.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
             // The command before was broken off.
@@ -198,7 +199,7 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// A sector is about to be written over.
+    /// Records a sector before it is overwritten.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
         let before = match medium.short(at) {
             Some(short) => Content::Short(short),
@@ -216,8 +217,8 @@ impl Journal {
         self.entries.push_back(Entry { what, before, safe_ns: u64::MAX, lost: false, goes: false });
     }
 
-    /// The write command's data end; the card is busy until then. `past_cache`: they go to the
-    /// flash at once. `lost`: the cache forgets them.
+    /// Ends the data of a write command; the card is busy until `busy_ns`. `past_cache`: the data
+    /// go to the flash at once. `lost`: the cache loses them without an error.
     pub(crate) fn end(&mut self, busy_ns: u64, past_cache: bool, lost: bool) {
         let cached = self.volatile && !past_cache;
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.what.seq >= self.open) {
@@ -235,7 +236,7 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// All that is in the cache is in the flash from this time on.
+    /// Makes everything in the cache safe from this time on.
     pub(crate) fn flush(&mut self, until_ns: u64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.what.stage == Stage::Cached && !entry.lost)
         {
@@ -244,8 +245,8 @@ impl Journal {
         self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
-    /// A flush fails: the cache gives up what it could not write, which is half of it, and the other
-    /// half is in the flash. Reads bring what was there before.
+    /// Fails a flush: half of the cache goes to the flash, the cache drops the other half. Reads
+    /// return the content before for that half.
     pub(crate) fn fail_flush(&mut self, media: &mut dyn Media, now_ns: u64) {
         self.decide(media, now_ns, &mut |what| match what.stage {
             Stage::Cached if mixed(what.seq ^ 0xf1) & 1 == 0 => Kept::Old,
@@ -253,14 +254,14 @@ impl Journal {
         });
     }
 
-    /// These sectors were erased: what was there before does not come back.
+    /// Removes erased sectors from the journal: their old content cannot come back.
     pub(crate) fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries
             .retain(|entry| entry.what.partition != partition || !sectors.contains(&entry.what.sector));
     }
 
-    /// Forgets what is safe, and what lies under it.
+    /// Removes the versions that are safe, and the older versions that they replace.
     fn tidy(&mut self, now_ns: u64) {
         let Journal { entries, spare, safe, .. } = self;
         safe.clear();
@@ -292,13 +293,13 @@ impl Journal {
         });
     }
 
-    /// What a cut at this time would decide about, oldest first.
+    /// Returns what a cut at this time would decide about, oldest first.
     pub(crate) fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         self.tidy(now_ns);
         self.entries.iter().map(|entry| entry.what).collect()
     }
 
-    /// The supply goes: everything is decided, and more may be damaged than was at stake.
+    /// Cuts the power: decides everything at stake, and may damage sectors that were not at stake.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let stake = self.at_stake(now_ns);
         let shorn = self.shorn;
@@ -324,7 +325,7 @@ impl Journal {
         }
     }
 
-    /// The flush that is going on ends here: what is not safe by now stays in the cache.
+    /// Interrupts the flush under way: what is not safe by now stays in the cache.
     pub(crate) fn interrupt_flush(&mut self, now_ns: u64) {
         for entry in self.entries.iter_mut() {
             if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
@@ -334,7 +335,7 @@ impl Journal {
         }
     }
 
-    /// Everything is decided now; afterwards nothing is at stake.
+    /// Decides about everything at stake; afterwards nothing is at stake.
     pub(crate) fn decide(
         &mut self,
         media: &mut dyn Media,
@@ -394,17 +395,17 @@ impl Journal {
     }
 }
 
-/// What a cut leaves without a chooser: nothing that is not safe.
+/// Default decision of a power cut: only what is safe is left.
 pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }
 
-/// What a reset leaves, under power: the cache is empty, but what is being programmed is finished.
+/// Decision of a reset under power: the cache is lost, but programming is finished.
 pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }
 
-/// What the medium holds at this byte; `room` is for it.
+/// Reads the content at this byte of the medium, into `room`.
 fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
     match medium.read(at, &mut room[..]) {
         Ok(()) => Content::Kept(room),
@@ -412,7 +413,7 @@ fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
     }
 }
 
-/// What this sector holds now.
+/// Returns the present content of this sector.
 fn now(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
     match media.of(partition) {
         Some(medium) => read(medium, sector * SECTOR_BYTES, Box::new([0; SECTOR_BYTES as usize])),
@@ -420,7 +421,7 @@ fn now(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
     }
 }
 
-/// Bits without a pattern (splitmix).
+/// Returns bits without a pattern (SplitMix).
 pub(crate) fn mixed(number: u64) -> u64 {
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678_9abc_def1);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

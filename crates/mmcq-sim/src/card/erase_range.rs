@@ -1,8 +1,8 @@
-//! What is chosen to be erased: by CMD32 and CMD33 on an SD card, by CMD35 and CMD36 on an eMMC.
+//! Range selected for an erase: by CMD32 and CMD33 on an SD card, by CMD35 and CMD36 on an eMMC.
 
 use super::status;
 
-/// The first and the last of it, by their first bytes.
+/// Byte addresses of the first and the last block of the range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EraseRange {
     pub start: Option<u64>,
@@ -10,8 +10,8 @@ pub(super) struct EraseRange {
 }
 
 impl EraseRange {
-    /// One of the two commands names this byte. Returns the errors that it raises; after one,
-    /// nothing is chosen.
+    /// Handles one of the two commands, which names this byte. Returns the errors that it raises;
+    /// after an error nothing is selected.
     pub fn edge(&mut self, is_start: bool, at: u64, capacity: u64) -> u32 {
         let out_of_order = !is_start && (self.start.is_none() || self.end.is_some());
         let errors = match (at >= capacity, out_of_order) {

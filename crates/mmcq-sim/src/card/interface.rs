@@ -1,5 +1,5 @@
-//! What memory cards have in common where the bus is: power-up, when they hear, and when they are
-//! busy.
+//! Bus interface that all memory cards have in common: power-up, when they receive commands, and
+//! when they are busy.
 
 use super::flash::Flash;
 use super::link::{Mode, PowerUp};
@@ -7,13 +7,13 @@ use super::status::State;
 use super::trouble::Trouble;
 use super::{BusState, Reply, WriteBlock};
 
-/// How a card stands to the bus.
+/// State of a card's bus interface.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub bus: BusState,
     pub power: PowerUp,
     pub state: State,
-    /// The last bit of the block that ends a read.
+    /// Time in ns of the last bit of the block that ends a read.
     pub data_end_ns: Option<u64>,
     pub busy_until_ns: u64,
     pub trouble: Trouble,
@@ -33,15 +33,15 @@ impl Default for Interface {
 }
 
 impl Interface {
-    /// Back to idle.
+    /// Resets the interface to `idle`.
     pub fn reset(&mut self) {
         (self.state, self.data_end_ns, self.busy_until_ns) = (State::Idle, None, 0);
     }
 }
 
-/// A memory card on the bus. A card says what is its own; the rest is here.
+/// A memory card on the bus. A card implements what differs; the rest is here.
 pub(super) trait Interfaced {
-    /// The tuning command.
+    /// Number of the tuning command.
     const TUNING: u8;
 
     fn interface(&self) -> &Interface;
@@ -50,26 +50,26 @@ pub(super) trait Interfaced {
 
     fn flash_mut(&mut self) -> &mut Flash;
 
-    /// What the bus must be like now.
+    /// Returns what the card's present mode requires of the bus.
     fn mode(&self) -> Mode;
 
-    /// Lets everything happen that was due.
+    /// Handles everything that was due until now.
     fn settle(&mut self, now_ns: u64);
 
-    /// What is volatile is lost.
+    /// Loses everything volatile.
     fn lose_cache(&mut self, now_ns: u64);
 
-    /// The supply comes up, or is back after a dip.
+    /// Handles a power-up, or the end of a dip.
     fn supply_comes(&mut self, now_ns: u64);
 
     fn supply_goes(&mut self, now_ns: u64);
 
-    /// The bus of a card with supply was another before.
+    /// Handles a change of the bus while the card has power; `was` is the bus before.
     fn bus_moved(&mut self, was: &BusState, now_ns: u64) {
         let _ = (was, now_ns);
     }
 
-    /// The card listens to nothing, whatever the bus is like.
+    /// Returns whether the card ignores all commands, whatever the bus is like.
     fn hears_nothing(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
@@ -77,7 +77,7 @@ pub(super) trait Interfaced {
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// A block has come; busy as the card means it.
+    /// Takes a block. The busy time in the result is that of the card itself.
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
     fn power_on(&mut self, now_ns: u64) {
@@ -87,7 +87,8 @@ pub(super) trait Interfaced {
         interface.power.clock(interface.bus.clock_hz > 0, now_ns);
     }
 
-    /// The card becomes busy; what the host sees of it.
+    /// Begins busy until `until_ns`. Returns the end of busy that the host sees, which faults may
+    /// change.
     fn busy_begins(&mut self, until_ns: u64) -> Option<u64> {
         let faults = self.flash_mut().faults.clone();
         let interface = self.interface_mut();
@@ -96,7 +97,7 @@ pub(super) trait Interfaced {
         seen_ns
     }
 
-    /// The supply dips: volatile things are lost, and the card is back in idle.
+    /// Handles a dip of the power: volatile data are lost, and the card is back in `idle`.
     fn dips(&mut self, now_ns: u64) {
         if self.interface().bus.powered {
             self.lose_cache(now_ns);
@@ -104,7 +105,7 @@ pub(super) trait Interfaced {
         }
     }
 
-    /// A dip of the supply that was due; true if there was one.
+    /// Handles a dip of the power that was due. Returns true if there was one.
     fn due_dip(&mut self, now_ns: u64) -> bool {
         let dips = std::mem::take(&mut self.flash_mut().dips);
         let dips = std::mem::take(&mut self.interface_mut().trouble.dips) | dips;

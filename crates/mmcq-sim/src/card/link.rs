@@ -1,31 +1,31 @@
-//! Does the host drive the bus as the card's mode wants it?
+//! Checks whether the host drives the bus as the card's mode requires.
 
 use super::BusState;
 
-/// The clock of identification, open drain or not [SD 4.2.1] [eMMC 6.4].
+/// Highest clock in Hz during identification, open drain or not [SD 4.2.1] [eMMC 6.4].
 pub(crate) const IDENTIFICATION_HZ: u32 = 400_000;
-/// Up to this clock the middle of the eye is wide enough for any sampling point.
+/// Highest clock in Hz at which any sampling point works.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// Up to this clock the eye is wide, above it narrow.
+/// Highest clock in Hz with a wide eye; above it the eye is narrow.
 const WIDE_EYE_HZ: u32 = 100_000_000;
 
-/// What the card's present mode asks of the bus.
+/// What the card's present mode requires of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// Highest clock.
+    /// Highest clock in Hz.
     pub(crate) max_hz: u32,
-    /// Data lines.
+    /// Number of data lines.
     pub(crate) width: u8,
-    /// Data on both edges.
+    /// Data on both edges of the clock.
     pub(crate) ddr: bool,
-    /// Signalling at 1.8 V: must be, must not be, or the card takes both.
+    /// Signalling at 1.8 V: `Some(true)` required, `Some(false)` not allowed, `None` either.
     pub(crate) signal18: Option<bool>,
-    /// The card sends its strobe with responses too.
+    /// Whether the card sends its strobe with responses too.
     pub(crate) strobe: bool,
 }
 
 impl Mode {
-    /// The card's receiver understands a command.
+    /// Returns whether the card's receiver understands a command.
     pub(crate) fn hears(&self, bus: &BusState) -> bool {
         bus.powered
             && bus.clock_hz > 0
@@ -33,12 +33,12 @@ impl Mode {
             && self.signal18.is_none_or(|want| want == bus.signal18)
     }
 
-    /// The host's receiver understands the answer.
+    /// Returns whether the host's receiver understands a response.
     pub(crate) fn is_heard(&self, bus: &BusState) -> bool {
         bus.strobe == self.strobe && (self.strobe || bus.sample_error <= limits(bus).0)
     }
 
-    /// Data arrive whole, in whichever direction.
+    /// Returns whether data arrive undamaged, in either direction.
     pub(crate) fn data_ok(&self, bus: &BusState) -> bool {
         self.hears(bus)
             && bus.strobe == self.strobe
@@ -48,7 +48,7 @@ impl Mode {
     }
 }
 
-/// Sampling errors from which on responses and data are lost.
+/// Returns the sampling errors above which responses and data are lost.
 fn limits(bus: &BusState) -> (u8, u8) {
     match bus.clock_hz {
         0..=UNTUNED_HZ => (100, 100),
@@ -57,28 +57,28 @@ fn limits(bus: &BusState) -> (u8, u8) {
     }
 }
 
-/// Time of the payload of a block on the data lines, without start, CRC and end bits.
+/// Returns the time in ns of a block's payload on the data lines, without start, CRC and end bits.
 pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
     let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
     clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
 }
 
-/// Clocks of a block on the data lines: start bit, payload, CRC16, end bit.
+/// Returns the clocks of a block on the data lines: start bit, payload, CRC16, end bit.
 pub(crate) fn block_clk(bus: &BusState, bytes: u16) -> u64 {
     let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
     1 + (u64::from(bytes) * 8).div_ceil(lines) + 16 + 1
 }
 
-/// Time of so many clocks.
+/// Returns the time in ns of this number of clocks.
 pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
     clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))
 }
 
-/// When a card may be spoken to after power-up: 1 ms of stable supply and 74 clocks [SD 6.4.1]
-/// [eMMC 10.1].
+/// State of the power-up: the card takes commands after 1 ms of stable power and 74 clocks [SD
+/// 6.4.1] [eMMC 10.1].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PowerUp {
-    /// No command before.
+    /// Earliest time in ns of a command.
     ready_ns: u64,
     clocked_ns: Option<u64>,
     awake: bool,
@@ -87,25 +87,25 @@ pub(crate) struct PowerUp {
 impl PowerUp {
     const SUPPLY_NS: u64 = 1_000_000;
     const CLOCKS: u64 = 74;
-    /// tRSCA [eMMC 6.15.10].
+    /// Time tRSCA in ns after a reset by RST_n [eMMC 6.15.10].
     const RESET_NS: u64 = 200_000;
 
-    /// Power came on.
+    /// Starts a power-up.
     pub(crate) fn on(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::SUPPLY_NS), clocked_ns: None, awake: false }
     }
 
-    /// The reset line of an eMMC was let go.
+    /// Starts the time after RST_n of an eMMC was released.
     pub(crate) fn after_reset(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }
 
-    /// The clock started or stopped.
+    /// Records that the clock started or stopped.
     pub(crate) fn clock(&mut self, running: bool, now_ns: u64) {
         self.clocked_ns = if running { self.clocked_ns.or(Some(now_ns)) } else { None };
     }
 
-    /// The card listens.
+    /// Returns whether the card takes commands.
     pub(crate) fn awake(&mut self, bus: &BusState, now_ns: u64) -> bool {
         self.awake |= now_ns >= self.ready_ns
             && self.clocked_ns.is_some_and(|at| now_ns >= at.saturating_add(clocks_ns(bus, Self::CLOCKS)));

@@ -6,27 +6,27 @@ const LOCK: u8 = 0x04;
 const ERASE: u8 = 0x08;
 const LONGEST: usize = 16;
 
-/// Password and lock of a card. The password outlives a power cycle, and with it the card wakes up
-/// locked.
+/// Password and lock of a card. The password survives a power cycle, and a card with a password is
+/// locked after power-up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lock {
     password: Vec<u8>,
     locked: bool,
 }
 
-/// What a lock data block did.
+/// Result of a lock data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Done.
     Done,
-    /// Forced erase: all data go, and the password.
+    /// Forced erase: all data and the password are erased.
     Erase,
     /// LOCK_UNLOCK_FAILED.
     Failed,
 }
 
 impl Lock {
-    /// A card that was given this password earlier; from its next power-up on it is locked.
+    /// Makes the state of a card with this password; it is locked from the next power-up on.
     pub(crate) fn with_password(password: &[u8]) -> Self {
         Lock { password: password.iter().copied().take(LONGEST).collect(), locked: false }
     }
@@ -35,17 +35,18 @@ impl Lock {
         self.locked
     }
 
-    /// Is there a password?
+    /// Returns whether there is a password.
     pub(crate) fn is_set(&self) -> bool {
         !self.password.is_empty()
     }
 
-    /// After a power cycle.
+    /// Locks the card after power-up if it has a password.
     pub(crate) fn power_up(&mut self) {
         self.locked = !self.password.is_empty();
     }
 
-    /// Takes the data block of CMD42: flags, length of the passwords, the old one and the new one.
+    /// Executes the data block of CMD42: flags, length of the passwords, the old one and the new
+    /// one.
     pub(crate) fn apply(&mut self, block: &[u8]) -> Outcome {
         let flags = block.first().copied().unwrap_or(0);
         if flags & ERASE != 0 {

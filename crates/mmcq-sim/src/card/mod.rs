@@ -1,9 +1,9 @@
 //! Cards as seen from the bus.
 //!
-//! A controller model and a card meet here. Times are absolute virtual nanoseconds; a card never
-//! waits, it says when. Cards know the standards by themselves: nothing of the stack's own command
-//! builders or parsers is used here, so that a misreading of the standard in one is not excused by
-//! the other.
+//! This is the interface between a controller model and a card. Times are absolute virtual
+//! nanoseconds; a card never waits, it returns the time of what it will do. The card models
+//! implement the standards independently: they use none of the stack's command builders or parsers,
+//! so that a misreading of the standard in one is not hidden by the other.
 
 mod cut;
 pub mod emmc;
@@ -41,25 +41,25 @@ pub use trouble::Violation;
 use crate::faults::Faults;
 use std::ops::Range;
 
-/// How the host drives the bus at this moment.
+/// State of the bus as the host drives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BusState {
-    /// Card supply is on.
+    /// Whether the card's power is on.
     pub powered: bool,
     /// SD clock in hertz; 0 when stopped.
     pub clock_hz: u32,
     /// Data lines the host uses: 1, 4 or 8.
     pub width: u8,
-    /// Data on both edges of the clock.
+    /// Whether data are on both edges of the clock.
     pub ddr: bool,
-    /// 1.8 V signalling on the host's side.
+    /// Whether the host signals at 1.8 V.
     pub signal18: bool,
-    /// The host samples responses and data by the card's strobe (HS400ES).
+    /// Whether the host samples responses and data by the card's strobe (HS400ES).
     pub strobe: bool,
-    /// The host holds the reset line of an eMMC (RST_n) low.
+    /// Whether the host holds the reset line of an eMMC (RST_n) low.
     pub reset: bool,
-    /// How far the host's sampling point is from the middle of the eye, 0 (perfect) to 100 (wrong):
-    /// set by tuning.
+    /// Distance of the host's sampling point from the middle of the eye, 0 (perfect) to 100
+    /// (wrong); set by tuning.
     pub sample_error: u8,
 }
 
@@ -67,13 +67,13 @@ pub struct BusState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// 48 bits: the index field (0x3f for R3/R4), the 32 bits of content, and whether a CRC7 is
-    /// sent (R3/R4 have all ones there).
+    /// sent (R3/R4 have ones instead).
     Short {
         /// Bits 45:40.
         index: u8,
         /// Bits 39:8.
         content: u32,
-        /// A real CRC7 follows.
+        /// Whether a CRC7 follows.
         crc: bool,
     },
     /// 136 bits: bits 127:0, the CRC byte included.
@@ -81,16 +81,16 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// It is an R1 with ERROR.
+    /// Returns whether this is an R1 with ERROR.
     pub(crate) fn tells_error(self) -> bool {
         matches!(self, Answer::Short { content, crc: true, .. } if content & status::ERROR != 0)
     }
 }
 
-/// What follows on the DAT lines.
+/// Data on the DAT lines after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Nothing.
+    /// No data.
     None,
     /// The card will send blocks of this size: call [`Card::read_block`].
     Read {
@@ -109,17 +109,17 @@ pub enum Flow {
 pub struct Reply {
     /// `None`: the card stays silent (not addressed, or it takes the command as illegal).
     pub answer: Option<Answer>,
-    /// What follows.
+    /// Data after the response.
     pub flow: Flow,
-    /// DAT0 is held low from the end of the response until then (R1b; also CMD12 after a write).
+    /// Time until which DAT0 is held low after the response (R1b; also CMD12 after a write).
     pub busy_until_ns: Option<u64>,
 }
 
 impl Reply {
-    /// No answer, nothing follows.
+    /// No response, no data.
     pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
 
-    /// A short answer with a CRC7, nothing follows.
+    /// Makes a short response with a CRC7 and no data.
     #[must_use]
     pub const fn short(index: u8, content: u32) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Reply {
         }
     }
 
-    /// R3: operating conditions, without a CRC7.
+    /// Makes an R3: operating conditions, without a CRC7.
     #[must_use]
     pub const fn ocr(content: u32) -> Self {
         Self {
@@ -140,19 +140,19 @@ impl Reply {
     }
 }
 
-/// The next block of a read.
+/// Next block of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBlock {
-    /// The buffer is filled; the start bit appears at this time (not before the `now` that was
+    /// The buffer is filled. The start bit comes at this time (not before the `now` that was
     /// given).
     At {
         /// Time of the start bit.
         start_ns: u64,
-        /// The CRC16 on the wire is right.
+        /// Whether the CRC16 on the wire is right.
         crc_ok: bool,
     },
-    /// No block will come (end of a counted transfer, end of the card, or an error that only the
-    /// status tells).
+    /// No block will come: end of a counted transfer, end of the card, or an error that only the
+    /// status reports.
     Never,
 }
 
@@ -162,135 +162,134 @@ pub struct WriteBlock {
     /// CRC status token: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error), `None`: no
     /// token.
     pub status: Option<bool>,
-    /// DAT0 is low until then; a time not after `now` means no busy.
+    /// Time until which DAT0 is low; a time not after `now` means no busy.
     pub busy_until_ns: u64,
 }
 
-/// A card on the bus. All `now_ns` are non-decreasing over the life of a card.
+/// A card on the bus. All `now_ns` must not decrease during the life of a card.
 pub trait Card {
-    /// The host changed something about the bus (power, clock, width, voltage ...).
+    /// Handles a change of the bus by the host (power, clock, width, voltage and others).
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64);
 
-    /// How long its queue held tasks of which none was ready, or under way: it was fetching data.
+    /// Returns the time in ns for which the card's queue held tasks of which none was ready or
+    /// under way: the card was fetching data.
     fn fetching_ns(&self) -> u64 {
         0
     }
 
-    /// A command token ended at `now_ns` with a good CRC7.
+    /// Handles a command token that ended at `now_ns` with a good CRC7.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// The bus is free from `now_ns` on: the next block of the read in progress. `buffer` has the
-    /// block size of [`Flow::Read`].
+    /// Returns the next block of the read in progress; the bus is free from `now_ns` on. `buffer`
+    /// has the block size of [`Flow::Read`].
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock;
 
-    /// A block of the write in progress ended on the wire at `now_ns`; `crc_ok` is what the card's
-    /// receiver saw.
+    /// Handles a block of the write in progress, which ended on the wire at `now_ns`. `crc_ok`:
+    /// what the card's receiver saw.
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
-    /// Does the card hold DAT0 low?
+    /// Returns whether the card holds DAT0 low.
     fn busy(&self, now_ns: u64) -> bool;
 
-    /// Does the card hold CMD and DAT0 to DAT3 low, as between CMD11 and the end of a voltage
-    /// switch?
+    /// Returns whether the card holds CMD and DAT0 to DAT3 low, as between CMD11 and the end of a
+    /// voltage switch.
     fn switching_voltage(&self, now_ns: u64) -> bool;
 
-    /// DAT3 to DAT0 that the card holds low, in bits 3 to 0, other than by busy.
+    /// Returns which of DAT3 to DAT0 the card holds low, in bits 3 to 0, busy excluded.
     fn lines_low(&self, now_ns: u64) -> u8 {
         if self.switching_voltage(now_ns) { 0xf } else { 0 }
     }
 
-    /// Mechanical write protection (SD).
+    /// Returns the position of the mechanical write protection switch (SD).
     fn write_protect_switch(&self) -> bool {
         false
     }
 
-    /// The card as an SPI bus sees it, if it has an SPI mode.
+    /// Returns the card as an SPI bus sees it, if it has an SPI mode.
     fn spi(&mut self) -> Option<&mut SdCard> {
         None
     }
 
-    /// What goes wrong from now on: the points [`crate::faults::Point::Busy`], `PowerUp`,
-    /// `Voltage`, `Cache`, `Medium` and `Function` are the card's. From now on the card also
-    /// follows its writes, for [`Card::cut`].
+    /// Sets the faults of the card from now on: of the points [`crate::faults::Point::Busy`],
+    /// `PowerUp`, `Voltage`, `Cache`, `Medium` and `Function`. From now on the card also tracks its
+    /// writes, for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
 
-    /// Sectors that a power cut at this time would decide about, in the order of their arrival.
-    /// Complete after [`Card::set_faults`]; before, only what is in a volatile cache.
+    /// Returns the sectors that a power cut at this time would decide about, in the order of their
+    /// arrival. Complete after [`Card::set_faults`]; before, only sectors in a volatile cache.
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         let _ = now_ns;
         Vec::new()
     }
 
-    /// The supply is cut, whatever the host believes, and of each sector at stake that is left
-    /// which `keep` says. The card stays without supply until the bus brings it
-    /// ([`Card::bus_changed`]).
+    /// Cuts the power, whatever the host does; `keep` decides what is left of each sector at stake.
+    /// The card stays without power until [`Card::bus_changed`] restores it.
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let _ = keep;
         self.power_cut(now_ns);
     }
 
-    /// The supply dips: volatile things are lost and the card is back in `idle`; the host is not
-    /// told.
+    /// Lets the power dip: volatile data are lost and the card is back in `idle`, without notice to
+    /// the host.
     fn brown_out(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// How often what was at stake has been decided, by CMD0 or a dip or loss of the supply; and
-    /// how often a cache held something then.
+    /// Returns how often everything at stake has been decided (by CMD0 or a dip or loss of power),
+    /// and how often a cache held something then.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// This sector (of an eMMC: of the user area) cannot be read until it is written again.
+    /// Makes this sector (of an eMMC: of the user area) unreadable until it is written again.
     fn spoil(&mut self, sector: u64) {
         let _ = sector;
     }
 
-    /// An attacker stands between the host and the RPMB of an eMMC.
+    /// Puts an attacker between the host and the RPMB of an eMMC.
     fn attack_rpmb(&mut self, attack: emmc::Attack) {
         let _ = attack;
     }
 
-    /// What the host did that this card does not stand, oldest first.
+    /// Returns the host's actions that this card does not support, oldest first.
     fn violations(&self) -> &[Violation] {
         &[]
     }
 
-    /// The supply is cut, whatever the host believes; what the card keeps of its writes is then in
-    /// [`Card::peek`]. Nothing that is at stake is kept.
+    /// Cuts the power, whatever the host does. Nothing at stake is kept; [`Card::peek`] reads what
+    /// is left.
     fn power_cut(&mut self, now_ns: u64) {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    /// Has it functions that may ask for attention? If not, [`Card::interrupt`] and
-    /// [`Card::next_event_ns`] need not be asked.
+    /// Returns whether the card has functions that may interrupt. If not, [`Card::interrupt`] and
+    /// [`Card::next_event_ns`] need not be called.
     fn has_functions(&self) -> bool {
         false
     }
 
-    /// A function asks for attention: outside of data the card holds DAT1 low (the interrupt of an
-    /// I/O card).
+    /// Returns whether a function interrupts: outside of data the card then holds DAT1 low.
     fn interrupt(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
     }
 
-    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if the host does not
-    /// speak to the card.
+    /// Returns the next time in ns after `now_ns` at which [`Card::interrupt`] changes if the host
+    /// sends no command.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
         let _ = now_ns;
         None
     }
 
-    /// Bytes that the medium (of an eMMC: the user area) holds, looked at without the bus.
+    /// Reads bytes of the medium (of an eMMC: of the user area) without the bus.
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         let _ = (at, buffer);
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 
-    /// As [`Card::peek`], of this partition (as in PARTITION_CONFIG; not of the RPMB).
+    /// Reads bytes of this partition (as in PARTITION_CONFIG; not of the RPMB) without the bus.
     fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         if partition == 0 {
             return self.peek(at, buffer);
@@ -298,20 +297,20 @@ pub trait Card {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no such partition"))
     }
 
-    /// Tells of all sectors that were ever written or erased, of each partition (as in
-    /// PARTITION_CONFIG; 3 is the RPMB, all of it once its key is programmed). Nothing is told of a
+    /// Calls `each` with all sectors that were ever written or erased, of each partition (as in
+    /// PARTITION_CONFIG; 3 is the RPMB, all of it once its key is programmed). Never called for a
     /// medium that is an image.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }
 
-    /// What a host can set and a power cycle does not take away, beside the media: the name of
-    /// each, and its value.
+    /// Returns the settings that a host can change and that survive a power cycle, besides the
+    /// media: name and value.
     fn settings(&self) -> Vec<(&'static str, u8)> {
         Vec::new()
     }
 
-    /// The board's maker has told an eMMC to boot so: BOOT_ACK and BOOT_PARTITION_ENABLE, in their
+    /// Sets how an eMMC boots, as its maker would: BOOT_ACK and BOOT_PARTITION_ENABLE, in their
     /// place in PARTITION_CONFIG.
     fn set_boot(&mut self, config: u8) {
         let _ = config;

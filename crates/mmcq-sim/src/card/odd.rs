@@ -1,4 +1,4 @@
-//! A card that answers as a good one does, but for what `[quirk]` says of single answers.
+//! A card that answers correctly, except for single answers that `[quirk]` names.
 
 use super::{
     Answer, AtStake, BusState, Card, Faults, Kept, Quirks, ReadBlock, Reply, SdCard, Violation, WriteBlock,
@@ -8,26 +8,27 @@ use crate::wire::crc7;
 use serde::Deserialize;
 use std::ops::Range;
 
-/// What is wrong with an answer of a card on its own bus; an SPI bus has none of it.
+/// A wrong answer of a card on its own bus; does not apply to an SPI bus.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OddAnswer {
-    /// The command's number.
+    /// Number of the command.
     pub command: u8,
-    /// It comes after CMD55.
+    /// Whether the command follows CMD55.
     #[serde(default)]
     pub app: bool,
-    /// Of all that this card is ever sent, the first that is answered so, from 1.
+    /// Number of the first such command that is answered wrongly, counted from 1 over the card's
+    /// life.
     #[serde(default = "one")]
     pub nth: u64,
-    /// ... and how many in a row are; 0: all from there on.
+    /// Number of consecutive wrong answers; 0: all from the first on.
     #[serde(default = "one")]
     pub times: u64,
-    /// Only so long after the supply has come.
+    /// Time in ms after power-up within which the answer is wrong.
     pub within_ms: Option<u64>,
-    /// What happens.
+    /// What is wrong.
     pub happens: Odd,
-    /// The data begin so much later.
+    /// Extra delay of the data in microseconds.
     #[serde(default)]
     pub late_us: u64,
 }
@@ -36,17 +37,17 @@ const fn one() -> u64 {
     1
 }
 
-/// What happens to an answer.
+/// What is wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Odd {
-    /// The card does not see the command.
+    /// The card does not receive the command.
     Unheard,
-    /// It obeys, and says nothing.
+    /// The card executes the command without a response.
     Silent,
-    /// A short answer has another index.
+    /// A short response has a wrong index.
     Damaged,
-    /// The answer comes, and no data.
+    /// The response comes without data.
     NoData,
     /// The data's checksum is wrong.
     BadData,
@@ -54,7 +55,7 @@ pub enum Odd {
     LateData,
 }
 
-/// A register of which a card says some bytes of its own.
+/// A register of which a profile replaces some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Register {
@@ -73,7 +74,7 @@ pub enum Register {
 }
 
 impl Register {
-    /// How long it is.
+    /// Returns its length in bytes.
     const fn bytes(self) -> usize {
         match self {
             Register::Cid | Register::Csd => 16,
@@ -83,7 +84,7 @@ impl Register {
         }
     }
 
-    /// Which one this command asks for.
+    /// Returns the register that this command reads.
     fn asked(index: u8, app: bool) -> Option<Register> {
         match (index, app) {
             (2 | 10, false) => Some(Register::Cid),
@@ -97,8 +98,8 @@ impl Register {
     }
 }
 
-/// Bytes of a register, in place of those that follow from the rest of the profile. The checksum is
-/// right. The card behaves as it would without them.
+/// Bytes of a register that replace those from the rest of the profile. The checksum is right. The
+/// card's behaviour does not change.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Replaced")]
 pub struct RegisterBytes {
@@ -111,7 +112,7 @@ pub struct RegisterBytes {
 #[serde(deny_unknown_fields)]
 struct Replaced {
     register: Register,
-    /// The first byte, as the register goes over the bus: 0 has the highest bits.
+    /// Index of the first byte as the register is sent on the bus: 0 has the highest bits.
     at: usize,
     bytes: Vec<u8>,
 }
@@ -136,7 +137,7 @@ impl RegisterBytes {
     }
 }
 
-/// Numbers of commands, and as many behind CMD55.
+/// Number of commands; there are as many after CMD55.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
@@ -145,16 +146,16 @@ pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
     registers: Vec<RegisterBytes>,
-    /// CMD0 that it needs before it hears anything else.
+    /// Number of CMD0 that the card needs before it receives anything else.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
     app: bool,
     powered: bool,
     powered_ns: u64,
     resets_seen: u32,
-    /// What happens to the data under way.
+    /// What is wrong with the data under way.
     data: Option<(Odd, u64)>,
-    /// The register that they are.
+    /// The register that the data are.
     register: Option<Register>,
 }
 
@@ -175,7 +176,7 @@ impl<C: Card> OddCard<C> {
         }
     }
 
-    /// What a card says of this register in its own words.
+    /// Returns the replaced bytes of this register.
     fn replaced(&self, register: Option<Register>) -> impl Iterator<Item = &RegisterBytes> {
         self.registers.iter().filter(move |bytes| Some(bytes.register) == register)
     }

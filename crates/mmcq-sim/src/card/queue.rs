@@ -1,10 +1,10 @@
-//! The queue of a card: tasks are told to it, loaded, and executed when they are ready
+//! The command queue of a card: tasks are sent to it, loaded, and executed when they are ready
 //! [eMMC 6.6.39] [SD 4.19].
 //!
-//! Some units of the flash read at the same time; a page always lies on the same unit. A read
-//! takes a buffer, waits for its unit, and is ready when its first page is in the buffer. A write
-//! is ready when it has a buffer. What a buffer holds stays there until the task was executed. The
-//! queue is passive: `Tasks::reach` lets everything happen up to a moment.
+//! Some flash units read at the same time; a page always lies on the same unit. A read takes a
+//! buffer, waits for its unit, and is ready when its first page is in the buffer. A write is ready
+//! when it has a buffer. The buffer stays occupied until the task was executed. The queue is
+//! passive: `Tasks::reach` handles everything up to a moment.
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;
@@ -13,48 +13,48 @@ use crate::faults::Strike;
 /// Most tasks of any queue.
 pub(crate) const MOST: usize = 32;
 
-/// In which order tasks become ready.
+/// Order in which tasks become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Only the oldest.
+    /// Only the oldest task.
     InOrder,
-    /// As their data come.
+    /// In the order in which their data are loaded.
     AsLoaded,
     /// A write only while no read waits.
     ReadsFirst,
-    /// The first task that finds another in the queue is ready only once it is alone.
+    /// The first task that finds another in the queue becomes ready only once it is alone.
     StarvesOne,
-    /// The newest of those that are loaded, one at a time.
+    /// The newest of the loaded tasks, one at a time.
     NewestFirst,
 }
 
-/// What the queue of a card is like.
+/// Parameters of a card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Tasks that it holds, 1 to 32.
+    /// Most tasks, 1 to 32.
     pub depth: u8,
-    /// Units of the flash that read by themselves.
+    /// Flash units that read independently.
     pub units: u8,
-    /// Tasks that can be ready, or on their way to it, at a time.
+    /// Most tasks that can be loading, loaded or ready at a time.
     pub buffers: u8,
-    /// The order of readiness.
+    /// Order in which tasks become ready.
     pub order: Order,
 }
 
-/// How far a task has come.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// No buffer is free, or it is not its turn.
+    /// It waits for a buffer, or for its turn.
     Waiting,
-    /// Its first page is in its buffer at this time.
+    /// It is being loaded; its first page is in its buffer at this time.
     Loading(u64),
-    /// It may be ready as soon as the order lets it.
+    /// It is loaded, and becomes ready as soon as the order allows.
     Loaded,
     /// Its bit of the queue status is set.
     Ready,
 }
 
-/// A task, as CMD44 and CMD45 told it.
+/// A task, as sent by CMD44 and CMD45.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) id: u8,
@@ -63,20 +63,20 @@ pub(crate) struct Task {
     /// Byte address.
     pub(crate) at: u64,
     pub(crate) reliable: bool,
-    /// Forced programming: past the cache.
+    /// Forced programming: the data bypass the cache.
     pub(crate) forced: bool,
-    /// Before those that have not.
+    /// Whether it comes before tasks without priority.
     pub(crate) priority: bool,
-    /// It is ready so much later; `u64::MAX`: never.
+    /// Delay in ns until it is ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
-    /// It goes so many blocks away.
+    /// Number of blocks by which its place is shifted (a fault).
     pub(crate) astray: i32,
-    /// Its bit is shown once before it is ready.
+    /// Whether its bit is shown once before it is ready (a fault).
     pub(crate) shown: bool,
 }
 
 impl Task {
-    /// What CMD44 says; the address is still to come.
+    /// Makes the task of a CMD44; the address is still missing.
     pub(crate) fn described(arg: u32) -> Self {
         Task {
             id: (arg >> 16 & 0x1f) as u8,
@@ -92,7 +92,7 @@ impl Task {
         }
     }
 
-    /// What a fault makes of it; `None`: the command is not heard.
+    /// Applies a fault to the task. Returns `None` if the command is not received.
     pub(crate) fn struck(mut self, strike: Option<Strike>) -> Option<Self> {
         match strike {
             Some(Strike::Lost) => return None,
@@ -105,7 +105,8 @@ impl Task {
         Some(self)
     }
 
-    /// Where its blocks really are: a task may go astray on the card, not beyond its end.
+    /// Sets where its blocks really are. A fault may shift a task on the card, but not beyond the
+    /// card's end.
     pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
         let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
         let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
@@ -116,7 +117,7 @@ impl Task {
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     task: Task,
-    /// Counts the tasks in the order in which they were told.
+    /// Number of the task in the order of arrival.
     seq: u64,
     stage: Stage,
 }
@@ -125,25 +126,25 @@ struct Queued {
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
     config: QueueConfig,
-    /// The host has asked for its own order.
+    /// Whether the host has selected execution in order.
     in_order: bool,
-    /// In the order in which they were told.
+    /// Tasks in the order of arrival.
     queued: Vec<Queued>,
-    /// By CMD44, until its CMD45.
+    /// Task of a CMD44 whose CMD45 is missing.
     described: Option<Task>,
     running: Option<Task>,
-    /// Each unit reads what it was asked for until then.
+    /// Time in ns until which each unit reads.
     units_ns: Vec<u64>,
-    /// Everything has happened up to here.
+    /// Time in ns up to which everything has been handled.
     now_ns: u64,
-    /// Nothing happens by itself before this; 0: that is not known.
+    /// Earliest time in ns of the next own event; 0: not known.
     next_ns: u64,
     seq: u64,
-    /// The task that starves.
+    /// Number of the task that starves.
     victim: Option<u64>,
-    /// Errors of a write, and when they are known.
+    /// Errors of a write, and the time in ns at which they are reported.
     late: Option<(u64, u32)>,
-    /// How long there were tasks of which the host could execute none.
+    /// Time in ns in which there were tasks and the host could execute none.
     fetching_ns: u64,
 }
 
@@ -165,13 +166,13 @@ impl Tasks {
         }
     }
 
-    /// Everything is forgotten.
+    /// Forgets all tasks.
     pub(crate) fn clear(&mut self) {
         let &mut Tasks { now_ns, seq, in_order, fetching_ns, .. } = self;
         *self = Tasks { now_ns, seq, in_order, fetching_ns, ..Tasks::new(self.config) };
     }
 
-    /// The queue is switched on: whether tasks are executed in the order in which they are told.
+    /// Switches the queue on. `in_order`: tasks are executed in the order in which they are sent.
     pub(crate) fn begin(&mut self, in_order: bool) {
         self.in_order = in_order;
         self.clear();
@@ -181,30 +182,31 @@ impl Tasks {
         if self.in_order { Order::InOrder } else { self.config.order }
     }
 
-    /// No task is told, or under way.
+    /// Returns whether there is no task in the queue, and none under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.running.is_none()
     }
 
-    /// Is there a task of this number?
+    /// Returns whether there is a task of this number.
     pub(crate) fn has(&self, id: u8) -> bool {
         self.queued.iter().any(|queued| queued.task.id == id)
             || self.running.is_some_and(|task| task.id == id)
     }
 
-    /// CMD44; false: the number is not one of this queue, or in use, or nothing is asked for.
+    /// Handles CMD44. Returns false if the number is beyond this queue or in use, or if there are
+    /// no blocks.
     pub(crate) fn describe(&mut self, task: Task) -> bool {
         let good = task.id < self.config.depth && task.blocks > 0 && !self.has(task.id);
         self.described = good.then_some(task);
         good
     }
 
-    /// CMD45 takes what CMD44 said.
+    /// Takes the task of the last CMD44, for CMD45.
     pub(crate) fn described(&mut self) -> Option<Task> {
         self.described.take()
     }
 
-    /// The task is complete: it is in the queue from now on. `load_ns`: time of a page.
+    /// Adds a complete task to the queue. `load_ns`: time to load a page.
     pub(crate) fn tell(&mut self, task: Task, load_ns: u64, now_ns: u64) {
         self.reach(load_ns, now_ns);
         self.seq += 1;
@@ -216,7 +218,7 @@ impl Tasks {
         self.reach(load_ns, now_ns);
     }
 
-    /// One bit for each task that is ready.
+    /// Returns one bit for each task that is ready.
     pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
         self.reach(load_ns, now_ns);
         let mut bits = 0;
@@ -229,7 +231,8 @@ impl Tasks {
         bits
     }
 
-    /// What the card says of it when a fault strikes the question; `status`: its ordinary one.
+    /// Returns the card's answer to a poll for ready tasks when a fault strikes the poll. `status`:
+    /// the card's ordinary status.
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();
@@ -242,7 +245,7 @@ impl Tasks {
         }
     }
 
-    /// CMD46 and CMD47: takes the task out, if it is ready and of this direction.
+    /// Handles CMD46 and CMD47: takes the task out, if it is ready and of this direction.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);
         let place = self.queued.iter().position(|queued| {
@@ -257,7 +260,7 @@ impl Tasks {
         self.running
     }
 
-    /// The data of the task under way are over, or cut off: its buffer is free.
+    /// Ends the data of the task under way, complete or cut off: its buffer becomes free.
     pub(crate) fn finish(&mut self, load_ns: u64, now_ns: u64) {
         if self.running.is_some() {
             self.reach(load_ns, now_ns);
@@ -267,7 +270,7 @@ impl Tasks {
         }
     }
 
-    /// Takes one task off; false: there is none of this number.
+    /// Removes one task. Returns false if there is none of this number.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();
@@ -279,7 +282,7 @@ impl Tasks {
         self.queued.len() < before
     }
 
-    /// A write leaves these errors behind, which are known at the end of its busy.
+    /// Stores the errors of a write, which are reported at the end of its busy.
     pub(crate) fn owes(&mut self, until_ns: u64, errors: u32) {
         if errors != 0 {
             let earlier = self.late.map_or(0, |(_, errors)| errors);
@@ -287,18 +290,18 @@ impl Tasks {
         }
     }
 
-    /// Errors that are known by now.
+    /// Returns the errors that are to be reported by now.
     pub(crate) fn due(&mut self, now_ns: u64) -> u32 {
         self.late.take_if(|late| late.0 <= now_ns).map_or(0, |late| late.1)
     }
 
-    /// How long there were tasks of which the host could execute none, up to the last time that it
-    /// turned to the queue.
+    /// Returns the time in ns in which there were tasks and the host could execute none, up to the
+    /// last access to the queue.
     pub(crate) fn fetching_ns(&self) -> u64 {
         self.fetching_ns
     }
 
-    /// There are tasks, and none that the host can execute or executes.
+    /// Returns whether there are tasks, and the host can execute none and executes none.
     fn only_fetches(&self) -> bool {
         let may_be_ready = |(place, queued): (usize, &Queued)| match queued.stage {
             Stage::Ready => true,
@@ -308,7 +311,7 @@ impl Tasks {
         self.running.is_none() && !self.queued.is_empty() && !self.queued.iter().enumerate().any(may_be_ready)
     }
 
-    /// Time passes, and nothing happens in it.
+    /// Advances the time without an event.
     fn pass(&mut self, to_ns: u64) {
         if self.only_fetches() {
             self.fetching_ns += to_ns.saturating_sub(self.now_ns);
@@ -316,7 +319,7 @@ impl Tasks {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    /// Lets everything happen up to `now_ns`.
+    /// Handles everything up to `now_ns`.
     fn reach(&mut self, load_ns: u64, now_ns: u64) {
         if now_ns < self.next_ns {
             self.pass(now_ns);
@@ -341,7 +344,7 @@ impl Tasks {
         self.raise();
     }
 
-    /// When a task is loaded next.
+    /// Returns the time in ns at which a task is loaded next.
     fn first_loaded_ns(&self) -> u64 {
         let loading = |queued: &Queued| match queued.stage {
             Stage::Loading(at_ns) => at_ns,
@@ -375,7 +378,7 @@ impl Tasks {
         }
     }
 
-    /// Whose turn it is to have a buffer.
+    /// Returns the task that gets a buffer next.
     fn next_waiting(&self) -> Option<usize> {
         let alone = self.queued.len() == 1 && self.running.is_none();
         let reads = self.queued.iter().any(|queued| queued.task.read);
@@ -392,7 +395,7 @@ impl Tasks {
         first(true).or_else(|| first(false))
     }
 
-    /// Sets the bits that may be set; none falls by itself.
+    /// Sets the bits of tasks that may be ready; no bit is cleared by itself.
     fn raise(&mut self) {
         let order = self.order();
         let Some(newest) = self.queued.iter().rposition(|queued| matches!(queued.stage, Stage::Loaded))
@@ -428,8 +431,8 @@ mod tests {
         Task { at, blocks: 8, ..Task::described(u32::from(id) << 16 | u32::from(read) << 30) }
     }
 
-    /// Reads at random through a queue that is kept this deep, as fast as the card lets them:
-    /// time of each.
+    /// Runs random reads through a queue of this depth, as fast as the card allows. Returns the
+    /// time of each in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
         while done < count {

@@ -1,5 +1,5 @@
-//! Bits of big registers, numbered as the standards do: the highest number is the first bit on the
-//! wire.
+//! Bits of large registers, numbered as in the standards: the highest number is the first bit on
+//! the wire.
 
 use crate::wire::crc7;
 
@@ -23,7 +23,7 @@ pub(crate) fn seal(register: &mut [u8; 16]) {
     register[15] = (crc7(&register[..15]) << 1) | 1;
 }
 
-/// What is common to the CIDs of both standards.
+/// Fields that the CIDs of both standards have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// MID.
@@ -44,7 +44,7 @@ pub(crate) struct Identity {
     pub(crate) month: u8,
 }
 
-/// CID of an SD card [SD 5.2].
+/// Returns the CID of an SD card [SD 5.2].
 pub(crate) fn sd_cid(identity: &Identity) -> [u8; 16] {
     let mut cid = [0u8; 16];
     cid[0] = identity.manufacturer_id;
@@ -60,7 +60,8 @@ pub(crate) fn sd_cid(identity: &Identity) -> [u8; 16] {
     cid
 }
 
-/// CID of an eMMC [eMMC 7.2]. The year nibble counts from 1997, or from 2013 for 4.41 and later.
+/// Returns the CID of an eMMC [eMMC 7.2]. The year field counts from 1997, or from 2013 for 4.41
+/// and later.
 pub(crate) fn emmc_cid(identity: &Identity, counts_from_2013: bool) -> [u8; 16] {
     let mut cid = [0u8; 16];
     cid[0] = identity.manufacturer_id;

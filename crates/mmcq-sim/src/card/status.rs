@@ -28,7 +28,7 @@ pub(crate) const CSD_OVERWRITE: u32 = 1 << 16;
 pub(crate) const WP_ERASE_SKIP: u32 = 1 << 15;
 /// An erase sequence was cleared by another command.
 pub(crate) const ERASE_RESET: u32 = 1 << 13;
-/// All bits that tell of an error, CURRENT_STATE and what is live left out.
+/// All bits that report an error, without CURRENT_STATE and the bits of clear condition A.
 pub(crate) const ERRORS: u32 = 0xfdf9_a000 & !CARD_IS_LOCKED;
 /// The card can take data.
 pub(crate) const READY_FOR_DATA: u32 = 1 << 8;
@@ -66,12 +66,13 @@ pub enum State {
     Ina = 15,
 }
 
-/// The bits that outlive a command.
+/// The status bits that survive a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Status {
-    /// Clear condition C: shown once in an R1, then gone.
+    /// Errors of clear condition C: shown once in an R1, then cleared.
     errors: u32,
-    /// Clear condition B: belongs to the command before, shown in the next answer only.
+    /// Illegal command, of clear condition B: belongs to the command before, and is shown only in
+    /// the next response.
     illegal: bool,
 }
 
@@ -81,32 +82,32 @@ impl Status {
         self.errors |= bits;
     }
 
-    /// The command just received was illegal.
+    /// Records that the command just received was illegal.
     pub(crate) fn raise_illegal(&mut self) {
         self.illegal = true;
     }
 
-    /// Shows the pending bits in another way than by R1: they are gone afterwards.
+    /// Returns the pending bits and clears them, when they are shown otherwise than by R1.
     pub(crate) fn take(&mut self) -> u32 {
         let pending = self.pending();
         *self = Self::default();
         pending
     }
 
-    /// Looks at the pending bits without showing them.
+    /// Returns the pending bits without clearing them.
     pub(crate) fn pending(&self) -> u32 {
         self.errors | if self.illegal { ILLEGAL_COMMAND } else { 0 }
     }
 
-    /// The content of an R1: pending bits, `live` (clear condition A) and the state; shown bits are
-    /// gone afterwards.
+    /// Returns the content of an R1: pending bits, `live` (clear condition A) and the state. Clears
+    /// the bits that are shown.
     pub(crate) fn r1(&mut self, state: State, live: u32) -> u32 {
         let content = self.pending() | live | (((state as u32) & 0xf) << 9);
         *self = Self::default();
         content
     }
 
-    /// A valid command with an answer other than R1 ends condition B, not condition C.
+    /// Handles a valid command with a response other than R1: ends condition B, not condition C.
     pub(crate) fn valid_command(&mut self) {
         self.illegal = false;
     }

@@ -6,37 +6,37 @@ use super::{BusState, link, status};
 use crate::faults::{Point, Strike};
 use crate::plant::{self, Lie};
 
-/// A read command at work.
+/// A read command under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     /// Next byte address.
     pub(crate) at: u64,
     /// Bytes in a block.
     pub(crate) block: u16,
-    /// Blocks still to send; `None` until CMD12.
+    /// Blocks left to send; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// First block not before this.
+    /// Earliest time in ns of the first block.
     ready_ns: u64,
-    /// 4 KiB that is open, once a block was sent.
+    /// Number of the 4 KiB unit being sent, once a block was sent.
     unit: Option<u64>,
-    /// CMD17.
+    /// Whether the command is CMD17.
     single: bool,
-    /// With reads by page.
+    /// State of reads by page.
     reading: Reading,
-    /// It goes on with a run of reads, which the card has read ahead of.
+    /// Whether it continues a run of consecutive reads, whose data are prefetched.
     goes_on: bool,
 }
 
-/// What a read gives.
+/// Result of reading the next block.
 pub(crate) enum Sent {
-    /// A block, its start bit at this time.
+    /// A block, with the time in ns of its start bit.
     Block(u64),
-    /// Nothing more; error bits to show.
+    /// No further block; the field has the error bits.
     Nothing(u32),
 }
 
 impl Read {
-    /// CMD18; `left`: as many blocks as CMD23 said.
+    /// Begins a CMD18. `left`: number of blocks in CMD23, if there is one.
     pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &mut Flash, now_ns: u64) -> Self {
         let ahead_ns = flash.goes_on_ns(at, now_ns);
         let ready_ns = ahead_ns.unwrap_or_else(|| flash.first_page_ns(now_ns));
@@ -44,24 +44,24 @@ impl Read {
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
-    /// CMD17.
+    /// Begins a CMD17.
     pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// CMD46: the first page is in the card's buffer.
+    /// Begins a CMD46, whose first page is already in the card's buffer.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
         Self { at, block, left: Some(left), ready_ns: now_ns, unit, single, reading, goes_on }
     }
 
-    /// A multi-block read.
+    /// Returns whether this is a multi-block read.
     pub(crate) fn is_multiple(&self) -> bool {
         !self.single
     }
 
-    /// The next block.
+    /// Reads the next block.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -126,7 +126,7 @@ impl Read {
         Sent::Block(start_ns)
     }
 
-    /// The read ends here: after its last block, by CMD12, or because the card is deselected.
+    /// Ends the read: after its last block, by CMD12, or because the card is deselected.
     pub(crate) fn stop(&self, medium: &Medium, flash: &mut Flash, now_ns: u64) {
         if self.unit.is_some() {
             flash.read_to(self.at, self.goes_on, now_ns);
@@ -142,41 +142,41 @@ impl Read {
     }
 }
 
-/// A write command at work.
+/// A write command under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     /// Next byte address.
     pub(crate) at: u64,
     /// Bytes in a block.
     pub(crate) block: u16,
-    /// Blocks still to come; `None` until CMD12.
+    /// Blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Blocks taken, and of them the first ones that are well stored.
+    /// Number of blocks received, and the number of first blocks that are correctly stored.
     taken: u32,
     pub(crate) stored: u32,
-    /// CMD23 bit 31: each sector is old or new.
+    /// CMD23 bit 31: after a power cut each sector is old or new.
     pub(crate) reliable: bool,
-    /// CMD23 bit 31 or 24: busy until it is in the flash itself.
+    /// CMD23 bit 31 or 24: busy until the data are in the flash.
     pub(crate) past_cache: bool,
-    /// Error bits that show only when the data are over.
+    /// Error bits that are shown only at the end of the data.
     late_errors: u32,
-    /// After an error all further blocks are ignored until CMD12.
+    /// Whether all further blocks are ignored until CMD12, after an error.
     pub(crate) deaf: bool,
-    /// Bytes and 4 KiB touched that the cache has not been given yet.
+    /// Bytes and 4 KiB units touched that are not yet handed to the cache.
     pending_bytes: u64,
     pending_units: u64,
     last_unit: Option<u64>,
-    /// Another entry of the same packed command follows: busy after this one.
+    /// Busy time in ns after this entry of a packed command, if another entry follows.
     pub(crate) entry_ns: Option<u64>,
 }
 
-/// How a written block was taken.
+/// Result of a written block.
 pub(crate) enum Taken {
-    /// Stored; busy between blocks until then.
+    /// Stored; the field has the end in ns of busy between blocks.
     More(u64),
-    /// Stored, and the command's data end here.
+    /// Stored, and the command's data end with it.
     Last,
-    /// Not stored; error bits to show.
+    /// Not stored; the field has the error bits.
     Refused(u32),
 }
 
@@ -199,7 +199,7 @@ impl Write {
         }
     }
 
-    /// Takes a good block.
+    /// Takes a block with a good CRC.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);
@@ -244,13 +244,13 @@ impl Write {
         Taken::More(busy_ns)
     }
 
-    /// What the cache has not been given yet goes there; returns when busy ends.
+    /// Hands the pending bytes to the cache. Returns the end of busy in ns.
     fn drain(&self, flash: &mut Flash, now_ns: u64, last: bool) -> u64 {
         let at = self.at.saturating_sub(self.pending_bytes);
         flash.write(now_ns, at, self.pending_bytes, self.pending_units, last)
     }
 
-    /// The data end; returns the end of busy and error bits.
+    /// Ends the data. Returns the end of busy in ns, and error bits.
     pub(crate) fn end(&mut self, medium: &mut Medium, flash: &mut Flash, now_ns: u64) -> (u64, u32) {
         let errors = self.late_errors | if medium.commit().is_err() { status::ERROR } else { 0 };
         if self.taken == 0 {
@@ -277,7 +277,7 @@ impl Write {
         (busy_ns, errors)
     }
 
-    /// Brings a block to the medium, if nothing comes in between.
+    /// Stores a block on the medium, unless a fault prevents it.
     #[inline]
     fn store(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8]) -> std::io::Result<()> {
         let strike = flash.faults.strike(Point::Medium);
@@ -318,14 +318,14 @@ impl Write {
     }
 }
 
-/// So many blocks away, as far as the medium goes.
+/// Returns the address this number of blocks away, limited to the medium.
 fn astray(at: u64, blocks: i32, len: u64, medium: &Medium) -> u64 {
     let away = u64::from(blocks.unsigned_abs()).saturating_mul(len);
     let to = if blocks < 0 { at.saturating_sub(away) } else { at.saturating_add(away) };
     to.min(medium.bytes().saturating_sub(len))
 }
 
-/// Turns a bit over, counted round the block.
+/// Flips a bit of a block; the number is taken modulo the block's bits.
 fn flip(block: &mut [u8], bit: u32) {
     let place = bit as usize % (block.len() * 8).max(1);
     if let Some(byte) = block.get_mut(place / 8) {

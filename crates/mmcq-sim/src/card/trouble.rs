@@ -1,42 +1,42 @@
-//! What is wrong with a card at this moment, and what the host did that this card does not stand.
+//! Faults in force on a card, and the host's actions that this card does not support.
 
 use crate::faults::{Faults, Point, Strike};
 
-/// Far beyond every deadline.
+/// A time in ns beyond every deadline.
 pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 
-/// Something that this card must not be asked for.
+/// A host action that this card does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What it was.
+    /// Description of the action.
     pub what: &'static str,
-    /// When.
+    /// Time of the action in ns.
     pub at_ns: u64,
 }
 
-/// More violations than this are not kept.
+/// Most violations that are kept.
 const MOST_VIOLATIONS: usize = 1024;
 
-/// The state of a card's troubles.
+/// Faults in force on a card.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
-    /// Busy until the power goes.
+    /// Whether the card stays busy until power-off.
     pub(crate) stuck: bool,
-    /// Deaf and mute until the power goes.
+    /// Whether the card neither receives nor answers until power-off.
     pub(crate) locked_up: bool,
-    /// Busy, but not seen on DAT0, until then.
+    /// Time in ns until which the card is busy without showing it on DAT0.
     hidden_until_ns: u64,
-    /// The supply dips once the command at hand is over.
+    /// Whether the power dips at the end of the present command.
     pub(crate) dips: bool,
-    /// More time for the power-up.
+    /// Extra time in ns of the power-up.
     pub(crate) late_ns: u64,
-    /// The power-up never ends.
+    /// Whether the power-up never ends.
     pub(crate) never_ready: bool,
     violations: Vec<Violation>,
 }
 
 impl Trouble {
-    /// The supply comes up.
+    /// Handles a power-up.
     pub(crate) fn power_up(&mut self, faults: &Faults) {
         *self = Trouble { violations: std::mem::take(&mut self.violations), ..Trouble::default() };
         match faults.strike(Point::PowerUp) {
@@ -47,7 +47,7 @@ impl Trouble {
         }
     }
 
-    /// The card becomes busy: until then, really; and what the host is told.
+    /// Begins busy. Returns its real end in ns, and the end that the host sees.
     pub(crate) fn busy(&mut self, faults: &Faults, until_ns: u64) -> (u64, Option<u64>) {
         match faults.strike(Point::Busy) {
             Some(Strike::Late(ns)) => {
@@ -70,19 +70,19 @@ impl Trouble {
         }
     }
 
-    /// Does DAT0 show that the card is busy?
+    /// Returns whether DAT0 shows that the card is busy.
     pub(crate) fn shows_busy(&self, now_ns: u64) -> bool {
         now_ns >= self.hidden_until_ns
     }
 
-    /// Remembers what the host should not have done.
+    /// Records a violation by the host.
     pub(crate) fn violate(&mut self, what: &'static str, at_ns: u64) {
         if self.violations.len() < MOST_VIOLATIONS {
             self.violations.push(Violation { what, at_ns });
         }
     }
 
-    /// All of them, oldest first.
+    /// Returns all violations, oldest first.
     pub(crate) fn violations(&self) -> &[Violation] {
         &self.violations
     }

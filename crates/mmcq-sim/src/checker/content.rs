@@ -1,4 +1,4 @@
-//! What a sector holds: made from place and version, so that 512 bytes are written and judged
+//! Content of a sector, generated from its place and version: 512 bytes are written and checked
 //! without being stored.
 
 use crate::card::Fill;
@@ -6,12 +6,12 @@ use crate::card::Fill;
 /// Bytes in a sector.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A sector is made of pieces of this size, each of which says by itself where it belongs: so a
-/// torn sector is told from a wrong one.
+/// Size in bytes of a piece of a sector. Each piece names its place by itself, so that a torn
+/// sector can be distinguished from a wrong one.
 const PIECE_BYTES: usize = 32;
 const PIECES: usize = SECTOR_BYTES / PIECE_BYTES;
 
-/// The contents of one card: its number is in every sector.
+/// Contents of one card. The card's number is in every sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     seed: u64,
@@ -19,10 +19,10 @@ pub struct Content {
     fill: Fill,
 }
 
-/// What a sector turned out to hold.
+/// Content found in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// What the card held there before anything was written.
+    /// The content before anything was written.
     Untouched,
     /// This version of this sector.
     Version(u32),
@@ -34,41 +34,41 @@ pub enum Seen {
     Torn(Pieces),
     /// It cannot be read.
     Unreadable,
-    /// A sector, or a piece of one, that belongs elsewhere.
+    /// A sector, or a piece of one, that belongs to another place.
     Elsewhere {
-        /// Where.
+        /// The place that it belongs to.
         lba: u64,
         /// Its version.
         version: u32,
     },
     /// A sector, or a piece of one, that was written for another card.
     OtherCard {
-        /// Which.
+        /// Number of that card.
         card: u16,
-        /// Where.
+        /// The place that it belongs to.
         lba: u64,
     },
-    /// Bytes that were never written, from this byte of the sector on.
+    /// Bytes that no request wrote, from this byte of the sector on.
     Nonsense {
         /// First byte of the first such piece.
         at: usize,
     },
 }
 
-/// What the pieces of a torn sector are.
+/// Contents of the pieces of a torn sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// Versions, in the order of the first piece of each.
     pub versions: [Option<u32>; 2],
-    /// There are still others.
+    /// Whether there are pieces of further versions.
     pub more: bool,
-    /// Some are as before anything was written.
+    /// Whether some pieces are as before anything was written.
     pub untouched: bool,
-    /// Some are 00h.
+    /// Whether some pieces are 00h.
     pub zeros: bool,
-    /// Some are FFh.
+    /// Whether some pieces are FFh.
     pub ones: bool,
-    /// Tells these bytes from others.
+    /// Hash that distinguishes these bytes from others.
     pub digest: u64,
 }
 
@@ -88,8 +88,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 impl Content {
-    /// The contents of card number `card` under this seed; `fill` is what it holds before anything
-    /// is written.
+    /// Makes the contents of card number `card` under this seed. `fill` is the card's content
+    /// before anything is written.
     #[must_use]
     pub fn new(seed: u64, card: u16, fill: Fill) -> Self {
         Content { seed, card, fill }
@@ -115,7 +115,7 @@ impl Content {
         }
     }
 
-    /// Does the sector hold exactly this version of itself?
+    /// Returns whether the sector holds exactly this version of itself.
     #[must_use]
     pub fn is(&self, lba: u64, version: u32, sector: &[u8]) -> bool {
         let place = self.place(lba);
@@ -125,7 +125,7 @@ impl Content {
         })
     }
 
-    /// What a sector of this place holds.
+    /// Returns what a sector at this place holds.
     #[must_use]
     pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
         let claimed = (word(sector, 1) >> 32) as u32;

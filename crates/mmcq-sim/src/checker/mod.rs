@@ -1,59 +1,62 @@
-//! Does a stack keep its promises? The judge of the torture campaigns, independent of the engine.
+//! The checker of the torture campaigns: it checks that a stack keeps its promises, independently
+//! of mmcq's engine.
 //!
-//! The checker is told every request when it is submitted and when it is answered, every power cut,
-//! and what reads and the medium showed. From that it knows which versions each sector may hold,
-//! and says where a promise was broken: acknowledged data lost, torn, misordered or misdirected, an
-//! answer given twice or never, a flush that was none. Data are made from place and version
-//! ([`Content`]), so nothing is stored but versions; what no request touched costs nothing.
+//! The checker is called for every request when it is submitted and when it is answered, for every
+//! power cut, and with the data of reads and of the medium. From that it derives which versions
+//! each sector may hold, and reports each broken promise: acknowledged data lost, torn, misordered
+//! or misdirected, an answer given twice or never, a flush that did nothing. Data are generated
+//! from place and version ([`Content`]), so only versions are stored. A sector that no request
+//! named costs nothing.
 //!
-//! A sector of another partition than the user area has a name of its own ([`place`]): all that is
-//! said here of sectors is true of it as well.
+//! A sector of a partition other than the user area has a number of its own ([`place`]). All that
+//! is said here of sectors is true of it as well.
 //!
 //! The promises, by number:
 //!
-//! - **P1** A write is complete only when the card has taken all of it, and no error that belongs
-//!   to it is to come.
-//! - **P2** A read brings, sector by sector, the last write submitted before it that did not fail,
-//!   whatever the queue did in between.
-//! - **P3** A complete flush makes what was complete before it was submitted survive a power cut:
-//!   writes, zeros and erases.
+//! - **P1** A write is complete only when the card has received all of it and can no longer report
+//!   an error for it.
+//! - **P2** A read returns, sector by sector, the last write submitted before it that did not fail,
+//!   whatever order the queue used.
+//! - **P3** After a complete flush, everything that was complete before the flush was submitted
+//!   survives a power cut: writes, zeros and erases.
 //! - **P4** A durable write survives by itself once it is complete.
-//! - **P5** Sectors that are not flushed survive in any choice: there is no order between them.
+//! - **P5** Any subset of the sectors that are not flushed may survive: there is no order between
+//!   them.
 //! - **P6** After a cut a sector holds what was durable, or something later. It is torn or
 //!   unreadable only if a write to it was under way or had failed.
-//! - **P7** A failed request leaves its sectors old, new or torn, and no others. What it says is
-//!   done is done.
-//! - **P8** A cache that was lost is reported by the next flush or durable write, once, and none is
-//!   that was not. A flush that reports nothing answers for all that was complete before it, also
-//!   across a loss. What a card gave up in a flush that it failed is lost in the same way; an error
-//!   of that flush or of the next reports it.
+//! - **P7** A failed request leaves its own sectors old, new or torn, and changes no others. The
+//!   sectors that its answer reports as done are done.
+//! - **P8** The loss of a cache is reported by the next flush or durable write, once. No loss is
+//!   reported that did not happen. A flush without an error vouches for all that was complete
+//!   before it, also across a loss. Data that a card dropped in a flush that it failed count as
+//!   lost in the same way; an error of that flush or of the next reports them.
 //! - **P9** What was written for one card is never found on another.
 //! - **P10** A discarded sector is as before or erased; a zeroed one reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
 //!
-//! A read settles what it saw:
+//! A read fixes what it saw:
 //!
-//! - **P12** A failed write is there or not there, and the first read that is submitted after it
-//!   shows which. From then on that is what reads bring, until the next write or the next loss. The
-//!   same is true of a write that no client waits for any more, and of one under way. A write that
-//!   a read did not see is never seen later: not by reads, not after a flush, not after a cut.
-//! - **P13** What reads have shown of a failed write is at stake like any write that is complete:
-//!   without a cache it is durable, with one a flush makes it so, and a cut before that may take
-//!   it. What failed before a flush was submitted, and is seen after that flush, is durable.
-//! - **P14** After a loss what a read has seen stays, until the next loss.
+//! - **P12** A failed write is on the card or not, and the first read that is submitted after it
+//!   shows which. From then on reads return that content, until the next write or the next loss.
+//!   The same is true of a write that no client waits for any more, and of one under way. A write
+//!   that a read did not see is never seen later: not by reads, not after a flush, not after a cut.
+//! - **P13** A failed write that reads have shown is at stake like any complete write: without a
+//!   cache it is durable, with a cache a flush makes it durable, and a cut before that may lose it.
+//!   A write that failed before a flush was submitted, and is seen after that flush, is durable.
+//! - **P14** After a loss, content that a read has seen stays until the next loss.
 //! - **P15** An erased sector has one value, 00h or FFh. A discarded one may keep its content for a
-//!   while, for the card erases when it likes [eMMC 6.6.12]. Once erased it stays so. An erase that
-//!   is not flushed may be undone by a cut, like a write: no standard says more.
-//! - **P16** The pieces of a torn sector come from what was at stake there. What was seen of it,
-//!   piece by piece, stays. Where nothing could be read, a later read may bring one of the contents
-//!   that were at stake, and settles it.
-//! - **P17** What no request named is not touched: no other sector, no other partition of the card
+//!   while, as the card erases when it chooses [eMMC 6.6.12]. Once erased it stays so. An erase
+//!   that is not flushed may be undone by a cut, like a write: no standard says more.
+//! - **P16** The pieces of a torn sector come from the contents that were at stake for it. Each
+//!   piece that was seen stays. Where nothing could be read, a later read may return one of the
+//!   contents that were at stake, and fixes it.
+//! - **P17** What no request named is not changed: no other sector, no other partition of the card
 //!   (boot, general purpose, RPMB). The medium keeps a list of what was ever written or erased; it
 //!   is compared after each cut and at the end ([`touched`](Checker::touched)).
-//! - **P18** An error has a cause: after a fault requests may fail until one that was submitted
-//!   after it has moved data well, and a flush or durable write may tell of writes before it until
-//!   a flush has ended well. Otherwise only a read of a sector that may be torn fails
-//!   ([`may_fail`](Checker::may_fail)).
+//! - **P18** An error has a cause. After a fault, requests may fail until a request that was
+//!   submitted after it has transferred its data without error. A flush or durable write may report
+//!   earlier writes until a flush has succeeded. Otherwise only a read of a sector that may be torn
+//!   fails ([`may_fail`](Checker::may_fail)).
 
 mod content;
 mod request;
@@ -70,34 +73,35 @@ use request::Request;
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
-/// The name of a sector of a partition (as in PARTITION_CONFIG of an eMMC; 0 is the user area) to
-/// this judge.
+/// Returns the number that the checker uses for a sector of a partition. Partitions are numbered as
+/// in PARTITION_CONFIG of an eMMC; 0 is the user area.
 #[must_use]
 pub const fn place(partition: u8, sector: u64) -> u64 {
     (partition as u64) << PARTITION_SHIFT | sector
 }
 
-/// As [`Fill::of_partition`](crate::card::Fill::of_partition) has it.
+/// Shift of the partition in that number, as in
+/// [`Fill::of_partition`](crate::card::Fill::of_partition).
 const PARTITION_SHIFT: u32 = 44;
 
-/// Sectors that are kept together.
+/// Sectors that are stored together.
 const PAGE: usize = 64;
 
-/// What a card promises, and how it is told.
+/// What a card promises, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// What its sectors hold.
+    /// Content of its sectors.
     pub content: Content,
-    /// No volatile cache: what is complete is durable.
+    /// Whether there is no volatile cache: then what is complete is durable.
     pub write_through: bool,
 }
 
-/// The judge.
+/// The checker. See the promises above, [`Checker::submit`] and [`Checker::answered`].
 #[derive(Debug)]
 pub struct Checker {
     promise: Promise,
     pages: HashMap<u64, Box<[Sector; PAGE]>>,
-    /// Sectors with entries.
+    /// Sectors of which more than one content is possible.
     dirty: Vec<u64>,
     requests: Vec<Request>,
     free: Vec<u32>,
@@ -105,30 +109,32 @@ pub struct Checker {
     numbers: u32,
     completions: u32,
     losses: u32,
-    /// Complete writes were lost, and no client has been told.
+    /// Whether complete writes were lost and no client has been told.
     untold: bool,
-    /// What was complete when `CacheLost` was last asked for: no client need be told of that again.
+    /// Number of completions when the last request was submitted that got `CacheLost`. Their loss
+    /// need not be reported again.
     told_before: u32,
-    /// The supply was lost since `CacheLost` was last said, and there was something to lose.
+    /// Whether the card lost its power since `CacheLost` was last reported, with something to lose.
     excuse: bool,
-    /// Changes under way, and those that no client waits for: they may be in the cache at any time.
+    /// Number of changes under way, and of those that no client waits for. They may be in the cache
+    /// at any time.
     writing: u32,
-    /// The card has given up what its cache held, in a flush that it failed, after so many
-    /// completions: an error tells that.
+    /// The card dropped data of its cache in a flush that it failed, after so many completions; an
+    /// error must report that.
     gave_up: Option<u32>,
-    /// The last completion of a change that no flush has covered.
+    /// Number of the last completion of a change that no flush has covered.
     unflushed: Option<u32>,
-    /// Requests up to this number may fail; those after it have no cause to.
+    /// Requests up to this number may fail; later ones have no cause to.
     excused: u32,
-    /// Requests that were submitted when something last went wrong.
+    /// Number of requests submitted when something last went wrong.
     trouble: u32,
-    /// Flushes and durable writes up to this number may fail: they may tell of what went wrong with
-    /// writes before them.
+    /// Flushes and durable writes up to this number may fail: they may report errors of earlier
+    /// writes.
     excused_flushes: u32,
 }
 
 impl Checker {
-    /// A judge of an untouched card.
+    /// Makes the checker of an untouched card.
     #[must_use]
     pub fn new(promise: Promise) -> Self {
         Checker {
@@ -153,7 +159,7 @@ impl Checker {
         }
     }
 
-    /// Another card, untouched; memory is used again.
+    /// Starts over with another, untouched card. The memory is used again.
     pub fn start_over(&mut self, promise: Promise) {
         self.promise = promise;
         for page in self.pages.values_mut() {
@@ -176,24 +182,24 @@ impl Checker {
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
-    /// The contents of the card.
+    /// Returns the contents of the card.
     #[must_use]
     pub fn content(&self) -> &Content {
         &self.promise.content
     }
 
-    /// Whether the card's cache is on was learned only now.
+    /// Sets whether the card is without a volatile cache, which is known only after bring-up.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.promise.write_through = write_through;
     }
 
-    /// Requests without an answer.
+    /// Returns the number of requests without an answer.
     #[must_use]
     pub fn under_way(&self) -> u32 {
         self.live
     }
 
-    /// When the oldest request without an answer was submitted.
+    /// Returns the time in ns at which the oldest request without an answer was submitted.
     #[must_use]
     pub fn oldest_ns(&self) -> Option<u64> {
         self.requests.iter().filter(|r| r.number != 0).map(|r| r.submitted_ns).min()
@@ -205,7 +211,7 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// A request is about to be submitted.
+    /// Records a request that is about to be submitted.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;
@@ -248,7 +254,7 @@ impl Checker {
         Ticket { slot, number }
     }
 
-    /// Fills a write's buffer.
+    /// Fills a write's buffer with the data to write.
     pub fn fill(&self, ticket: Ticket, buffer: &mut [u8]) {
         let lba = self.requests[ticket.slot as usize].lba;
         for (sector, lba) in buffer.chunks_exact_mut(SECTOR_BYTES).zip(lba..) {
@@ -256,7 +262,7 @@ impl Checker {
         }
     }
 
-    /// Is this still what a write without an answer was given for its nth sector?
+    /// Returns whether the nth sector of an unanswered write's buffer is unchanged.
     #[must_use]
     pub fn is_filled(&self, ticket: Ticket, nth: u64, bytes: &[u8]) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -265,7 +271,7 @@ impl Checker {
         bytes == given
     }
 
-    /// The request never got as far as the card: as if it had not been asked.
+    /// Removes a request that never reached the card, as if it had not been submitted.
     pub fn withdraw(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };
         self.writing -= u32::from(request.asked.changes());
@@ -274,7 +280,7 @@ impl Checker {
         }
     }
 
-    /// No client waits for the answer any more: it may have happened or not.
+    /// Records that no client waits for the answer any more: the request may be executed or not.
     pub fn abandon(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };
         if !matches!(request.asked, Asked::Read | Asked::Flush) {
@@ -296,7 +302,7 @@ impl Checker {
         Some(closed)
     }
 
-    /// A request was answered. `data`: what a read brought.
+    /// Checks the answer of a request. `data`: what a read returned.
     pub fn answered(&mut self, ticket: Ticket, answer: Answer, data: &[u8]) -> Result<(), Violation> {
         let Some(request) = self.close(ticket) else {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
@@ -401,7 +407,7 @@ impl Checker {
         }
     }
 
-    /// A flush or durable write was answered: does it tell what was lost?
+    /// Checks whether the answer to a flush or durable write reports what was lost.
     fn told(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
         match answer {
             Answer::CacheLost if !self.excuse => {
@@ -426,7 +432,7 @@ impl Checker {
         }
     }
 
-    /// A client knows that what was complete after so many completions may be lost.
+    /// Records that a client knows: what was complete after so many completions may be lost.
     fn note_told(&mut self, completions: u32) {
         (self.untold, self.gave_up) = (false, None);
         self.told_before = completions;
@@ -457,14 +463,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Something has gone wrong just now: requests may fail until one that comes after it has moved
-    /// data well, and flushes until one has ended well.
+    /// Records a fault: requests may fail until a later one has transferred data without error, and
+    /// flushes until one has succeeded.
     pub fn trouble(&mut self) {
         (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }
 
-    /// There is a cause for this request to fail: it was submitted before all was well again; it
-    /// tells of writes before it; or it is a read, and one of its sectors may be torn.
+    /// Returns whether this request has a cause to fail. It was submitted before the last fault was
+    /// over, or it reports errors of earlier writes, or it is a read of a sector that may be torn.
     #[must_use]
     pub fn may_fail(&self, ticket: Ticket) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -479,7 +485,7 @@ impl Checker {
             })
     }
 
-    /// The card lost its supply, and whatever its cache held, while the host went on.
+    /// Records that the card lost its power and its cache while the host kept running.
     pub fn supply_lost(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
         let told_before = self.told_before;
@@ -490,8 +496,8 @@ impl Checker {
         self.note_reset();
     }
 
-    /// The card failed a flush, and lost what it could not write of its cache: the error of that
-    /// flush, or of the next, tells it.
+    /// Records that the card failed a flush and dropped what it could not write of its cache. The
+    /// error of that flush, or of the next, must report it.
     pub fn cache_gave_up(&mut self) {
         self.supply_lost();
         self.gave_up = self.untold.then_some(self.completions);
@@ -508,19 +514,20 @@ impl Checker {
         self.dirty = dirty;
     }
 
-    /// The supply is lost, and a transfer may be open: what is complete and not flushed is there,
-    /// or not, or torn; a client may be told.
+    /// Records that the card lost its power while a transfer may be open. What is complete and not
+    /// flushed is on the card, or not, or torn. A client may be told.
     pub fn supply_lost_open(&mut self) {
         self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
         self.note_reset();
         self.excuse = true;
     }
 
-    /// Notes that the card was reset while the host went on, with nothing in its cache. A host that
-    /// says that something was lost is excused only if there is a write that no flush has covered:
-    /// P8 asks for the message where writes were acknowledged and not flushed, and no host can know
-    /// that the card had put them away by itself already. The same is true of a write that was
-    /// under way: what the card had of it is lost.
+    /// Records that the card was reset while the host kept running, with nothing in its cache.
+    ///
+    /// The host may report a loss only if there is a write that no flush has covered. P8 requires
+    /// the report where writes were acknowledged and not flushed, and no host can know that the
+    /// card had already stored them by itself. The same is true of a write that was under way: what
+    /// the card had of it is lost.
     pub fn note_reset(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.iter().for_each(|&lba| self.sector(lba).reset());
@@ -530,15 +537,15 @@ impl Checker {
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
     }
 
-    /// This judge's card came in the place of another: what was lost with that one may still be
-    /// told, once.
+    /// Records that this checker's card was inserted in place of another. A loss on the other card
+    /// may still be reported, once.
     pub fn comes_after(&mut self, other: &Checker) {
         self.trouble();
         self.excuse |= other.excuse;
     }
 
-    /// Host and card lost their supply: no client waits for an answer any more.
-    /// [`survived`](Self::survived) comes next, for each of the sectors that are handed to `each`.
+    /// Records that host and card lost their power: no client waits for an answer any more. Calls
+    /// `each` with the sectors for which [`survived`](Self::survived) must be called next.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {
         self.requests.clear();
         self.free.clear();
@@ -552,29 +559,29 @@ impl Checker {
         }
     }
 
-    /// A sector cannot be read after a cut.
+    /// Checks a sector that cannot be read after a cut.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
         let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// What a sector holds after a cut.
+    /// Checks the content of a sector after a cut.
     pub fn survived(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks whether the sector may hold this after a cut at this moment. Changes nothing.
+    /// Checks whether the sector may hold this content after a cut at this moment. Changes nothing.
     pub fn check_survival(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// The medium tells that this sector was written or erased: some request must have been to
-    /// change it. `partition`: as in PARTITION_CONFIG of an eMMC.
+    /// Checks that some request was to change this sector, which the medium reports as written or
+    /// erased. `partition`: as in PARTITION_CONFIG of an eMMC.
     pub fn touched(&self, partition: u8, sector: u64) -> Result<(), Violation> {
         let lba = place(partition, sector);
         let page = self.pages.get(&(lba / PAGE as u64));
@@ -587,7 +594,7 @@ impl Checker {
         }
     }
 
-    /// Sectors of which more than one content is possible.
+    /// Returns the sectors of which more than one content is possible.
     pub fn dirty(&self) -> &[u64] {
         &self.dirty
     }

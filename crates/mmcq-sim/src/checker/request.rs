@@ -1,46 +1,46 @@
-//! What is asked of a card, how it is answered, and what the judge keeps of a request under way.
+//! Requests to a card, their answers, and what the checker keeps of a request under way.
 
-/// What a request asks for.
+/// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Read.
     Read,
-    /// Write; `durable`: complete only when it is on the medium.
+    /// Write.
     Write {
-        /// It survives a power cut once it is complete.
+        /// Whether it is complete only when it survives a power cut.
         durable: bool,
     },
-    /// Make durable what is complete.
+    /// Flush: what is complete becomes durable.
     Flush,
     /// Erase or trim: the sectors read as 00h or FFh afterwards.
     Erase,
-    /// Discard: the same, or as before.
+    /// Discard: the sectors read as 00h or FFh afterwards, or as before.
     Discard,
-    /// Zeros.
+    /// Write zeros.
     Zero,
 }
 
 impl Asked {
-    /// It changes sectors, so that a flush has something to make durable.
+    /// Returns whether it changes sectors, so that a flush has something to make durable.
     pub(super) fn changes(self) -> bool {
         matches!(self, Asked::Write { .. } | Asked::Zero | Asked::Erase | Asked::Discard)
     }
 }
 
-/// How a request was answered.
+/// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Well.
+    /// Success.
     Done,
-    /// With an error; the first sectors (so many) are surely done.
+    /// Error; this number of first sectors is surely done.
     Failed(u32),
-    /// With the message that the card lost complete writes; otherwise as `Failed(0)`.
+    /// The error that reports the loss of complete writes; otherwise as `Failed(0)`.
     CacheLost,
-    /// With an error that says the card never saw it.
+    /// An error that says that the card never received the request.
     Refused,
 }
 
-/// Names a request under way.
+/// Identifies a request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(super) slot: u32,
@@ -48,7 +48,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Its number in the order of submission, from 1: the version that a write gives its sectors.
+    /// Returns its number in the order of submission, from 1. It is the version of the sectors that
+    /// the request writes.
     #[must_use]
     pub fn version(self) -> u32 {
         self.number
@@ -58,14 +59,14 @@ impl Ticket {
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// 0: the place is free.
+    /// Number of the request; 0: the place is free.
     pub(super) number: u32,
     pub(super) asked: Asked,
     pub(super) lba: u64,
     pub(super) blocks: u32,
     pub(super) submitted_ns: u64,
-    /// Completions before it was submitted.
+    /// Number of completions before it was submitted.
     pub(super) completions: u32,
-    /// Losses of the card's supply before it was submitted.
+    /// Number of power losses of the card before it was submitted.
     pub(super) losses: u32,
 }

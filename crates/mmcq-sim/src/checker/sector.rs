@@ -1,26 +1,27 @@
-//! One sector: what it may hold, given what was asked for, what was answered, what reads have
-//! shown, and in which order.
+//! State of one sector: the contents that it may hold, from the requests, their answers, the reads,
+//! and their order.
 
 use super::content::{Pieces, Seen};
 
-/// What a request wanted a sector to hold, or what it was seen to hold.
+/// Content that a request was to store in a sector, or that was seen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// What was there at first.
+    /// The content before the first write.
     Untouched,
     /// A written version.
     Version(u32),
-    /// 00h: by write-zeroes, or an erased sector that was seen.
+    /// 00h: by a write of zeros, or seen in an erased sector.
     Zeros,
-    /// FFh: an erased sector that was seen.
+    /// FFh: seen in an erased sector.
     Ones,
     /// 00h or FFh, by an erase.
     Erased,
-    /// 00h, FFh, or whatever was there before, by a discard.
+    /// 00h, FFh, or the content before, by a discard.
     Discarded,
-    /// Pieces, as they were seen.
+    /// Pieces of several contents, as they were seen.
     Exactly(Pieces),
-    /// Nothing that can be read. What might be read all the same is kept as entries that failed.
+    /// Nothing readable. Contents that a later read may still return are kept as entries that
+    /// failed.
     Unreadable,
 }
 
@@ -36,7 +37,7 @@ impl Wanted {
         }
     }
 
-    /// What was seen, where that says more than what was wanted.
+    /// Returns the content that was seen, where it is more exact than what the request wanted.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -46,53 +47,55 @@ impl Wanted {
     }
 }
 
-/// How a request on a sector went.
+/// Result of a request on a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// No answer yet.
     Flying,
-    /// Complete: the nth completion of all.
+    /// Complete, as completion number n of all.
     Done(u32),
-    /// Complete (as the nth), and it may or may not have been in the cache when the supply went:
-    /// there, or what was before. It need not be told, but a flush that ends well afterwards
-    /// answers for it.
+    /// Complete (as completion n), and possibly in the cache when the power was lost: on the card,
+    /// or the content before. The loss need not be reported, but a flush that succeeds afterwards
+    /// vouches for the write. The state ends with the first read, flush or cut.
     ///
-    /// So are writes that were under way at a loss. The card may have had them whole, and their
-    /// answer come a moment later: P1 was kept, P8 covers what was acknowledged before the loss
-    /// only, and P2 cannot ask of a card what it lost. The permission ends with the first read,
-    /// flush or cut. So are also erases: P8 speaks of writes, and whether zeros were written or
-    /// erased is the stack's choice.
+    /// Two further kinds of requests have this state:
+    ///
+    /// - Writes that were under way at a loss. The card may have received them whole, and their
+    ///   answer come a moment later. P1 was kept then, P8 covers only what was acknowledged before
+    ///   the loss, and P2 cannot require data that the card lost.
+    /// - Erases: P8 speaks of writes, and whether zeros were written or erased is the stack's
+    ///   choice.
     Loose(u32),
-    /// Complete (as the nth), and then the card lost what was not flushed: it may be there, or what
-    /// was before.
+    /// Complete (as completion n), then the card lost what was not flushed: it is on the card, or
+    /// the content before.
     Shaken(u32),
-    /// The same, and a client has been told.
+    /// As [`Fate::Shaken`], and a client has been told.
     Told(u32),
-    /// Failed, as the nth completion: there, not there, or torn. [`ABANDONED`]: no client waits for
+    /// Failed, as completion n: on the card, not on it, or torn. [`ABANDONED`]: no client waits for
     /// it, and it may still be under way.
     Failed(u32),
-    /// Failed, and a read has shown after so many completions that it is there: until the next loss
-    /// or cut, if no flush comes before.
+    /// Failed, and a read has shown after n completions that it is on the card. This is certain
+    /// until the next loss or cut, unless a flush comes before.
     Shown(u32),
 }
 
-/// In place of a completion's number: later than all of them.
+/// Completion number that is later than all others.
 pub(super) const ABANDONED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Order of submission.
+    /// Number in the order of submission.
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// A read that was submitted later saw something older.
+    /// Whether a read that was submitted later saw something older.
     passed: bool,
-    /// A read that was submitted later saw this; since the last loss.
+    /// Whether a read that was submitted later saw this entry, since the last loss.
     shown: bool,
-    /// It failed, and a flush came after it, or a cut: what reads find of it now is on the medium
-    /// itself.
+    /// Whether it failed, and a flush or a cut came after it. What reads find of it then is on the
+    /// medium itself.
     decided: bool,
-    /// The card lost its supply after it was submitted and before it was answered.
+    /// Whether the card lost its power between submission and answer.
     loose: bool,
     /// The same, and the answer that told of it was lost on its way.
     unheard: bool,
@@ -112,20 +115,21 @@ impl Entry {
         }
     }
 
-    /// What may be left of a content after a cut that left nothing to be read.
+    /// Returns the entry for a content that may be left after a cut that left the sector
+    /// unreadable.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, ..Entry::new(0, wanted) }
     }
 
-    /// No read that was submitted later sees anything older. A discarded sector may keep its
-    /// content for a while.
+    /// Returns whether a read that is submitted later can see nothing older. A discarded sector may
+    /// keep its content for a while.
     fn covers(&self) -> bool {
         self.wanted != Wanted::Discarded
             && (self.shown || matches!(self.fate, Fate::Done(_) | Fate::Shown(_)))
     }
 }
 
-/// Can all of these pieces come from these contents?
+/// Returns whether all of these pieces can come from these contents.
 fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> bool {
     let any = |fits: &dyn Fn(Wanted) -> bool| contents.clone().any(fits);
     let known = |version: u32| {
@@ -152,44 +156,45 @@ fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> b
         })
 }
 
-/// Why what was seen cannot be.
+/// Reason why the seen content is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A version that a later one, which is complete or was seen, has replaced; or one that was
-    /// seen not to be there.
+    /// A version that a later one has replaced, which is complete or was seen; or a version that
+    /// was seen not to be on the card.
     Old,
-    /// A version that was asked for only after the read.
+    /// A version that was submitted only after the read.
     Early,
-    /// Torn, and no write was under way or had failed, or not into such pieces.
+    /// Torn, although no write was under way or had failed, or torn into pieces that are not
+    /// possible.
     Torn,
-    /// Never belonged here.
+    /// Content that never belonged to this sector.
     Strange,
 }
 
-/// The read that looks at a sector.
+/// The read that examines a sector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// Order of submission.
+    /// Number in the order of submission.
     pub number: u32,
-    /// Completions before it was submitted.
+    /// Number of completions before it was submitted.
     pub completions: u32,
-    /// Completions now, its own among them.
+    /// Number of completions now, its own included.
     pub now: u32,
-    /// The card has no cache.
+    /// Whether the card has no cache.
     pub write_through: bool,
     /// The card has lost nothing since it was submitted.
     pub steady: bool,
 }
 
-/// All that may be in a sector: what is surely on the medium, and what was asked for since, in the
-/// order of submission.
+/// Everything that may be in a sector: the content that is surely on the medium, and the requests
+/// since, in the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
     pub base: Wanted,
     pub entries: Vec<Entry>,
-    /// It is in the checker's list of sectors with entries.
+    /// Whether it is in the checker's list of sectors with entries.
     pub listed: bool,
-    /// Some request was to change it.
+    /// Whether some request was to change it.
     pub named: bool,
 }
 
@@ -197,7 +202,8 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// A write, erase ... of this sector was answered well. True if a read had passed it.
+    /// Records that a write or erase of this sector succeeded. Returns true if a read had seen
+    /// older content meanwhile.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -213,14 +219,15 @@ impl Sector {
         passed
     }
 
-    /// This entry is on the medium: so nothing before it comes back.
+    /// Makes this entry the content of the medium: nothing before it can come back.
     fn settle(&mut self, at: usize) {
         self.base = self.entries[at].wanted;
         self.entries.drain(..=at);
     }
 
-    /// It failed as the nth completion, or no client waits for it ([`ABANDONED`]). Where a read has
-    /// passed it, it is not there, and never will be.
+    /// Records that a request failed as completion n, or that no client waits for it
+    /// ([`ABANDONED`]). If a read has seen older content, the request is not on the card and never
+    /// will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);
@@ -229,7 +236,7 @@ impl Sector {
         }
     }
 
-    /// Never reached the card.
+    /// Removes a request that never reached the card.
     pub fn withdrawn(&mut self, number: u32) {
         self.entries.retain(|e| e.number != number);
     }
@@ -238,8 +245,9 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// A flush is complete: what was complete before it was asked for is on the medium. `across`:
-    /// the supply was lost after it was asked for, so that it says of what was lost that it is not.
+    /// Records a complete flush: what was complete before it was submitted is on the medium.
+    /// `across`: the card lost its power after the flush was submitted. Then its success also says
+    /// that lost data are on the medium.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -257,8 +265,9 @@ impl Sector {
         }
     }
 
-    /// The card lost its supply while the host went on. True if a client must be told: a write was
-    /// complete (after so many completions, of which no client has been told yet) and not yet safe.
+    /// Records that the card lost its power while the host kept running. Returns true if a client
+    /// must be told: a write was complete and not yet safe, and its loss is not covered by an
+    /// earlier report (`told_before`).
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -273,15 +282,15 @@ impl Sector {
         self.owes(told_before)
     }
 
-    /// The answer that told of the last loss was itself lost: of what was under way then no host can
-    /// know.
+    /// Records that the answer which reported the last loss was itself lost. No host can know what
+    /// happened to the requests that were under way then.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;
         }
     }
 
-    /// The card was reset: what failed, and was seen to be there, may not be there any more.
+    /// Records a reset of the card: data of a failed write that a read has returned may be gone.
     pub fn reset(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Shown(n) = entry.fate {
@@ -290,7 +299,7 @@ impl Sector {
         }
     }
 
-    /// What is complete and not flushed may be there, or not, or torn.
+    /// Records that what is complete and not flushed is on the card, or not, or torn.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
@@ -301,12 +310,13 @@ impl Sector {
         }
     }
 
-    /// Is there a lost write of which no client has been told?
+    /// Returns whether there is a lost write of which no client has been told.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// A client was told that complete writes were lost: these may be among them.
+    /// Records that a client was told of a loss: complete writes of this sector may be among the
+    /// lost ones.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
@@ -315,8 +325,8 @@ impl Sector {
         }
     }
 
-    /// A read with no loss since its submission saw this. What was in doubt is so no longer: it is
-    /// there until the next loss, and what was complete and lay over it is gone for good.
+    /// Records what a read saw that had no loss since its submission. Content in doubt is certain
+    /// now until the next loss, and complete content above it is lost for good.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -340,7 +350,7 @@ impl Sector {
         });
     }
 
-    /// May this read see this? If so, that is what the sector holds.
+    /// Checks whether this read may see this content. If so, the sector holds it from now on.
     pub fn read(&mut self, look: Look, seen: Seen) -> Result<(), Wrong> {
         let mut torn = false;
         let mut found = None;
@@ -383,8 +393,8 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// A read saw what lies under these: those that failed are not there, and those under way must
-    /// fail. A discarded sector may be erased later on.
+    /// Records that a read saw the content below these entries. Failed ones among them are not on
+    /// the card, and those under way must fail. A discarded sector may still be erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {
@@ -395,7 +405,7 @@ impl Sector {
         });
     }
 
-    /// A read saw this entry: it is there.
+    /// Records that a read saw this entry: it is on the card.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;
@@ -429,7 +439,8 @@ impl Sector {
         }
     }
 
-    /// May the medium hold this after a power cut? If so, that is what it holds from now on.
+    /// Checks whether the medium may hold this content after a power cut. If so, the sector holds
+    /// it from now on.
     pub fn survived(&mut self, seen: Seen) -> Result<(), Wrong> {
         let open = |e: &Entry| matches!(e.fate, Fate::Flying | Fate::Failed(_));
         let torn = self.entries.iter().any(open);

@@ -1,38 +1,38 @@
-//! What a stack must never do.
+//! Violations: what a stack must never do.
 
 use super::PARTITION_SHIFT;
 use super::content::Seen;
 use super::sector::Wrong;
 use std::fmt;
 
-/// Kinds of violations, as a scoreboard counts them.
+/// Kind of a violation, as a scoreboard counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// An acknowledged (or durable) write is not there.
+    /// An acknowledged (or durable) write is not on the card.
     Lost,
-    /// A sector in pieces, where nothing excuses it.
+    /// A torn sector without an excuse.
     Torn,
-    /// Order among requests on the same sector was not kept.
+    /// The order of requests on the same sector was not kept.
     Misordered,
-    /// Data at a place, or on a card, where they do not belong; bytes that no request wrote.
+    /// Data at a place, or on a card, where they do not belong, or bytes that no request wrote.
     Misdirected,
-    /// A request that is answered twice, or was never asked.
+    /// A request that was answered twice, or was never submitted.
     Twice,
-    /// No answer in bounded time.
+    /// A request without an answer in bounded time.
     Hang,
-    /// Success, or a report, that is not true.
+    /// A success, or a report of an error, that is not true.
     Untrue,
 }
 
 impl Fault {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 7;
-    /// Their names, in order.
+    /// Names of the kinds, in order.
     pub const NAMES: [&'static str; Fault::COUNT] =
         ["lost", "torn", "misordered", "misdirected", "twice", "hangs", "untrue"];
 }
 
-/// A sector in words.
+/// Returns the words for a sector.
 pub(super) fn named(lba: u64) -> String {
     match (lba >> PARTITION_SHIFT, lba & ((1 << PARTITION_SHIFT) - 1)) {
         (0, sector) => format!("sector {sector}"),
@@ -43,7 +43,7 @@ pub(super) fn named(lba: u64) -> String {
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Kind.
+    /// Kind of the violation.
     pub fault: Fault,
     /// What happened, in one line.
     pub text: String,
@@ -56,7 +56,7 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
-    /// A violation of this kind.
+    /// Makes a violation of this kind.
     #[must_use]
     pub fn new(fault: Fault, text: impl Into<String>) -> Self {
         Violation { fault, text: text.into() }

@@ -1,11 +1,11 @@
-//! What goes wrong, and when.
+//! Faults of the models: what goes wrong, and when.
 //!
-//! Models have *points*: places where nature, or a bad design, may strike. Each time the simulation
-//! comes by a point it asks [`Faults::strike`], which counts the event and answers with what
-//! happens there, mostly nothing. A [`Plan`] says what strikes: at the nth event of a point
-//! ([`Shot`]), or by chance ([`Plan::chance`], seeded). What struck is recorded, as shots: so a run
-//! by chance can be repeated, and made shorter, as a list. [`catalogue`] names the failures that
-//! are known, and how each is brought about.
+//! Models have *points*: places where a fault may strike. Each time the simulation passes a point
+//! it calls [`Faults::strike`], which counts the event and returns the fault that happens there,
+//! mostly none. A [`Plan`] decides what strikes: at the nth event of a point ([`Shot`]), or at
+//! random ([`Plan::chance`], seeded). What struck is recorded as a list of shots. So a random run
+//! can be repeated and made shorter. [`catalogue`] names the known failures, and how each is
+//! caused.
 
 pub mod catalogue;
 
@@ -14,14 +14,14 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A place where something may go wrong. Each counts its own events, from 1.
+/// A place where a fault may strike. Each point counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
-    /// A command token leaves the controller; not one of an automatic command.
+    /// A command token leaves the controller; automatic commands excluded.
     Command,
-    /// A response token arrives there; not one to an automatic command.
+    /// A response token arrives at the controller; responses to automatic commands excluded.
     Response,
-    /// A block read from the card comes to the controller; not one of the tuning procedure.
+    /// A block read from the card arrives at the controller; tuning blocks excluded.
     ReadBlock,
     /// A written block arrives at the card.
     WriteBlock,
@@ -29,11 +29,11 @@ pub enum Point {
     Busy,
     /// A tuning block is sampled.
     Tuning,
-    /// The supply of the card comes up.
+    /// The power of the card comes up.
     PowerUp,
     /// The signalling voltage changes (CMD11 or the host's regulator).
     Voltage,
-    /// The controller raises its interrupt line.
+    /// The controller asserts its interrupt.
     Interrupt,
     /// The controller's DMA fetches a descriptor, or begins a segment.
     Dma,
@@ -47,41 +47,42 @@ pub enum Point {
     Cache,
     /// The card programs, reads or erases its medium.
     Medium,
-    /// A function of an I/O card is spoken to.
+    /// A function of an I/O card is accessed.
     Function,
-    /// A byte goes over an SPI bus, and the card is selected.
+    /// A byte is transferred on an SPI bus while the card is selected.
     Exchange,
-    /// The driver rings doorbells of the queue engine.
+    /// The driver rings doorbells of the command queue engine.
     Doorbell,
-    /// The last block of a task of the queue engine begins.
+    /// The last block of a task of the command queue engine begins.
     TaskEnd,
-    /// The queue engine is told to halt.
+    /// The command queue engine is commanded to halt.
     Halt,
-    /// It is told to clear all its tasks.
+    /// The command queue engine is commanded to clear all its tasks.
     Clear,
-    /// It is switched on.
+    /// The command queue engine is enabled.
     Enable,
-    /// It tells which task an error was of.
+    /// The command queue engine reports which task an error belongs to.
     Blame,
-    /// The card is told a task, by CMD44.
+    /// The card receives a task by CMD44.
     Task,
-    /// It is told to forget tasks, by CMD48.
+    /// The card is commanded by CMD48 to discard tasks.
     Discard,
-    /// CMD12 comes while its queue is on.
+    /// CMD12 reaches the card while its queue is on.
     Stop,
-    /// It is asked which tasks are ready, by CMD13.
+    /// The card is polled by CMD13 for the tasks that are ready.
     Ready,
     /// The header of a packed command arrives at the card.
     Pack,
-    /// The controller goes to the next entry of an ADMA3 list.
+    /// The controller advances to the next entry of an ADMA3 list.
     List,
 }
 
 impl Point {
-    /// How many points there are.
+    /// Number of points.
     pub const COUNT: usize = 29;
 
-    /// Does it come by where there is a controller of queues, of its own or by lists, alone?
+    /// Returns whether this point occurs only with a controller that executes tasks (a command
+    /// queue engine) or lists.
     #[must_use]
     pub fn is_of_queue_engine(self) -> bool {
         matches!(
@@ -96,91 +97,97 @@ impl Point {
         )
     }
 
-    /// Does it come by on an SPI bus alone?
+    /// Returns whether this point occurs only on an SPI bus.
     #[must_use]
     pub fn is_of_spi(self) -> bool {
         self == Point::Exchange
     }
 
-    /// Does it come by with a command queue alone?
+    /// Returns whether this point occurs only with a command queue.
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
     }
 }
 
-/// What goes wrong. Each means something at certain points only; elsewhere it is without effect.
+/// A fault. Each has a meaning at certain points only, and no effect elsewhere. The ids in
+/// parentheses are those of the [`catalogue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Strike {
-    /// The token does not arrive: the card never saw the command (A2), the host never sees the
-    /// response (A3), the interrupt never reaches the CPU (E1), the automatic command is not sent
-    /// (E8), what the medium was told does not happen (D5). Doorbells do nothing (H4), no task is
-    /// blamed (H5), CMD44 has no answer (H7), the card's queue is empty after CMD12 (H11), or when it
-    /// is asked what is ready. The card
-    /// sees none of a byte's clocks (I3). What is behind this entry of a list is not executed (H17).
+    /// Something does not arrive or does not happen:
+    ///
+    /// - a command at the card (A2), a response at the host (A3), an interrupt at the CPU (E1);
+    /// - the automatic command is not sent (E8), the medium does not do what it should (D5);
+    /// - doorbells have no effect (H4), no task is named for an error (H5), CMD44 has no answer
+    ///   (H7);
+    /// - the card's queue is empty after CMD12 (H11), or when it is polled for ready tasks;
+    /// - the card receives none of a byte's clocks (I3);
+    /// - the entries of a list after this one are not executed (H17).
     Lost,
-    /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers
-    /// 101).
+    /// Wrong checksum of a response (A1), a read block (A6), or a written block (A7, the card
+    /// answers 101).
     Crc,
     /// Wrong end bit (A4, A8).
     EndBit,
     /// A response with another index (A4).
     Index,
-    /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt
-    /// brings (E2), or stay set of those that a reset wrote (E9). The pause between two looks at the
-    /// card's queue becomes this (H14). The card calls these tasks ready too.
+    /// Status bits that are wrong. These bits are set in the response that arrives (A5, G4) or in
+    /// the status that an interrupt brings (E2), or stay set of those that a reset wrote (E9). The
+    /// pause between two polls of the card's queue becomes this value (H14). The card reports these
+    /// tasks as ready too.
     Status(u32),
-    /// It is told before it is true: a task is complete (H2).
+    /// A report that comes before it is true: a task is complete (H2).
     Early,
     /// A written block gets no CRC status (A7).
     NoStatus,
-    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), the
-    /// interrupt line, the news of a response or of a DMA stop (E4), the end of a reset, a halt (H3),
+    /// A delay in nanoseconds: of a read block (A9), the end of busy (B1), an interrupt, the
+    /// interrupt of a response or of a DMA stop (E4), the end of a reset, a halt (H3), or the
     /// readiness of a task (H12).
     Late(u64),
-    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA
-    /// access. It never comes: a halt (H3), readiness of a task (H8). A card on an SPI bus says
-    /// nothing more (I6).
+    /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
+    /// a DMA access. Or it never comes: a halt (H3), readiness of a task (H8). A card on an SPI bus
+    /// sends nothing more (I6).
     Never,
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
-    /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
-    /// be read or programmed (D3, D5), a command that forgets tasks (H10), an
-    /// entry of a packed command (H15). What is ready is answered by an ordinary status.
+    /// An operation fails: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
+    /// be read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
+    /// command (H15). The poll for ready tasks is answered by an ordinary status.
     Fail,
-    /// One bit of the data is wrong, the checksum right: bit number in the block (D4). Of a byte on an
-    /// SPI bus: 0 to 7 of what the card hears, 8 to 15 of what it says (I1, I2).
+    /// One bit of the data is wrong and the checksum is right. The number is that of the bit in the
+    /// block (D4). For a byte on an SPI bus: 0 to 7 of what the card receives, 8 to 15 of what it
+    /// sends (I1, I2).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9, H13). An entry of a packed command fails, and
-    /// the index that is told is so far from its own (H16). A function gives so many bytes more, or
-    /// fewer, than it said (G6). A card on an SPI bus sees so many clocks fewer, or more (I4).
+    /// A shift by this number. Data go to a place this many blocks away (D9, H13). An entry of a
+    /// packed command fails, and the reported index is wrong by this much (H16). A function gives
+    /// this many bytes more, or fewer, than it declared (G6). A card on an SPI bus receives this
+    /// many clocks fewer, or more (I4).
     Astray(i32),
-    /// The interrupt line rises without a cause, so many times (E2, E3). So do the
-    /// completions of tasks that were cleared (H1), the error of a task that is complete (H6), the
-    /// ready bit of a task (H9).
+    /// Events without a cause, this many times: interrupts (E2, E3), completions of tasks that were
+    /// cleared (H1), the error of a task that is complete (H6), the ready bit of a task (H9).
     Spurious(u32),
     /// The card is taken out (C1).
     Remove,
-    /// The card loses its supply for a moment and is back in `idle`, the host is not told (C9).
+    /// The card loses its power for a moment and is back in `idle`, without notice to the host
+    /// (C9).
     BrownOut,
     /// The controller reads as all ones from now on (E15).
     Gone,
-    /// The circuit stays in use until a reset of the whole controller: the command's after a
-    /// response, the data's otherwise (E10).
+    /// The circuit stays in use until a reset of the whole controller: the command circuit after a
+    /// response, the data circuit otherwise (E10).
     Stuck,
-    /// This data line is stuck low from now on: what uses it is damaged (A8). At a voltage switch:
-    /// the card does not let it go (A13). DO of an SPI bus stays low (0) or high (1) until the
-    /// supply goes (I5).
+    /// This data line is stuck low from now on: transfers on it are damaged (A8). At a voltage
+    /// switch the card does not release it (A13). On an SPI bus, DO stays low (0) or high (1) until
+    /// power-off (I5).
     Line(u8),
-    /// The sampling point that tuning found no longer fits, until the next tuning (A11).
+    /// The sampling point that tuning found no longer works, until the next tuning (A11).
     Drift,
-    /// A wrong checksum of a block, and its error comes together with Transfer Complete (E4).
+    /// Wrong checksum of a block, whose error comes together with Transfer Complete (E4).
     CrcAndEnd,
 }
 
-/// One bit of a block, counted from the first on the wire (modulo the block's length), becomes the
-/// other.
+/// Flips one bit of a block, counted from the first on the wire (modulo the block's length).
 pub(crate) fn flip(block: &mut [u8], bit: u32) {
     if !block.is_empty() {
         let at = bit as usize / 8 % block.len();
@@ -188,23 +195,23 @@ pub(crate) fn flip(block: &mut [u8], bit: u32) {
     }
 }
 
-/// Something goes wrong once: at this event of this point.
+/// A fault that strikes once: at this event of this point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shot {
     /// Where.
     pub point: Point,
-    /// At which event, from 1 (the first after the plan was made).
+    /// Number of the event, from 1 (the first after the plan was made).
     pub nth: u64,
     /// What.
     pub strike: Strike,
 }
 
-/// Something goes wrong by chance.
+/// A fault that strikes at random.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     point: Point,
     strike: Strike,
-    /// Of 2^32 events.
+    /// Probability, as a number of 2^32 events.
     share: u32,
 }
 
@@ -217,20 +224,20 @@ pub struct Plan {
     chances: Vec<Chance>,
     random: Xoshiro256PlusPlus,
     struck: Vec<Shot>,
-    /// Answers that told an error, and did not arrive.
+    /// Number of answers with ERROR that did not arrive.
     unheard: u64,
-    /// Nothing strikes while false; events are counted all the same.
+    /// Whether strikes are on. While false, events are only counted.
     armed: bool,
 }
 
 impl Plan {
-    /// Nothing goes wrong.
+    /// Makes a plan without faults.
     #[must_use]
     pub fn none() -> Self {
         Self::seeded(0)
     }
 
-    /// Nothing goes wrong yet; chances take their luck from this seed.
+    /// Makes a plan without faults so far. Faults added with a probability draw from this seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Plan {
@@ -245,14 +252,14 @@ impl Plan {
         }
     }
 
-    /// Where it may strike.
+    /// Returns the points at which the plan may strike.
     pub fn points(&self) -> impl Iterator<Item = Point> {
         let shots = self.shots.iter().map(|shot| shot.point);
         let always = self.always.iter().map(|(point, ..)| *point);
         shots.chain(always).chain(self.chances.iter().map(|chance| chance.point))
     }
 
-    /// Adds a shot; of several at the same event the first is taken.
+    /// Adds a shot. Of several at the same event the first is used.
     #[must_use]
     pub fn shot(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.shots.push(Shot { point, nth, strike });
@@ -266,20 +273,21 @@ impl Plan {
         self
     }
 
-    /// The next event of a point is struck; the one after it by the next of these, and so on.
+    /// Strikes the next event of a point with the first of these, the one after it with the second,
+    /// and so on.
     #[must_use]
     pub fn next(self, point: Point, strikes: &[Strike]) -> Self {
         (1..).zip(strikes).fold(self, |plan, (nth, &strike)| plan.shot(point, nth, strike))
     }
 
-    /// From the nth event of a point on, each is struck.
+    /// Strikes each event of a point from the nth on.
     #[must_use]
     pub fn from(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.always.push((point, nth, strike));
         self
     }
 
-    /// Each event of a point is struck with this probability, 0 to 1.
+    /// Strikes each event of a point with this probability, 0 to 1.
     #[must_use]
     pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
         let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
@@ -311,37 +319,37 @@ impl Plan {
     }
 }
 
-/// A plan as models share it: controller, card and campaign hold the same one.
+/// A plan shared by the models: controller, card and campaign hold the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Option<Rc<RefCell<Plan>>>);
 
 impl Faults {
-    /// Nothing ever goes wrong, and nothing is counted.
+    /// Makes a handle without a plan: nothing goes wrong, and nothing is counted.
     #[must_use]
     pub fn none() -> Self {
         Faults(None)
     }
 
-    /// What goes wrong by this plan.
+    /// Makes a handle with this plan.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Faults(Some(Rc::new(RefCell::new(plan))))
     }
 
-    /// An event at this point: what goes wrong there, if anything.
+    /// Counts an event at this point, and returns the fault that strikes there, if any.
     #[inline]
     #[must_use]
     pub fn strike(&self, point: Point) -> Option<Strike> {
         self.0.as_ref().and_then(|plan| plan.borrow_mut().strike(point))
     }
 
-    /// Events at this point so far.
+    /// Returns the number of events at this point so far.
     #[must_use]
     pub fn events(&self, point: Point) -> u64 {
         self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
     }
 
-    /// An answer that told an error was lost or damaged on its way.
+    /// Counts an answer with ERROR that was lost or damaged.
     #[cold]
     pub(crate) fn note_unheard(&self) {
         if let Some(plan) = &self.0 {
@@ -349,32 +357,32 @@ impl Faults {
         }
     }
 
-    /// How many answers told an error, and were lost or damaged on their way.
+    /// Returns how many answers with ERROR were lost or damaged.
     #[must_use]
     pub fn unheard(&self) -> u64 {
         self.0.as_ref().map_or(0, |plan| plan.borrow().unheard)
     }
 
-    /// How many strikes there were so far.
+    /// Returns the number of strikes so far.
     #[must_use]
     pub fn strikes(&self) -> usize {
         self.0.as_ref().map_or(0, |plan| plan.borrow().struck.len())
     }
 
-    /// What has struck so far, in order.
+    /// Returns the strikes so far, in order.
     #[must_use]
     pub fn struck(&self) -> Vec<Shot> {
         self.0.as_ref().map_or_else(Vec::new, |plan| plan.borrow().struck.clone())
     }
 
-    /// Strikes are on (as at first) or off; off, events are still counted.
+    /// Switches strikes on (as at first) or off. While off, events are still counted.
     pub fn arm(&self, on: bool) {
         if let Some(plan) = &self.0 {
             plan.borrow_mut().armed = on;
         }
     }
 
-    /// The next event of a point is struck, too.
+    /// Strikes the next event of a point, in addition to the plan.
     pub fn aim(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             let mut plan = plan.borrow_mut();
@@ -383,7 +391,7 @@ impl Faults {
         }
     }
 
-    /// Another plan from now on, for all that share this one; events are counted from 1 again.
+    /// Replaces the plan for all that share this one. Events are counted from 1 again.
     pub fn replace(&self, plan: Plan) {
         if let Some(old) = &self.0 {
             *old.borrow_mut() = plan;

@@ -6,77 +6,77 @@ use crate::probe::Signal;
 use crate::slot::Slot;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
-/// CRC16 and end bit.
+/// Clocks of CRC16 and end bit.
 pub(crate) const TAIL_CLK: u64 = 17;
 
-/// The block that is on the lines, or was last.
+/// The block on the DAT lines, or the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// It comes from the card.
+    /// Whether it comes from the card.
     pub read: bool,
-    /// What the card does, from its reply to the command.
+    /// Data flow from the card's reply to the command.
     pub flow: Option<Flow>,
-    /// Its bytes, as the controller counts them.
+    /// Size in bytes, as the controller counts them.
     pub size: usize,
-    /// Those that are over.
+    /// Bytes already transferred.
     pub at: usize,
-    /// What is on the lines.
+    /// Content on the lines.
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// What is wrong with it.
+    /// Fault of the block.
     pub strike: Option<Strike>,
-    /// The last thing on the lines ended, or ends, here.
+    /// End of the last thing on the lines.
     pub beat: Option<Beat>,
     start_ns: u64,
-    /// The probe has seen it.
+    /// Whether the probe has seen it.
     shown: bool,
-    /// The clock stands since then, if it does.
+    /// Time in ns since which the clock is stopped, if it is.
     held_since_ns: u64,
 }
 
 impl Block {
-    /// A reset of the controller. The memory is used again.
+    /// Resets the state. The memory is used again.
     pub fn forget(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         *self = Block { bytes, ..Block::default() };
     }
 
-    /// Bytes of the next word.
+    /// Returns the number of bytes of the next word.
     pub fn word(&self) -> usize {
         (self.size - self.at).min(4)
     }
 
-    /// The edge at which the lines were last in use.
+    /// Returns the clock edge at which the lines were last in use.
     pub fn beat(&self, slot: &Slot, now_ns: u64) -> Beat {
         self.beat.unwrap_or_else(|| slot.beat(now_ns))
     }
 
-    /// The lines are in use for so many clocks more. Returns their end.
+    /// Extends the use of the lines by this number of clocks. Returns the end in ns.
     pub fn pass(&mut self, slot: &Slot, clocks: u64, now_ns: u64) -> u64 {
         let beat = self.beat(slot, now_ns).plus(clocks);
         self.beat = Some(beat);
         beat.ns()
     }
 
-    /// What comes next comes now at the soonest.
+    /// Sets now as the earliest start of what comes next.
     pub fn not_before(&mut self, slot: &Slot, now_ns: u64) {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
 
-    /// The clock stands from now on.
+    /// Records that the clock is stopped from now on.
     pub fn stands(&mut self, now_ns: u64) {
         self.held_since_ns = now_ns;
     }
 
-    /// The clock runs again. Returns since when it stood.
+    /// Records that the clock runs again. Returns the time in ns since which it was stopped.
     pub fn runs(&mut self, slot: &mut Slot, now_ns: u64) -> u64 {
         slot.held(self.held_since_ns, now_ns);
         self.not_before(slot, now_ns);
         self.held_since_ns
     }
 
-    /// Asks the card for a block. Returns when it begins at the soonest, and whether its CRC is
-    /// right; `None`: nothing comes.
+    /// Requests a block from the card. Returns its earliest start in ns and whether its CRC is
+    /// right; `None`: no block comes.
     pub fn ask(&mut self, slot: &mut Slot, now_ns: u64) -> Option<(u64, bool)> {
         let Some(Flow::Read { block_size }) = self.flow else { return None };
         let sent = usize::from(block_size);
@@ -90,8 +90,8 @@ impl Block {
         }
     }
 
-    /// The block that [`ask`](Self::ask) told of comes, with what is wrong with it. Returns its start
-    /// bit; `None`: it does not come.
+    /// Starts the block that [`ask`](Self::ask) returned, with its fault. Returns the time of its
+    /// start bit; `None`: it does not come.
     pub fn comes(
         &mut self,
         slot: &mut Slot,
@@ -114,19 +114,19 @@ impl Block {
         Some(start.ns())
     }
 
-    /// Its start bit.
+    /// Sets the time of its start bit.
     pub fn begins(&mut self, start_ns: u64) {
         (self.start_ns, self.shown) = (start_ns, false);
     }
 
-    /// A read block is over on the lines.
+    /// Ends a read block on the lines.
     pub fn came(&mut self, slot: &mut Slot, good: bool, now_ns: u64) {
         self.count(slot, good, now_ns);
         self.show(slot, good, false, now_ns);
     }
 
-    /// A written block is over on the lines, and the card has it. Returns what its status says;
-    /// `None`: no status comes.
+    /// Ends a written block on the lines, which the card now has. Returns its CRC status; `None`:
+    /// no status comes.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -151,14 +151,14 @@ impl Block {
         Some(good)
     }
 
-    /// What is on the lines ends here.
+    /// Cuts off what is on the lines.
     pub fn cut(&mut self, slot: &mut Slot, now_ns: u64) {
         if !self.shown && now_ns > self.start_ns {
             self.show(slot, true, true, now_ns);
         }
     }
 
-    /// The probe sees the block, whose lines were in use until now.
+    /// Shows the probe the block, whose lines were in use until now.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {

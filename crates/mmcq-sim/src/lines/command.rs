@@ -1,4 +1,4 @@
-//! A command on the CMD line, from its token to the end of its response.
+//! The CMD line: a command from its token to the end of its response.
 
 use crate::card::{Answer, Flow};
 use crate::faults::Strike;
@@ -7,8 +7,8 @@ use crate::slot::Slot;
 use crate::stats::BusEvent;
 use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7};
 
-/// Index of a response, whether its CRC is right, and its content. That of a long one has its CRC in
-/// the last byte.
+/// Returns the index of a response, whether its CRC is right, and its content. A long response has
+/// its CRC in the last byte.
 pub(crate) fn content(answer: Answer) -> (u8, bool, [u32; 4]) {
     match answer {
         Answer::Short { index, content, crc } => (index, crc, [content, 0, 0, 0]),
@@ -22,15 +22,15 @@ pub(crate) fn content(answer: Answer) -> (u8, bool, [u32; 4]) {
     }
 }
 
-/// A command as a controller has been told of it.
+/// A command that a driver gave to a controller.
 pub(crate) trait Issued: Copy {
-    /// Index and argument.
+    /// Returns index and argument.
     fn token(&self) -> (u8, u32);
 
-    /// The controller waits for a response.
+    /// Returns whether the controller waits for a response.
     fn waits(&self) -> bool;
 
-    /// It gives up after so many clocks without one.
+    /// Returns the clocks without a response after which the controller gives up.
     fn timeout_clk(&self) -> u64 {
         RESPONSE_TIMEOUT_CLK
     }
@@ -40,7 +40,7 @@ pub(crate) trait Issued: Copy {
 pub(crate) enum Step {
     /// The token is on the line.
     Token,
-    /// The response is, or nothing (`None`) until the controller gives up.
+    /// The response is on the line; or (`None`) the line is silent until the controller gives up.
     Response(Option<Answer>),
 }
 
@@ -49,20 +49,20 @@ pub(crate) enum Step {
 pub(crate) struct Active<I> {
     pub issue: I,
     pub step: Step,
-    /// Where the step ends.
+    /// End of the step.
     pub beat: Beat,
     pub flow: Flow,
-    /// Start bit of the response.
+    /// Time in ns of the response's start bit.
     pub answer_ns: u64,
-    /// The card holds DAT0 low until then.
+    /// Time in ns until which the card holds DAT0 low.
     pub busy_until_ns: u64,
-    /// What is wrong with the response.
+    /// Fault of the response.
     pub strike: Option<Strike>,
 }
 
 impl<I: Issued> Active<I> {
-    /// A response is over. The log has its content and what the controller says is wrong with it, the
-    /// probe what was on the line.
+    /// Shows a response that has ended. The log gets its content and the errors that the controller
+    /// reports, the probe what was on the line.
     pub fn show_response(&self, slot: &mut Slot, answer: Answer, content: u32, errors: u32, now_ns: u64) {
         let (index, _) = self.issue.token();
         slot.note(BusEvent::Response { index, content, errors, end_ns: now_ns });
@@ -77,13 +77,13 @@ impl<I: Issued> Active<I> {
     }
 }
 
-/// The CMD line of a controller whose commands wait for the clock.
+/// The CMD line of a controller whose commands wait while the clock is stopped.
 #[derive(Debug)]
 pub(crate) struct CmdLine<I> {
     active: Option<Active<I>>,
-    /// The clock stands: the token goes when it runs again.
+    /// The command that waits until the clock runs again.
     waiting: Option<I>,
-    /// The line is free for the next token from here on.
+    /// Earliest time in ns of the next token.
     free_ns: u64,
 }
 
@@ -94,22 +94,22 @@ impl<I> Default for CmdLine<I> {
 }
 
 impl<I: Issued> CmdLine<I> {
-    /// From the start of a command to the end of its response.
+    /// Returns whether a command is under way, from its start to the end of its response.
     pub fn active(&self) -> bool {
         self.active.is_some() || self.waiting.is_some()
     }
 
-    /// A token is on the line, or its response.
+    /// Returns whether a token or its response is on the line.
     pub fn sending(&self) -> bool {
         self.active.is_some()
     }
 
-    /// A command waits for the clock.
+    /// Makes a command wait for the clock.
     pub fn wait(&mut self, issue: I) {
         self.waiting = Some(issue);
     }
 
-    /// The clock runs: sends the command that waits. Returns when its token ends.
+    /// Sends the waiting command when the clock runs. Returns the end of its token in ns.
     pub fn go(&mut self, slot: &mut Slot, now_ns: u64) -> Option<u64> {
         let issue = self.waiting.take()?;
         let beat = slot.send(issue.token(), false, slot.beat(now_ns).not_before(self.free_ns));
@@ -118,12 +118,13 @@ impl<I: Issued> CmdLine<I> {
         Some(beat.ns())
     }
 
-    /// Takes what is on the line, whose step has ended.
+    /// Takes the command on the line, whose step has ended.
     pub fn take(&mut self) -> Option<Active<I>> {
         self.active.take()
     }
 
-    /// What the card says to a token comes next. Returns when it ends; `None`: it has ended.
+    /// Starts the card's response to a token. Returns its end in ns; `None`: there is none to wait
+    /// for.
     pub fn answered(&mut self, active: &mut Active<I>, answer: Option<Answer>) -> Option<u64> {
         let waits = active.issue.waits();
         let seen = answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
@@ -138,7 +139,7 @@ impl<I: Issued> CmdLine<I> {
         Some(active.beat.ns())
     }
 
-    /// A command is over, with this response.
+    /// Ends a command with this response.
     pub fn over(&mut self, slot: &mut Slot, active: &Active<I>, answer: Option<Answer>) {
         self.free_ns = active.beat.plus(N_RC_CLK).ns();
         let spent = clocks(answer, &active.issue) + N_RC_CLK;
@@ -146,13 +147,13 @@ impl<I: Issued> CmdLine<I> {
         slot.stats.silent += u64::from(answer.is_none() && active.issue.waits());
     }
 
-    /// Whatever was on the line is forgotten.
+    /// Forgets everything on the line.
     pub fn forget(&mut self) {
         (self.active, self.waiting) = (None, None);
     }
 }
 
-/// From the end of a token to that of its response, or of the wait for one.
+/// Returns the clocks from the end of a token to the end of its response, or of the wait for one.
 fn clocks(answer: Option<Answer>, issue: &impl Issued) -> u64 {
     match answer {
         Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,

@@ -1,4 +1,4 @@
-//! Bits of the registers: the same ones in both layouts, but for the clock and the width.
+//! Bits of the registers. They are the same in both layouts, except for the clock and the width.
 
 pub(super) mod ctrl {
     pub const RESET: u32 = 1 << 0;
@@ -11,28 +11,28 @@ pub(super) mod ctrl {
     pub const DDR: u32 = 1 << 10;
     /// DesignWare.
     pub const INTERNAL_DMA: u32 = 1 << 25;
-    /// SMHC: the CPU has the FIFO.
+    /// SMHC: the CPU accesses the FIFO.
     pub const BY_CPU: u32 = 1 << 31;
     /// SMHC: must be 0.
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
-/// Of SMHC's NTSR.
+/// Bits of SMHC's NTSR.
 pub(super) const NEW_TIMING: u32 = 1 << 31;
 
-/// Of SMHC's SAMP_DL: this many steps late, if software says how many.
+/// Bits of SMHC's SAMP_DL: the delay in steps, if software sets it.
 pub(super) mod delay {
     pub const STEPS: u32 = 0x3f;
     pub const BY_SOFTWARE: u32 = 1 << 7;
 }
 
-/// Of CDTHRCTL and SMHC's THLDC: a read begins when so many bytes have room.
+/// Bits of CDTHRCTL and SMHC's THLDC: a read begins when there is room for this number of bytes.
 pub(super) mod read_room {
     pub const ON: u32 = 1 << 0;
     pub const BYTES_SHIFT: u32 = 16;
 }
 
-/// Of SMHC's CKCR; DesignWare's CLKENA has the same shifted down by 16.
+/// Bits of SMHC's CKCR; DesignWare's CLKENA has the same shifted down by 16.
 pub(super) mod clock {
     pub const DIVIDER: u32 = 0xff;
     pub const ENABLE: u32 = 1 << 16;
@@ -52,14 +52,14 @@ pub(super) mod cmd {
     pub const STOP: u32 = 1 << 14;
     pub const INITIALIZE: u32 = 1 << 15;
     pub const UPDATE_CLOCK: u32 = 1 << 21;
-    /// CE-ATA and boot: not here.
+    /// CE-ATA and boot: not modelled.
     pub const ELSE: u32 = 0xf << 22 | 1 << 26 | 1 << 27;
     pub const VOLTAGE: u32 = 1 << 28;
     pub const START: u32 = 1 << 31;
 }
 
 pub(super) mod int {
-    /// DesignWare: a card came or went.
+    /// DesignWare: a card was inserted or removed.
     pub const DETECT: u32 = 1 << 0;
     pub const RESPONSE_ERROR: u32 = 1 << 1;
     pub const COMMAND_DONE: u32 = 1 << 2;
@@ -70,15 +70,15 @@ pub(super) mod int {
     pub const DATA_CRC: u32 = 1 << 7;
     pub const RESPONSE_TIMEOUT: u32 = 1 << 8;
     pub const DATA_TIMEOUT: u32 = 1 << 9;
-    /// Neither CPU nor DMA served the FIFO in time; or the lines after CMD11.
+    /// Neither CPU nor DMA served the FIFO in time; or the line state after CMD11.
     pub const STARVED: u32 = 1 << 10;
     pub const LOCKED: u32 = 1 << 12;
-    /// Of a write: the busy behind the last block is over.
+    /// The busy after the last block of a write is over.
     pub const BUSY_CLEAR: u32 = 1 << 13;
     pub const AUTO_DONE: u32 = 1 << 14;
     pub const END_BIT: u32 = 1 << 15;
     pub const SDIO: u32 = 1 << 16;
-    /// SMHC: a card came, a card went.
+    /// SMHC: card inserted, card removed.
     pub const CAME: u32 = 1 << 30;
     pub const WENT: u32 = 1 << 31;
 }
@@ -103,7 +103,7 @@ pub(super) mod mode {
     pub const ON: u32 = 1 << 7;
 }
 
-/// Its status.
+/// Status of the internal DMA.
 pub(super) mod dma {
     pub const SENT: u32 = 1 << 0;
     pub const RECEIVED: u32 = 1 << 1;

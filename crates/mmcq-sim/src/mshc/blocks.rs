@@ -1,4 +1,5 @@
-//! Blocks on the DAT lines, both ways: word by word for the CPU, as one piece for the internal DMA.
+//! Blocks on the DAT lines in both directions: word by word for the CPU, as a whole for the
+//! internal DMA.
 
 use super::bits::{int, read_room};
 use super::data::State;
@@ -9,7 +10,7 @@ use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// A CRC status that has not begun by then will not come.
+/// Clocks after which a CRC status that has not begun will not come.
 const NO_STATUS_CLK: u64 = 8;
 
 impl Mshc {
@@ -28,7 +29,7 @@ impl Mshc {
         }
     }
 
-    /// CPU or internal DMA took something from the FIFO, or gave something.
+    /// Handles that CPU or internal DMA took data from the FIFO, or gave some.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.room() >= 4 => {
@@ -53,7 +54,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// The next block of a read.
+    /// Starts the next block of a read.
     pub(super) fn next_read(&mut self, now: u64) {
         let since_ns = self.dat.waits_since;
         self.watch(since_ns, NEVER);
@@ -61,7 +62,8 @@ impl Mshc {
         self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
     }
 
-    /// Is there the room that a read is to have before it begins? All of the FIFO is enough.
+    /// Returns whether there is the room that a read must have before it begins. All of the FIFO is
+    /// enough.
     fn has_read_room(&self) -> bool {
         let set = self.regs.read_room;
         let bytes = (set >> read_room::BYTES_SHIFT & 0xfff) as usize;
@@ -69,7 +71,7 @@ impl Mshc {
         set & read_room::ON == 0 || self.fifo.room() >= bytes.min(all)
     }
 
-    /// The clock stands in the middle of a block, until there is room for more of it.
+    /// Stops the clock in the middle of a block, until there is room for more of it.
     fn hold_block(&mut self, at_ns: u64) {
         // What comes and goes with the clock is not sampled where the eye is.
         self.dat.block.good &= !self.is_fast();
@@ -113,7 +115,7 @@ impl Mshc {
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
-    /// The next word of a block, if there is room for it.
+    /// Starts the next word of a block, if there is room for it.
     fn words_go_on(&mut self, now: u64) {
         if self.fifo.room() < 4 {
             return self.hold_block(now);
@@ -165,7 +167,7 @@ impl Mshc {
         self.next_read(now);
     }
 
-    /// The next block, if there are data for it.
+    /// Starts the next block of a write, if there are data for it.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let enough = if self.dat.dma {
             let wanted = self.dat.block.size.max(4 * usize::from(self.config.fifo_words));
@@ -198,7 +200,7 @@ impl Mshc {
         self.send_word(1, now);
     }
 
-    /// The next word goes out, after so many clocks.
+    /// Sends the next word, after this number of clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
         let wanted = self.dat.block.word();
         if self.fifo.len() < wanted {

@@ -1,4 +1,4 @@
-//! What the board around the controller does.
+//! The board around the controller.
 
 use super::{Mshc, MshcConfig};
 use crate::time::Time;
@@ -8,21 +8,21 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The clock unit, the level shifter and the card's supply. Clones are the same board.
+/// The clock unit, the level shifter and the card's power. Clones are the same board.
 #[derive(Clone)]
 pub struct Board {
-    /// The controller.
+    /// The controller's model.
     pub model: Rc<RefCell<Mshc>>,
     /// The time of the code that calls the board.
     pub time: Time,
-    /// Phases of the clock unit; 0: there are none.
+    /// Number of phases of the clock unit; 0: it has none.
     pub phases: u8,
-    /// The clock unit stays at this phase, whatever it is told.
+    /// Phase at which the clock unit is stuck, whatever is set.
     pub stuck_at: Option<u8>,
 }
 
 impl Board {
-    /// The board of this controller, at 3.3 V at first.
+    /// Makes the board of this controller, at 3.3 V at first.
     pub fn new(model: Rc<RefCell<Mshc>>, time: Time) -> Self {
         let MshcConfig { phases, .. } = *model.borrow().config();
         Board { model, time, phases, stuck_at: None }

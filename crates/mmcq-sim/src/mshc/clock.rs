@@ -1,4 +1,4 @@
-//! The clock, how the bus is driven, and the voltage switch.
+//! The clock, the bus settings, and the voltage switch.
 
 use super::bits::{NEW_TIMING, clock, cmd, ctrl, delay, int};
 use super::{Mshc, MshcConfig, NEVER, Timer};
@@ -7,11 +7,12 @@ use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Above this clock the sampling phase must be tuned, or data are lost.
+/// Clock in Hz above which the sampling phase must be tuned, or data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// After the answer to CMD11 the lines are looked at so many clocks later.
+/// Clocks after the response to CMD11 at which the lines are sampled.
 const LOW_CLK: u64 = 8;
-/// When the clock runs again, the lines are looked at so often, and so long at most.
+/// Interval in ns at which the lines are sampled after the clock runs again, for a limited number
+/// of times.
 const LOOK_NS: u64 = 100_000;
 const LOOKS: u8 = 20;
 
@@ -19,25 +20,25 @@ const LOOKS: u8 = 20;
 enum Switch {
     #[default]
     None,
-    /// CMD11 was answered: the lines are to go low.
+    /// CMD11 was answered: the lines must go low.
     Answered,
-    /// They are low; the clock is to stop, and then to run again.
+    /// The lines are low; the clock must stop, and then run again.
     Low,
-    /// The clock runs again: they are to go high. So many looks are left.
+    /// The clock runs again: the lines must go high. The field has the samples left.
     Rising(u8),
 }
 
-/// The clock that is in use, and what the board does.
+/// The clock in use, and the board's settings.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
-    /// Degrees.
+    /// Sampling phase in degrees.
     pub phase: u16,
-    /// As the last update found them: a divider of 8 bits, and whether the clock runs.
+    /// State set by the last update: the 8-bit divider, and whether the clock runs.
     divider: u32,
     on: bool,
-    /// An update that never ends.
+    /// Whether an update never ends.
     pub hangs: bool,
     switch: Switch,
 }
@@ -55,7 +56,7 @@ impl Clock {
         }
     }
 
-    /// A reset of the controller.
+    /// Resets the clock with the controller.
     pub fn reset(&mut self, config: &MshcConfig) {
         self.on &= config.is_smhc();
         (self.hangs, self.switch) = (false, Switch::None);
@@ -63,7 +64,7 @@ impl Clock {
 }
 
 impl Mshc {
-    /// An update command was taken.
+    /// Executes an update command.
     pub(super) fn update_clock(&mut self, command: u32, now: u64) {
         let enable = self.regs.enable & clock::ENABLE != 0;
         if enable && !self.clock.on && self.strike(Point::Clock, now) == Some(Strike::Never) {
@@ -109,19 +110,20 @@ impl Mshc {
         (apart.min(360 - apart) * 100 / 180) as u8
     }
 
-    /// Data on both edges that the clock, as it is divided, cannot make: eight lines, and each number
-    /// of them in SMHC's new timing mode, take twice the card's clock.
+    /// Returns whether double data rate is impossible with the present divider. Eight lines, and in
+    /// SMHC's new timing mode any number of lines, need twice the card's clock.
     pub(super) fn half_clock_is_missing(&self) -> bool {
         let all = self.config.is_smhc() && self.regs.timing & NEW_TIMING != 0;
         self.slot.bus.ddr && self.clock.divider == 0 && (all || self.slot.bus.width == 8)
     }
 
-    /// A clock at which a block does not survive that it stands in its middle.
+    /// Returns whether the clock is so fast that a block is lost if the clock stops in the middle
+    /// of it.
     pub(super) fn is_fast(&self) -> bool {
         self.slot.bus.clock_hz > UNTUNED_HZ
     }
 
-    /// The bus as registers and board say it is.
+    /// Sets the bus to the state in registers and board.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let r = &self.regs;
@@ -158,7 +160,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// CMD11 has a good answer.
+    /// Handles a good response to CMD11.
     pub(super) fn voltage_command_answered(&mut self, now: u64) {
         if self.regs.enable & clock::LOW_POWER != 0 {
             // The clock would stop by itself, and that is a part of the sequence.

@@ -1,4 +1,4 @@
-//! The command path: a command is taken from its register, goes out, and has its answer.
+//! The command path: a command is taken from its register, sent, and answered.
 
 use super::bits::{cmd, ctrl, int};
 use super::{Mshc, NEVER, Timer};
@@ -9,9 +9,9 @@ use crate::probe::Signal;
 use crate::slot::Core;
 use crate::wire::Beat;
 
-/// From the START bit to the command path, in clocks of the source.
+/// Source clocks from the START bit until the command path takes the command.
 const TAKE_CLK: u64 = 4;
-/// Before the first command.
+/// Clocks before the first command.
 const INITIALIZE_CLK: u64 = 80;
 /// CMD12.
 const STOP_INDEX: u8 = 12;
@@ -22,7 +22,7 @@ pub(super) struct Issue {
     index: u8,
     arg: u32,
     flags: u32,
-    /// The controller sends it by itself, behind data.
+    /// Whether the controller sends it by itself, after data.
     auto: bool,
     timeout_clk: u64,
 }
@@ -43,22 +43,22 @@ impl Issued for Issue {
 
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
-/// The automatic CMD12.
+/// State of the automatic CMD12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Auto {
     #[default]
     None,
-    /// It goes out when the line is free.
+    /// It is sent when the line is free.
     Due,
 }
 
 impl Mshc {
-    /// START is set.
+    /// Returns whether START is set.
     pub(super) fn command_is_set(&self) -> bool {
         self.regs.command & cmd::START != 0
     }
 
-    /// The command register was written.
+    /// Handles a write to the command register.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         self.regs.command = value;
         if value & cmd::START == 0 {
@@ -73,7 +73,7 @@ impl Mshc {
         }
     }
 
-    /// A command that could not be taken yet may be taken now.
+    /// Retries a command that could not be taken before.
     pub(super) fn command_waits(&mut self, now: u64) {
         let runs = self.config.source_hz != 0 && !self.clock.hangs;
         if runs && self.command_is_set() && self.timer_ns(Timer::Take) == NEVER && self.may_take(now) {
@@ -87,7 +87,7 @@ impl Mshc {
         free && !(waits && (self.dat.active() || self.dat0_is_low(now)))
     }
 
-    /// The command path looks at START.
+    /// Takes the command if START is set.
     pub(super) fn take_command(&mut self, now: u64) {
         if !self.command_is_set() {
             return;
@@ -134,7 +134,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// The data ended well: CMD12 follows if the command asked for it.
+    /// Handles the good end of data: CMD12 follows if the command requested it.
     pub(super) fn stop_is_due(&mut self, now: u64) {
         self.auto = Auto::Due;
         self.command_may_go(now);
@@ -159,7 +159,7 @@ impl Mshc {
         }
     }
 
-    /// A reset of the controller.
+    /// Resets the command path with the controller.
     pub(super) fn forget_command(&mut self) {
         self.cmd.forget();
         self.auto = Auto::None;
@@ -174,7 +174,7 @@ impl Mshc {
         }
     }
 
-    /// The card has the command.
+    /// Ends the token: the card has the command.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { auto, flags, .. } = active.issue;
         let point = if auto { Point::AutoCommand } else { Point::Command };
@@ -231,7 +231,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Content, index and CRC of a response; what is wrong with it.
+    /// Stores content, index and CRC of a response. Returns its errors.
     fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> u32 {
         let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);

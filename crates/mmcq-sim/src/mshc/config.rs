@@ -1,14 +1,14 @@
-//! What a particular controller is.
+//! Parameters of a particular controller.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the registers are.
+/// Register layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// Allwinner's SMHC.
     Smhc,
-    /// Synopsys' own.
+    /// Synopsys' own layout.
     DesignWare,
 }
 
@@ -16,43 +16,44 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MshcConfig {
-    /// Registers.
+    /// Register layout.
     pub layout: Layout,
-    /// The clock before the divider. 0: the clock tree does not bring it.
+    /// Clock in Hz before the divider; 0: the clock tree does not supply it.
     pub source_hz: u32,
     /// Words of four bytes in the FIFO.
     pub fifo_words: u16,
-    /// Where the FIFO begins.
+    /// Register offset of the FIFO.
     pub fifo_offset: u16,
-    /// VERID. SMHC has none.
+    /// VERID; SMHC has none.
     pub version: u32,
-    /// Bits of the length in a descriptor: 13, or 16 of most SMHC.
+    /// Bits of the length in a descriptor: 13, or 16 in most SMHC.
     pub size_bits: u8,
-    /// Addresses of descriptors and buffers are shifted right by so many bits: 0 or 2.
+    /// Bits by which addresses of descriptors and buffers are shifted right: 0 or 2.
     pub address_shift: u8,
-    /// The internal DMA has 64-bit addresses and descriptors of eight words.
+    /// Whether the internal DMA has 64-bit addresses and descriptors of eight words.
     pub wide_dma: bool,
-    /// There is an internal DMA.
+    /// Whether there is an internal DMA.
     pub internal_dma: bool,
-    /// The answer to an automatic CMD12 comes into the first response register, and the data
-    /// command's own is lost; otherwise it comes into the second.
+    /// Whether the response to an automatic CMD12 overwrites the data command's own in the first
+    /// response register. Otherwise it is in the second.
     pub auto_answer_first: bool,
-    /// Data lines of the board.
+    /// Number of data lines of the board.
     pub lines: u8,
-    /// From the end of the last block of a read until it is in memory.
+    /// Time in ns from the end of the last block of a read until it is in memory.
     pub memory_ns: u32,
-    /// Where the middle of the eye is, in degrees of the card's clock behind the edge that the
-    /// controller samples by if nothing moves it.
+    /// Middle of the eye, in degrees of the card's clock after the edge at which the controller
+    /// samples by default.
     pub best_phase: u16,
-    /// Phases that the board's clock unit has, all at the same distance; 0: it cannot move the edge.
+    /// Number of phases of the board's clock unit, at equal distances; 0: it cannot move the
+    /// sampling edge.
     pub phases: u8,
-    /// One step of the delay line of SMHC's own (SAMP_DL), in picoseconds; 0: there is none.
+    /// Step of SMHC's own delay line (SAMP_DL) in picoseconds; 0: there is none.
     pub delay_step_ps: u16,
-    /// A level shifter: the lines can go to 1.8 V.
+    /// Whether a level shifter can switch the lines to 1.8 V.
     pub signal18: bool,
-    /// The lines are at 1.8 V and cannot leave it.
+    /// Whether the lines are always at 1.8 V.
     pub signal18_fixed: bool,
-    /// The clock of the registers. Without it each reads as ones, and ignores writes.
+    /// Whether the registers have their clock. Without it each reads as ones, and ignores writes.
     pub bus_clock: bool,
 }
 
@@ -123,8 +124,8 @@ impl MshcConfig {
     pub const PCI: MshcConfig =
         MshcConfig { source_hz: 33_000_000, lines: 8, signal18: false, ..Self::JH7110 };
 
-    /// Refuses values that no controller has: one line with the key, the value and what was
-    /// expected.
+    /// Checks the values. Returns an error for one that no controller has: one line with the key,
+    /// the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let wrong = |key: &str, value: u64, expected: &str| {
             Err(format!("mshc: {key} = {value}: expected {expected}"))

@@ -1,4 +1,4 @@
-//! The data path: from its start to its end, aborts, timeouts and busy.
+//! The data path from start to end, with aborts, timeouts and busy.
 
 use super::bits::{cmd, int};
 use super::{Mshc, NEVER, Timer};
@@ -9,56 +9,57 @@ use crate::wire::Beat;
 pub(super) enum State {
     #[default]
     Idle,
-    /// The answer to the command is still under way.
+    /// The response to the command is still under way.
     Answer,
-    /// The card is asked for a block when the gap is over.
+    /// Gap; at its end the card is asked for a block.
     ReadGap,
-    /// For the CPU: a word comes in.
+    /// A word of a read by the CPU is on the lines.
     ReadWord,
-    /// For the internal DMA: a block comes in.
+    /// A block of a read by the internal DMA is on the lines.
     ReadBlock,
-    /// No room; the clock stands.
+    /// A read without room in the FIFO; the clock is stopped.
     ReadHeld,
-    /// Not as much room as a read is to have before it begins; the clock stands between two blocks.
+    /// A read with less room than it must have to begin a block; the clock is stopped between two
+    /// blocks.
     ReadWaits,
-    /// CRC and end bit.
+    /// CRC and end bit of a read block.
     ReadTail,
-    /// Nothing will come.
+    /// Nothing will come from the card.
     Silence,
     /// The gap before a block.
     WriteGap,
-    /// A word goes out.
+    /// A word of a write is on the lines.
     WriteWord,
-    /// No data; the clock stands.
+    /// A write without data in the FIFO; the clock is stopped.
     WriteHeld,
-    /// CRC and end bit, or a whole block of the internal DMA.
+    /// CRC and end bit, or a whole block of the internal DMA, on the lines.
     WriteTail,
     /// The CRC status.
     Status,
     /// No CRC status will come.
     NoStatus,
-    /// The card holds DAT0 before a block.
+    /// The card holds DAT0 low before a block.
     Busy,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// What is on the lines.
+    /// The block on the lines.
     pub block: Block,
-    /// The internal DMA moves them.
+    /// Whether the internal DMA transfers the data.
     pub(super) dma: bool,
-    /// Bytes of blocks that are not over; `None`: until a stop command.
+    /// Bytes left of blocks that are not over; `None`: until a stop command.
     pub(super) left: Option<usize>,
-    /// Bytes that the FIFO has still to get from CPU or memory.
+    /// Bytes that the FIFO still needs from CPU or memory.
     pub to_give: usize,
-    /// From here on the timeout counts.
+    /// Time in ns from which the timeout counts.
     pub(super) waits_since: u64,
-    /// A tuning block.
+    /// Whether it is a tuning block.
     pub(super) tunes: bool,
-    /// CMD12 follows the data.
+    /// Whether CMD12 follows the data.
     stops: bool,
-    /// A block had a wrong CRC.
+    /// Whether a block had a wrong CRC.
     pub(super) failed: bool,
 }
 
@@ -67,24 +68,24 @@ impl DatLines {
         self.state != State::Idle
     }
 
-    /// The clock stands because the FIFO has no room or no data.
+    /// Returns whether the clock is stopped because the FIFO has no room or no data.
     pub fn held(&self) -> bool {
         matches!(self.state, State::ReadHeld | State::ReadWaits | State::WriteHeld)
     }
 
-    /// It goes on as soon as DAT0 is high.
+    /// Returns whether it continues as soon as DAT0 is high.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
     }
 
-    /// Bits are on the lines.
+    /// Returns whether bits are on the lines.
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
             || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
-    /// A block is over: true if it was the last.
+    /// Ends a block. Returns true if it was the last.
     pub(super) fn block_over(&mut self) -> bool {
         let Block { size, at, .. } = &mut self.block;
         *at = 0;
@@ -99,7 +100,7 @@ impl DatLines {
 }
 
 impl Mshc {
-    /// A data command is taken. False: it is refused.
+    /// Begins the data of a command. Returns false if it is refused.
     pub(super) fn data_begin(&mut self, command: u32, now: u64) -> bool {
         let (block, bytes) = (self.regs.block_size as usize, self.regs.byte_count as usize);
         if self.dat.active() || block == 0 {
@@ -146,7 +147,7 @@ impl Mshc {
         true
     }
 
-    /// The response of a data command is over, or will not come: blocks may come now.
+    /// Ends the response of a data command, which came or will not come: blocks may come now.
     pub(super) fn answer_is_over(&mut self, errors: u32, beat: Beat, now: u64) {
         if self.dat.state != State::Answer {
             return;
@@ -166,7 +167,7 @@ impl Mshc {
         }
     }
 
-    /// The path is idle again.
+    /// Makes the path idle again.
     fn path_ends(&mut self, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);
@@ -176,7 +177,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// The data are over, with or without an error.
+    /// Ends the data, with or without an error.
     pub(super) fn data_over(&mut self, error: u32, now: u64) {
         self.cut_block(now);
         self.regs.raw |= error | int::DATA_OVER;
@@ -199,7 +200,7 @@ impl Mshc {
         }
     }
 
-    /// The busy behind a write is over.
+    /// Handles the end of the busy after a write.
     pub(super) fn busy_cleared(&mut self, now: u64) {
         if self.slot.busy_until_ns > now {
             // A stop command has made it longer.
@@ -209,7 +210,7 @@ impl Mshc {
         self.regs.raw |= int::BUSY_CLEAR;
     }
 
-    /// What is left of a read comes into memory.
+    /// Writes the rest of a read into memory.
     pub(super) fn last_block_arrives(&mut self, now: u64) {
         if !self.dat.active() && self.dat.block.read && self.dat.dma {
             self.dma_drains(now);
@@ -217,7 +218,7 @@ impl Mshc {
         }
     }
 
-    /// Mode, enable bits or the poll demand were written.
+    /// Handles a write to mode, enable bits or the poll demand of the internal DMA.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         if !self.dat.dma || !self.by_dma() {
             return;
@@ -236,7 +237,7 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// A stop command aborts the data.
+    /// Aborts the data by a stop command.
     pub(super) fn abort_data(&mut self, now: u64) {
         if !self.dat.active() {
             return;
@@ -246,7 +247,7 @@ impl Mshc {
         self.path_ends(now);
     }
 
-    /// A reset of the controller.
+    /// Resets the data path with the controller.
     pub(super) fn forget_data(&mut self, now: u64) {
         self.cut_block(now);
         self.end_hold(now);
@@ -259,7 +260,7 @@ impl Mshc {
         self.dat = DatLines { block, ..DatLines::default() };
     }
 
-    /// The card holds DAT0 before a block.
+    /// Waits because the card holds DAT0 low before a block.
     pub(super) fn busy_begins(&mut self, now: u64) {
         let until_ns = self.slot.busy_until_ns;
         self.slot.busy_from(now, until_ns);
@@ -268,7 +269,7 @@ impl Mshc {
         self.set_timer(Timer::Data, until_ns.max(now));
     }
 
-    /// The timeout ran out: no block came, or nothing served the FIFO.
+    /// Handles the timeout: no block came, or nothing served the FIFO.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.dat.held() {
             self.regs.raw |= int::STARVED;
@@ -277,21 +278,21 @@ impl Mshc {
         }
     }
 
-    /// So many clocks after the last thing, this happens.
+    /// Sets the state that begins this number of clocks after the last thing on the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Gives up when the timeout has run out, if what is waited for comes later.
+    /// Starts the timeout, if the awaited event comes after it.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
-    /// The clock stands from now on.
+    /// Stops the clock.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -301,7 +302,7 @@ impl Mshc {
         self.watch(now, NEVER);
     }
 
-    /// The clock runs again.
+    /// Lets the clock run again.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;
@@ -310,7 +311,7 @@ impl Mshc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// What is on the lines ends here.
+    /// Cuts off what is on the lines.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);

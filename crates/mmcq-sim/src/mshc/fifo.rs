@@ -1,10 +1,10 @@
-//! The FIFO: bytes, since a block need not end with a word.
+//! The FIFO, in bytes: a block need not end with a word.
 
-/// What is between the lines and the CPU, or the internal DMA. It moves in slices: a block has many
-/// bytes.
+/// FIFO between the lines and the CPU or the internal DMA. Data are copied in slices, as a block
+/// has many bytes.
 #[derive(Debug)]
 pub(super) struct Fifo {
-    /// What went out, and behind it what is in there.
+    /// Bytes already taken out, followed by the content.
     bytes: Vec<u8>,
     out: usize,
     words: usize,
@@ -28,12 +28,12 @@ impl Fifo {
         self.len() == 0
     }
 
-    /// Bytes that there is room for.
+    /// Returns the number of bytes for which there is room.
     pub fn room(&self) -> usize {
         (4 * self.words).saturating_sub(self.len())
     }
 
-    /// Words that hold something.
+    /// Returns the number of words in use.
     pub fn count(&self) -> usize {
         self.len().div_ceil(4).min(self.words)
     }
@@ -47,7 +47,7 @@ impl Fifo {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds what `fill` writes into a slice of so many bytes, if it can.
+    /// Adds what `fill` writes into a slice of this number of bytes, if it succeeds.
     pub fn push_with<E>(
         &mut self,
         count: usize,
@@ -59,18 +59,18 @@ impl Fifo {
         fill(&mut self.bytes[before..]).inspect_err(|_| self.bytes.truncate(before))
     }
 
-    /// As many bytes as there are, at most so many. They stay.
+    /// Returns the first bytes, at most `most`, without taking them out.
     pub fn front(&self, most: usize) -> &[u8] {
         &self.bytes[self.out..][..most.min(self.len())]
     }
 
-    /// Takes as many bytes as there are, at most so many.
+    /// Takes out the first bytes, at most `most`.
     pub fn pop(&mut self, most: usize, into: &mut Vec<u8>) {
         into.extend_from_slice(self.front(most));
         self.drop_front(most);
     }
 
-    /// So many bytes are gone.
+    /// Drops this number of bytes.
     pub fn drop_front(&mut self, count: usize) {
         self.out += count.min(self.len());
         if self.is_empty() {
@@ -78,7 +78,7 @@ impl Fifo {
         }
     }
 
-    /// What went out makes room before the memory has to grow.
+    /// Reuses the room of bytes taken out before the memory has to grow.
     fn make_room(&mut self, count: usize) {
         if self.bytes.len() + count > self.bytes.capacity() {
             self.bytes.drain(..self.out);

@@ -1,4 +1,4 @@
-//! The internal DMA: descriptors in a chain or a ring, and what moves by them.
+//! The internal DMA: descriptors in a chain or a ring, and the transfers that they describe.
 
 use super::Mshc;
 use super::bits::{ctrl, des, dma, int, mode};
@@ -10,7 +10,7 @@ use crate::slot::Core;
 struct Descriptor {
     place: u64,
     control: u32,
-    /// Address and bytes that are left, of each buffer.
+    /// Address and bytes left of each buffer.
     buffers: [(u64, u32); 2],
     next: u64,
 }
@@ -19,11 +19,11 @@ struct Descriptor {
 enum State {
     #[default]
     Ready,
-    /// The next descriptor belonged to the CPU: waits for the poll demand.
+    /// The next descriptor belongs to the CPU: waits for the poll demand.
     Suspended,
     /// The last descriptor is closed.
     Finished,
-    /// A bus error: until a reset.
+    /// A bus error happened; only a reset ends this state.
     Dead,
     /// An access that never ends.
     Hangs,
@@ -36,27 +36,27 @@ pub(super) struct Idmac {
     pub base: u64,
     pub status: u32,
     pub enable: u32,
-    /// Where the next descriptor is.
+    /// Address of the next descriptor.
     at: u64,
     state: State,
     current: Option<Descriptor>,
-    /// None was used since the data began.
+    /// Whether no descriptor was used since the data began.
     fresh: bool,
 }
 
 impl Idmac {
-    /// A reset: it begins again at the base.
+    /// Resets the DMA: it begins again at the base.
     pub fn rewind(&mut self) {
         (self.at, self.state, self.current) = (self.base, State::Ready, None);
     }
 
-    /// The base was written.
+    /// Handles a write to the base address.
     pub fn set_base(&mut self, base: u64) {
         self.base = base;
         self.at = base;
     }
 
-    /// Data begin.
+    /// Begins data.
     pub fn begin(&mut self) {
         self.fresh = true;
         if self.state == State::Finished {
@@ -64,7 +64,7 @@ impl Idmac {
         }
     }
 
-    /// The poll demand. True: it goes on.
+    /// Handles the poll demand. Returns true if the DMA continues.
     pub fn poll(&mut self) -> bool {
         let waited = self.state == State::Suspended;
         if waited {
@@ -73,7 +73,7 @@ impl Idmac {
         waited
     }
 
-    /// Addresses of descriptor and buffer.
+    /// Returns the address of the descriptor or the buffer in use.
     pub fn place(&self, which: u8) -> u32 {
         match (which, &self.current) {
             (0, Some(current)) => current.place as u32,
@@ -83,8 +83,8 @@ impl Idmac {
         }
     }
 
-    /// Enabled causes of an interrupt. A DesignWare interrupts by the two sums alone, to which a
-    /// cause counts that is enabled too.
+    /// Returns the enabled interrupt causes. A DesignWare interrupts only by the two summary bits,
+    /// which enabled causes set.
     pub fn pending(&self, sums: bool) -> u32 {
         let causes = self.status & self.enable;
         let sum = |of: u32, sum: u32| if causes & of != 0 { self.enable & sum } else { 0 };
@@ -98,14 +98,14 @@ impl Idmac {
 }
 
 impl Mshc {
-    /// Data go by the internal DMA.
+    /// Returns whether the internal DMA transfers the data.
     pub(super) fn by_dma(&self) -> bool {
         let on = self.regs.control & ctrl::DMA != 0;
         let internal = self.config.is_smhc() || self.regs.control & ctrl::INTERNAL_DMA != 0;
         on && internal && self.config.internal_dma
     }
 
-    /// Memory gets what is in the FIFO, as far as descriptors go.
+    /// Writes the FIFO's content to memory, as far as there are descriptors.
     pub(super) fn dma_drains(&mut self, now: u64) {
         while !self.fifo.is_empty() && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
@@ -120,7 +120,7 @@ impl Mshc {
         }
     }
 
-    /// The FIFO gets bytes from memory until it has so many, as far as descriptors go.
+    /// Reads bytes from memory until the FIFO has `wanted`, as far as there are descriptors.
     pub(super) fn dma_fills(&mut self, wanted: usize, now: u64) {
         while self.fifo.len() < wanted && self.dat.to_give > 0 && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
@@ -137,7 +137,7 @@ impl Mshc {
         }
     }
 
-    /// All of the data are over: a descriptor that has room left is closed too.
+    /// Ends the data: a descriptor with room left is closed too.
     pub(super) fn dma_ends(&mut self) {
         if self.idmac.current.is_some() && !self.idmac.fresh {
             self.close(!self.dat.block.read);
@@ -160,7 +160,7 @@ impl Mshc {
         }
     }
 
-    /// There is a descriptor with room in it.
+    /// Fetches a descriptor if needed. Returns whether there is one with room in it.
     pub(super) fn descriptor(&mut self, now: u64) -> bool {
         let on = self.idmac.mode & mode::ON != 0 && self.by_dma();
         while on && self.idmac.state == State::Ready {
@@ -239,7 +239,7 @@ impl Mshc {
         if self.config.wide_dma { 32 } else { 16 }
     }
 
-    /// The descriptor belongs to the CPU again.
+    /// Returns the descriptor to the CPU.
     fn close(&mut self, sent: bool) {
         let Some(current) = self.idmac.current.take() else { return };
         self.idmac.fresh = false;

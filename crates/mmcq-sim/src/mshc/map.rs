@@ -1,4 +1,4 @@
-//! Where the registers are: the same ones at other places in the two layouts.
+//! Places of the registers: the two layouts have the same registers at different offsets.
 
 use super::config::{Layout, MshcConfig};
 
@@ -7,9 +7,9 @@ pub(super) enum Reg {
     Control,
     /// DesignWare: PWREN.
     Power,
-    /// SMHC: divider and enable in one.
+    /// SMHC: divider and enable in one register.
     Clock,
-    /// DesignWare has three for that.
+    /// DesignWare: the divider, one of three clock registers.
     Divider,
     Source,
     Enable,
@@ -28,7 +28,7 @@ pub(super) enum Reg {
     /// DesignWare: CDETECT, WRTPRT.
     Detect,
     Protect,
-    /// Bytes that went over the lines, and between FIFO and memory or CPU.
+    /// Bytes transferred on the lines, and between FIFO and memory or CPU.
     LineBytes,
     FifoBytes,
     Version,
@@ -50,18 +50,18 @@ pub(super) enum Reg {
     ListHigh,
     DmaStatus,
     DmaEnable,
-    /// Where the internal DMA is: descriptor, buffer.
+    /// Address of the internal DMA's descriptor or buffer.
     DmaAt(u8),
     Fifo,
-    /// Kept, and without a meaning here: debouncing, other delays.
+    /// Stored without an effect in the model: debouncing, other delays.
     Kept(u8),
 }
 
-/// Registers without a meaning here.
+/// Number of registers without an effect.
 pub(super) const KEPT: usize = 7;
 
 impl MshcConfig {
-    /// The register at this place.
+    /// Returns the register at this offset.
     pub(super) fn at(&self, offset: u16) -> Option<Reg> {
         if !offset.is_multiple_of(4) {
             return None;

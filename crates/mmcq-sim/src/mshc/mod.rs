@@ -76,7 +76,7 @@ pub type Port = crate::port::Port<Mshc>;
 
 crate::port::register_file!(Mshc);
 
-/// Things that happen by themselves, in the order in which simultaneous ones happen.
+/// Timers of the model, in the order in which simultaneous ones are handled.
 #[derive(Clone, Copy)]
 enum Timer {
     Reset,
@@ -116,7 +116,7 @@ pub struct Mshc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idmac: idmac::Idmac,
-    /// Enabled causes at the last look: of the controller, of the internal DMA.
+    /// Enabled causes at the last update: of the controller, and of the internal DMA.
     pending: [u32; 2],
 }
 
@@ -152,7 +152,7 @@ impl Core for Mshc {
 }
 
 impl Mshc {
-    /// A controller after reset, at time 0. The card of an SMHC has its supply.
+    /// Makes a controller after reset, at time 0. The card of an SMHC has its power.
     pub fn new(config: MshcConfig, memory: impl DeviceMemory + 'static, card: Option<Box<dyn Card>>) -> Self {
         let mut model = Mshc {
             config,
@@ -179,12 +179,12 @@ impl Mshc {
         self.slot.alarm_ns(timer as usize)
     }
 
-    /// The controller's parameters.
+    /// Returns the controller's parameters.
     pub fn config(&self) -> &MshcConfig {
         &self.config
     }
 
-    /// The board switches the card's supply.
+    /// Switches the card's power, as the board does.
     pub fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.supply = on;
@@ -193,7 +193,7 @@ impl Mshc {
         self.look(now);
     }
 
-    /// The board's level shifter changes to 1.8 V, or back.
+    /// Switches the board's level shifter to 1.8 V, or back.
     pub fn set_signal18(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.signal18 = on;
@@ -201,19 +201,19 @@ impl Mshc {
         self.look(now);
     }
 
-    /// The board's clock unit samples at this phase, in degrees.
+    /// Sets the phase, in degrees, at which the board's clock unit samples.
     pub fn set_phase(&mut self, degrees: u16, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.phase = degrees % 360;
         self.refresh_bus(now);
     }
 
-    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    /// Shows `probe` every signal at the slot from now on; `None` removes the probe.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
         self.slot.set_probe(probe);
     }
 
-    /// Looks at what may have changed on the lines, after anything that happened.
+    /// Handles changes on the lines, after anything that happened.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // The card is gone, or lost its supply: nothing holds DAT0.
@@ -238,7 +238,7 @@ impl Mshc {
         self.update_irq(now);
     }
 
-    /// The interrupt line follows what is enabled.
+    /// Sets the interrupt line from the enabled causes.
     fn update_irq(&mut self, now: u64) {
         let on = self.regs.control & ctrl::INTERRUPTS != 0;
         let dma = self.idmac.pending(!self.config.is_smhc());

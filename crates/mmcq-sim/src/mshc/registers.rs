@@ -1,4 +1,4 @@
-//! The register file: what a read gives and what a write does.
+//! The register file: the results of reads and the effects of writes.
 
 use super::bits::{ctrl, dma, int, mode, status};
 use super::map::{KEPT, Reg};
@@ -7,17 +7,17 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use crate::wire::Beat;
 
-/// A reset takes two clocks.
+/// Clocks that a reset takes.
 const RESET_CLK: u64 = 2;
 
-/// Registers that are no more than what was written or what happened.
+/// Registers that only store what was written or what happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub control: u32,
     pub power: u32,
     pub divider: u32,
     pub source: u32,
-    /// Enable bits as SMHC has them.
+    /// Enable bits in SMHC's layout.
     pub enable: u32,
     pub timeout: u32,
     pub width: u32,
@@ -42,7 +42,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// After power-on.
+    /// Makes the registers after power-on.
     pub fn new(config: &MshcConfig) -> Self {
         Registers {
             timeout: 0xffff_ff40,
@@ -60,7 +60,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Mshc {
-    /// Reads a register; all are words.
+    /// Reads a register; only words are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -80,7 +80,7 @@ impl Mshc {
         }
     }
 
-    /// Writes a register; all are words.
+    /// Writes a register; only words are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -228,7 +228,8 @@ impl Mshc {
         }
     }
 
-    /// A command waits to be taken, and this register is part of it.
+    /// Returns whether this register is locked: a command waits to be taken, and the register is
+    /// part of it.
     fn is_locked(&self, reg: Reg) -> bool {
         let part = matches!(
             reg,
@@ -285,7 +286,7 @@ impl Mshc {
         self.refresh_bus(now);
     }
 
-    /// HCON.
+    /// Returns HCON.
     fn features(&self) -> u32 {
         let dma = if self.config.internal_dma { 0 } else { 3 << 16 };
         // SD and MMC, one card, AHB, 32 bits of data, 16 bits of address: 32-bit FIFO.
@@ -309,18 +310,18 @@ impl Mshc {
             | count << status::COUNT_SHIFT
     }
 
-    /// The card, or a voltage switch, holds DAT0 low.
+    /// Returns whether the card, or a voltage switch, holds DAT0 low.
     pub(super) fn dat0_is_low(&self, now: u64) -> bool {
         let at = self.slot.card_ns(now);
         self.slot.card().is_some_and(|card| self.slot.busy_until_ns > now || card.lines_low(at) & 1 != 0)
     }
 
-    /// The CPU has the FIFO.
+    /// Returns whether the CPU accesses the FIFO.
     fn by_cpu(&self) -> bool {
         !self.by_dma() && (!self.config.is_smhc() || self.regs.control & ctrl::BY_CPU != 0)
     }
 
-    /// FIFO is read.
+    /// Handles a read of FIFO.
     fn take_word(&mut self, now: u64) -> u32 {
         if !self.by_cpu() || !self.dat.block.read || self.fifo.is_empty() {
             self.slot.violation();
@@ -336,7 +337,7 @@ impl Mshc {
         u32::from_le_bytes(word)
     }
 
-    /// FIFO is written.
+    /// Handles a write of FIFO.
     fn give_word(&mut self, value: u32, now: u64) {
         let bytes = self.dat.to_give.min(4);
         let theirs = self.by_cpu() && self.dat.active() && !self.dat.block.read;
@@ -349,7 +350,7 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// The FIFO asks the CPU while it is beyond its mark.
+    /// Raises the CPU's FIFO request while the FIFO is beyond its mark.
     pub(super) fn fifo_asks(&mut self) {
         if !self.by_cpu() {
             return;

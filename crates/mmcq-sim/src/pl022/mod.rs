@@ -37,7 +37,7 @@ pub type Port = crate::port::Port<Pl022>;
 
 /// Words in each FIFO.
 const WORDS: usize = 8;
-/// The receive timeout, in clocks of the bus.
+/// The receive timeout in clocks of the bus.
 const TIMEOUT_CLK: u64 = 32;
 
 impl crate::port::RegisterFile for Pl022 {
@@ -50,7 +50,7 @@ impl crate::port::RegisterFile for Pl022 {
     }
 }
 
-/// Things that happen by themselves.
+/// Timers of the model.
 #[derive(Clone, Copy)]
 enum Timer {
     Frame,
@@ -74,7 +74,7 @@ pub struct Pl022 {
     send: VecDeque<u16>,
     received: VecDeque<u16>,
     shifting: Option<Shifting>,
-    /// Enabled events at the last look.
+    /// Enabled events at the last update.
     pending: u32,
 }
 
@@ -108,8 +108,8 @@ impl Core for Pl022 {
 }
 
 impl Pl022 {
-    /// A controller after reset, at time 0, with the card's supply on; SSPCLK has this frequency in
-    /// hertz.
+    /// Makes a controller after reset, at time 0, with the card's power on. SSPCLK has this
+    /// frequency in hertz.
     pub fn new(clock_hz: u32, card: Option<Box<dyn Card>>) -> Self {
         Pl022 {
             bus: SpiSlot::new(card),
@@ -122,7 +122,7 @@ impl Pl022 {
         }
     }
 
-    /// The bus and its card. Its bytes are the controller's to move.
+    /// Returns the bus and its card. The controller transfers the bus's bytes.
     pub fn spi_mut(&mut self) -> &mut SpiSlot {
         &mut self.bus
     }
@@ -131,7 +131,7 @@ impl Pl022 {
         self.shifting.is_some() || (self.regs.enabled() && !self.send.is_empty())
     }
 
-    /// Puts the next word on the wire.
+    /// Starts to send the next word.
     fn begin_frame(&mut self, at: Beat) {
         if !self.regs.enabled() || self.shifting.is_some() {
             return;
@@ -157,7 +157,7 @@ impl Pl022 {
         self.begin_frame(start.plus(self.regs.frame_clk() + self.regs.gap_clk()));
     }
 
-    /// One word each way, from `start` on.
+    /// Transfers one word in each direction, from `start` on.
     fn shift(&mut self, word: u16, start: Beat) -> u16 {
         let half = start.plus(8);
         match self.regs.frame_clk() {
@@ -173,7 +173,7 @@ impl Pl022 {
         }
     }
 
-    /// What was received waits to be read: not too long.
+    /// Starts the receive timeout if received words wait to be read.
     fn watch_received(&mut self, now_ns: u64) {
         let hz = self.bus.clock_hz();
         let at_ns = match self.received.is_empty() {
@@ -183,7 +183,7 @@ impl Pl022 {
         self.bus.slot_mut().set_alarm(Timer::Timeout as usize, at_ns);
     }
 
-    /// The events, enabled or not.
+    /// Returns the events, enabled or not.
     fn events(&self) -> u32 {
         let mut events = self.regs.latched;
         if self.received.len() >= WORDS / 2 {
@@ -195,7 +195,7 @@ impl Pl022 {
         events
     }
 
-    /// The interrupt line follows the enabled events.
+    /// Sets the interrupt line from the enabled events.
     fn update_irq(&mut self, now_ns: u64) {
         let pending = self.events() & self.regs.mask;
         let before = std::mem::replace(&mut self.pending, pending);

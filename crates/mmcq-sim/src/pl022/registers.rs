@@ -1,10 +1,10 @@
-//! The register file: what a read gives and what a write does [PL022 TRM 3].
+//! The register file: the results of reads and the effects of writes [PL022 TRM 3].
 
 use super::{Pl022, WORDS};
 use crate::slot::Core;
 use crate::wire::Beat;
 
-/// Offsets.
+/// Register offsets.
 mod reg {
     pub const CR0: u16 = 0x000;
     pub const CR1: u16 = 0x004;
@@ -24,7 +24,7 @@ mod reg {
     pub const GPIO_DEN: u16 = 0x151c;
 }
 
-/// PeriphID0 to 3 and PCellID0 to 3.
+/// Values of PeriphID0 to 3 and PCellID0 to 3.
 const IDS: [u32; 8] = [0x22, 0x10, 0x24, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
 /// Interrupts, in IMSC, RIS and MIS; the first two also in ICR.
@@ -35,7 +35,7 @@ pub(super) mod irq {
     pub const SEND: u32 = 1 << 3;
 }
 
-/// What was written, and what is latched.
+/// Registers: values written, and latched bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     control: u32,
@@ -58,17 +58,18 @@ impl Registers {
         self.control1 & 1 != 0
     }
 
-    /// DSS: clocks of a frame.
+    /// Returns the clocks of a frame (DSS).
     pub fn frame_clk(&self) -> u64 {
         u64::from((self.control & 0xf) + 1).max(4)
     }
 
-    /// SPH = 0: the frame signal goes up between two frames.
+    /// Returns the clocks between two frames: one with SPH = 0, as the frame signal goes up there.
     pub fn gap_clk(&self) -> u64 {
         u64::from(self.control & 1 << 7 == 0)
     }
 
-    /// A master that speaks mode 0 or 3 of Motorola's format in bytes.
+    /// Returns whether the controller is a master in mode 0 or 3 of Motorola's format with byte
+    /// frames.
     pub fn is_spoken(&self) -> bool {
         let motorola = self.control >> 4 & 3 == 0;
         let mode = self.control >> 6 & 3;
@@ -76,19 +77,19 @@ impl Registers {
         motorola && master && matches!(mode, 0 | 3) && matches!(self.frame_clk(), 8 | 16)
     }
 
-    /// Clocks of SSPCLK to one of the bus. The lowest bit of CPSR reads as zero.
+    /// Returns the divisor from SSPCLK to the bus clock. The lowest bit of CPSR reads as zero.
     fn division(&self) -> u32 {
         (self.divisor & 0xfe).max(2) * (1 + (self.control >> 8 & 0xff))
     }
 
-    /// Chip select is low.
+    /// Returns whether chip select is low.
     fn selects(&self) -> bool {
         self.gpio_output & self.gpio_digital & !self.gpio_data & 1 != 0
     }
 }
 
 impl Pl022 {
-    /// Reads a register; all are words.
+    /// Reads a register; only words are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now_ns = self.reach(now_ns);
         if self.slot().is_gone() {
@@ -125,7 +126,7 @@ impl Pl022 {
         }
     }
 
-    /// Writes a register; all are words.
+    /// Writes a register; only words are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         if self.slot().is_gone() {
@@ -179,7 +180,7 @@ impl Pl022 {
         size == 4 && offset.is_multiple_of(4) && known
     }
 
-    /// SR: TFE, TNF, RNE, RFF, BSY.
+    /// Returns SR: TFE, TNF, RNE, RFF, BSY.
     fn status(&self) -> u32 {
         u32::from(self.send.is_empty())
             | u32::from(self.send.len() < WORDS) << 1

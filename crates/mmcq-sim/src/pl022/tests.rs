@@ -21,7 +21,7 @@ const IMSC: u16 = 0x14;
 const RIS: u16 = 0x18;
 const MIS: u16 = 0x1c;
 const ICR: u16 = 0x20;
-/// Pin 0 of the GPIO block.
+/// Address of pin 0 of the GPIO block.
 const SELECT: u16 = 0x1004;
 
 struct Rig {
@@ -29,7 +29,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// SSPCLK of 12.5 MHz, as on the LM3S6965; each access takes 80 ns.
+    /// Makes a controller with SSPCLK of 12.5 MHz, as on the LM3S6965; each access takes 80 ns.
     fn new() -> Self {
         let profile = profile("sdhc-16g-hs");
         let card = profile.build(medium(&profile)).unwrap();
@@ -55,7 +55,7 @@ impl Rig {
         self.port.write32(offset, value);
     }
 
-    /// Sends bytes through the FIFOs, as fast as they go.
+    /// Sends bytes through the FIFOs as fast as possible. Returns the received bytes.
     fn transfer(&self, out: &[u8]) -> Vec<u8> {
         let (mut sent, mut back) = (0, Vec::new());
         for _ in 0..100_000 {

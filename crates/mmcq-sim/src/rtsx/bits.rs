@@ -1,4 +1,5 @@
-//! Registers and their bits. Internal registers carry their 16-bit names; 14 bits of them travel.
+//! Registers and their bits. Internal registers have 16-bit names, of which 14 bits are
+//! transferred.
 
 /// The MMIO window, by offset.
 pub mod window {
@@ -14,37 +15,37 @@ pub mod window {
     pub const BIER: u16 = 0x18;
     pub const SCRATCH: u16 = 0x1c;
 
-    /// HCBCTLR, HDBCTLR and HAIMR.
+    /// Start bit of HCBCTLR, HDBCTLR and HAIMR.
     pub const START: u32 = 1 << 31;
-    /// HCBCTLR: write READ and CHECK bytes back.
+    /// HCBCTLR: write the READ and CHECK bytes back to memory.
     pub const WRITE_BACK: u32 = 1 << 30;
-    /// HCBCTLR and HDBCTLR.
+    /// Stop bit of HCBCTLR and HDBCTLR.
     pub const STOP: u32 = 1 << 28;
-    /// HAIMR.
+    /// HAIMR: the access is a write.
     pub const WRITE: u32 = 1 << 30;
-    /// HDBCTLR: from card to memory.
+    /// HDBCTLR: direction from card to memory.
     pub const TO_MEMORY: u32 = 1 << 29;
-    /// HDBCTLR 27:26.
+    /// HDBCTLR bits 27:26: DMA mode.
     pub const DMA_MODE: u32 = 3 << 26;
     pub const ADMA: u32 = 2 << 26;
 }
 
-/// BIPR and BIER.
+/// Bits of BIPR and BIER.
 pub mod int {
     pub const CMD_DONE: u32 = 1 << 31;
     pub const DATA_DONE: u32 = 1 << 30;
     pub const TRANS_OK: u32 = 1 << 29;
     pub const TRANS_FAIL: u32 = 1 << 28;
     pub const SD: u32 = 1 << 25;
-    /// What latches.
+    /// Bits that latch.
     pub const LATCHED: u32 = 0xffc0_0000;
     /// Level: write protected.
     pub const WRITE_PROTECT: u32 = 1 << 19;
-    /// Level: a card is there.
+    /// Level: a card is present.
     pub const SD_EXIST: u32 = 1 << 16;
 }
 
-/// Clocks and phases.
+/// Registers of clocks and phases.
 pub mod clk {
     pub const CLK_CTL: u16 = 0xfc02;
     pub const CHANGE_CLK: u8 = 1;
@@ -52,14 +53,14 @@ pub mod clk {
     pub const SSC_DIV_N_0: u16 = 0xfc0f;
     pub const SSC_CTL1: u16 = 0xfc11;
     pub const SSC_RSTB: u8 = 0x80;
-    /// Phase of what is sent.
+    /// Phase of sending.
     pub const VPTX: u16 = 0xfc2a;
-    /// Phase of what is sampled.
+    /// Phase of sampling.
     pub const VPRX: u16 = 0xfc2b;
     pub const PHASE_NOT_RESET: u8 = 0x40;
 }
 
-/// The card's supply, pins and selection.
+/// Registers of the card's power, pins and selection.
 pub mod card {
     pub const PWR_CTL: u16 = 0xfd50;
     pub const POWER_MASK: u8 = 3;
@@ -78,7 +79,7 @@ pub mod card {
     pub const SD_CLK_EN: u8 = 4;
 }
 
-/// The SD block.
+/// Registers of the SD block.
 pub mod sd {
     pub const CFG1: u16 = 0xfda0;
     pub const CFG2: u16 = 0xfda1;
@@ -88,7 +89,7 @@ pub mod sd {
     pub const BUS_STAT: u16 = 0xfda5;
     pub const PAD_CTL: u16 = 0xfda6;
     pub const CMD0: u16 = 0xfda9;
-    /// Two registers each, the lower byte first.
+    /// Registers in pairs, the lower byte first.
     pub const BYTE_CNT: u16 = 0xfdaf;
     pub const BLOCK_CNT: u16 = 0xfdb1;
     pub const TRANSFER: u16 = 0xfdb3;
@@ -134,7 +135,7 @@ pub mod sd {
     pub const ERR: u8 = 0x10;
 }
 
-/// DMA and the ring buffer.
+/// Registers of DMA and the ring buffer.
 pub mod dma {
     pub const IRQSTAT0: u16 = 0xfe21;
     pub const DONE: u8 = 0x80;

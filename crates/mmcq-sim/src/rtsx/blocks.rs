@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines, one after the other, both ways.
+//! Blocks on the DAT lines, one after the other, in both directions.
 
 use super::bits::sd;
 use super::command::TIMEOUT_CLK;
@@ -18,20 +18,20 @@ pub(super) const TUNING_BLOCK: [u8; 64] = [
 ];
 
 impl Rtsx {
-    /// Data may move after `beat`.
+    /// Lets data start after `beat`.
     pub(super) fn start_data(&mut self, beat: Beat, now: u64) {
         self.sd.beat = Some(beat);
         self.sd.held_since = now;
         if self.sd.data == Data::Write { self.next_write(now) } else { self.next_read(now) }
     }
 
-    /// The lines waited for the ring; they go on now.
+    /// Lets the lines continue, which waited for the ring buffer.
     fn lines_stood(&mut self, now: u64) {
         self.slot.stats.held_ns += now.saturating_sub(self.sd.held_since);
         self.sd.beat = Some(self.beat(now).not_before(now));
     }
 
-    /// Memory has taken or given some bytes.
+    /// Handles that memory has taken or given some bytes.
     pub(super) fn ring_moved(&mut self, now: u64) {
         match self.sd.step {
             Step::ReadHeld if self.ring_room() >= self.sd.block => {
@@ -196,7 +196,7 @@ impl Rtsx {
         self.set_timer(Timer::Sd, token.ns());
     }
 
-    /// The CRC status has come.
+    /// Handles the CRC status of a written block.
     pub(super) fn write_status_ended(&mut self, now: u64) {
         if !self.sd.good {
             return self.fail_transfer(sd::CRC_WRITE_ERR | sd::STATUS_BAD, 0, now);

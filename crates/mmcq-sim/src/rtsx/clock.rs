@@ -1,26 +1,26 @@
-//! How the bus is driven: supply, PLL, dividers, phases, signalling level, width.
+//! Bus settings: power, PLL, dividers, phases, signalling level, width.
 
 use super::bits::{card, clk, sd};
 use super::{NEVER, Rtsx, Timer};
 use crate::card::BusState;
 
-/// The card's capacitors charge over the weak switch for at least this long.
+/// Shortest time in ns for which the card's capacitors charge over the weak switch.
 const PARTIAL_POWER_NS: u64 = 100_000;
 
-/// SD30 mode above this needs a chip that can do it.
+/// Clock in Hz above which SD30 mode needs a chip of the SDR104 generation.
 const SDR50_HZ: u32 = 100_000_000;
 
-/// What is not in a register.
+/// Clock state that is in no register.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// N that the PLL runs at, or is on its way to.
+    /// N at which the PLL runs, or to which it is locking.
     n: Option<u8>,
     locked: bool,
-    /// Phases of sending and sampling; `None` in reset.
+    /// Phases of sending and sampling; `None`: in reset.
     phases: [Option<u8>; 2],
-    /// The pads signal at 1.8 V.
+    /// Whether the pads signal at 1.8 V.
     at_18v: bool,
-    /// The weak power switch is on since then.
+    /// Time in ns since which the weak power switch is on.
     partial_since_ns: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// The card is gone: the chip switches its supply, outputs and clock off.
+    /// Handles the removal of the card: the chip switches power, outputs and clock off.
     pub(super) fn take_supply_away(&mut self, now: u64) {
         let power = self.regs.at(card::PWR_CTL) | card::POWER_OFF;
         self.regs.put(card::PWR_CTL, power);
@@ -61,12 +61,12 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// The gates of the SD clock are open, but for the short stop of BUS_STAT.
+    /// Returns whether the gates of the SD clock are open, the short stop of BUS_STAT disregarded.
     fn gates_open(&self) -> bool {
         self.regs.at(card::CLK_EN) & card::SD_CLK_EN != 0 && self.regs.at(clk::CLK_CTL) & clk::CHANGE_CLK == 0
     }
 
-    /// CHANGE_CLK or the clock enable were written.
+    /// Handles a write to CHANGE_CLK or the clock enable.
     pub(super) fn clock_gate_changed(&mut self, now: u64) {
         if self.gates_open() && !self.clock.locked {
             self.slot.violation();
@@ -74,7 +74,7 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Divider, PLL control or a phase were written with another value.
+    /// Handles a new value of a divider, the PLL control or a phase.
     pub(super) fn clock_changed(&mut self, name: u16, old: u8, new: u8, now: u64) {
         if self.gates_open() {
             self.slot.violation();
@@ -129,7 +129,7 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// SD clock while the gates are open, in hertz.
+    /// Returns the SD clock in Hz while the gates are open.
     fn sd_hz(&self) -> u32 {
         let Some(n) = self.clock.n.filter(|_| self.clock.locked) else { return 0 };
         let divider = match self.regs.at(clk::CLK_DIV) >> 4 & 7 {
@@ -160,7 +160,7 @@ impl Rtsx {
         error(tx, self.config.tx_phase).max(error(rx, self.config.rx_phase))
     }
 
-    /// Tells the card if the bus is driven in another way now.
+    /// Informs the card of a changed bus state, if it changed.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let config1 = self.regs.at(sd::CFG1);
         let stopped = self.regs.at(sd::BUS_STAT) & sd::FORCE_STOP != 0;
@@ -189,7 +189,7 @@ impl Rtsx {
         }
     }
 
-    /// Does the mode that CFG1 selects go with this chip and this signalling?
+    /// Returns whether the mode in CFG1 is possible with this chip and signalling level.
     pub(super) fn mode_possible(&self) -> bool {
         match self.regs.at(sd::CFG1) & 0x0c {
             0 => true,
@@ -201,7 +201,7 @@ impl Rtsx {
         }
     }
 
-    /// The SD clock samples the lines, if it runs.
+    /// Samples the lines if the SD clock runs.
     pub(super) fn sample_lines(&mut self, now: u64) {
         let toggles = self.regs.at(sd::BUS_STAT) & sd::TOGGLE != 0 || self.sd.running();
         if !toggles || self.slot.bus.clock_hz == 0 {

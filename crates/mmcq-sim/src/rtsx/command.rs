@@ -8,7 +8,7 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
 
-/// A response, or a CRC status, that has not come after so many clocks will not come.
+/// Clocks after which a response, or a CRC status, that has not come will not come.
 pub(super) const TIMEOUT_CLK: u64 = 80;
 
 impl Rtsx {
@@ -28,7 +28,7 @@ impl Rtsx {
         self.set_timer(Timer::Sd, beat.ns());
     }
 
-    /// The card has the command.
+    /// Ends the token: the card has the command.
     pub(super) fn token_ended(&mut self, now: u64) {
         let (index, arg) = (self.sd.index, self.sd.arg);
         let deaf = self.strike(Point::Command, now) == Some(Strike::Lost) || self.sd.deaf;
@@ -64,7 +64,7 @@ impl Rtsx {
         }
     }
 
-    /// What the card's lines will do from its reply on.
+    /// Records what the card's lines will do after its reply.
     fn follow_card(&mut self, reply: &Reply) {
         if let Some(until) = reply.busy_until_ns {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(until);
@@ -103,8 +103,8 @@ impl Rtsx {
         }
     }
 
-    /// Puts a response where the driver looks for it. Returns its upper 32 bits of content, and if
-    /// its length and CRC are right.
+    /// Stores a response where the driver reads it. Returns the upper 32 bits of its content, and
+    /// whether its length and CRC are right.
     fn store_response(&mut self, answer: Answer) -> (u32, bool) {
         let wanted = match answer {
             Answer::Short { .. } => 1,
@@ -141,7 +141,7 @@ impl Rtsx {
         (content, crc_ok && fits && !damaged)
     }
 
-    /// The edge at which the lines were last in use.
+    /// Returns the clock edge at which the lines were last in use.
     pub(super) fn beat(&self, now: u64) -> Beat {
         self.sd.beat.unwrap_or_else(|| self.slot.beat(now))
     }

@@ -1,4 +1,4 @@
-//! What a particular chip is: delays, abilities and the board's good phases.
+//! Parameters of a particular chip: delays, abilities and the board's good phases.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RtsxConfig {
-    /// The PLL runs at (N + 2) times this, in hertz.
+    /// Base clock in Hz: the PLL runs at (N + 2) times this.
     pub base_hz: u32,
-    /// Time for one entry of a host command list.
+    /// Time in ns for one entry of a host command list.
     pub entry_ns: u64,
-    /// Time to fetch a list (one half) and to report its end (the other).
+    /// Time in ns to fetch a list (one half) and to report its end (the other half).
     pub round_ns: u64,
-    /// Time of an immediate register access.
+    /// Time in ns of an immediate register access.
     pub access_ns: u64,
-    /// How long a CHECK waits.
+    /// Longest time in ns that a CHECK waits.
     pub check_timeout_ns: u64,
-    /// The PLL has locked after this.
+    /// Time in ns until the PLL has locked.
     pub pll_ns: u64,
-    /// The pads signal at 1.8 V after this.
+    /// Time in ns until the pads signal at 1.8 V.
     pub signal18_settle_ns: u64,
-    /// Card detection takes this long.
+    /// Time in ns of the card detection.
     pub detect_ns: u64,
-    /// The card is soldered: always inserted.
+    /// Whether the card is soldered, and always inserted.
     pub fixed: bool,
     /// Size of the ring buffer between bus and DMA, in bytes.
     pub ring_bytes: u32,
     /// Speed of the DMA engine, in megabytes a second.
     pub dma_mb_s: u32,
-    /// Data of a transfer that is open go on without a command. `false` is a chip that lies:
-    /// AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has moved data.
+    /// Whether data of an open transfer continue without a command. `false` is a chip that lies:
+    /// AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has transferred data.
     pub continue_data: bool,
-    /// The bus can use both edges.
+    /// Whether the bus can use both clock edges.
     pub ddr: bool,
-    /// The bus can be faster than 100 MHz.
+    /// Whether the bus can be faster than 100 MHz.
     pub sdr104: bool,
     /// Middle of the phases (0 to 31) at which the chip sends well.
     pub tx_phase: u8,
-    /// Middle of the phases at which it samples well.
+    /// Middle of the phases (0 to 31) at which the chip samples well.
     pub rx_phase: u8,
-    /// How many phases are good, each way.
+    /// Number of good phases, for each direction.
     pub good_phases: u8,
 }
 
@@ -65,12 +65,13 @@ impl RtsxConfig {
         good_phases: 11,
     };
 
-    /// The preset of this name: `generic`.
+    /// Returns the preset of this name; there is only `generic`.
     pub fn preset(name: &str) -> Option<RtsxConfig> {
         (name == "generic").then_some(Self::GENERIC)
     }
 
-    /// Refuses values that no chip has: one line with the key, the value and what was expected.
+    /// Checks the values. Returns an error for one that no chip has: one line with the key, the
+    /// value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u32, low: u32, high: u32| {
             if (low..=high).contains(&value) {
@@ -87,8 +88,8 @@ impl RtsxConfig {
         within("good_phases", self.good_phases.into(), 0, 32)
     }
 
-    /// `sample_error` of a phase: 0 in the middle of the good ones, at most 40 inside them, more
-    /// outside.
+    /// Returns `sample_error` of a phase: 0 in the middle of the good ones, at most 40 inside them,
+    /// more outside.
     pub(super) fn phase_error(&self, phase: u8, middle: u8) -> u8 {
         let apart = phase.wrapping_sub(middle) & 31;
         let apart = u32::from(apart.min(32 - apart));

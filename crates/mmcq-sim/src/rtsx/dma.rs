@@ -6,7 +6,7 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use std::collections::VecDeque;
 
-/// Longest piece of one SG entry.
+/// Longest piece in bytes of one SG entry.
 const MAX_PIECE_BYTES: u32 = 512 << 10;
 
 /// Bits of an SG entry.
@@ -20,13 +20,13 @@ const RESERVED: u32 = 0xfc8;
 pub(super) struct Dma {
     ring: VecDeque<u8>,
     table: Option<Table>,
-    /// Bytes still to move; `None` when not enabled.
+    /// Bytes left to transfer; `None`: not enabled.
     left: Option<u32>,
-    /// Bytes under way, until the timer fires.
+    /// Bytes of the burst under way, until the timer fires.
     moving: Option<usize>,
 }
 
-/// The SG table in use, and what is left of its current entry.
+/// The SG table in use, and the rest of its current entry.
 #[derive(Debug)]
 struct Table {
     to_memory: bool,
@@ -34,11 +34,11 @@ struct Table {
     address: u64,
     left: u32,
     last: bool,
-    /// The engine never begins with it.
+    /// Whether the DMA engine never begins with it.
     hangs: bool,
 }
 
-/// The table or memory is no good.
+/// Error: the table or the memory is not usable.
 struct Bad;
 
 impl Dma {
@@ -58,12 +58,12 @@ impl Dma {
         self.ring.is_empty()
     }
 
-    /// A block from the card.
+    /// Adds a block from the card.
     pub fn push(&mut self, bytes: &[u8]) {
         self.ring.extend(bytes);
     }
 
-    /// Takes so many bytes out of the ring, or nothing.
+    /// Takes a buffer full of bytes out of the ring, or nothing. Returns whether it did.
     pub fn pull(&mut self, bytes: &mut [u8]) -> bool {
         let n = bytes.len();
         if self.ring.len() < n {
@@ -79,7 +79,8 @@ impl Dma {
 }
 
 impl Rtsx {
-    /// Bytes that still fit into the ring; what is on its way from memory counts as there.
+    /// Returns the bytes that still fit into the ring. Bytes on their way from memory count as in
+    /// it.
     pub(super) fn ring_room(&self) -> usize {
         let coming = self.dma.moving.filter(|_| self.dma.table.as_ref().is_some_and(|t| !t.to_memory));
         (self.config.ring_bytes as usize).saturating_sub(self.dma.ring.len() + coming.unwrap_or(0))
@@ -138,7 +139,7 @@ impl Rtsx {
         self.dma_goes_on(now);
     }
 
-    /// Starts with the next burst, if there is anything to move.
+    /// Starts the next burst, if there is anything to transfer.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         let (Some(table), Some(left), None) = (&self.dma.table, self.dma.left, self.dma.moving) else {
             return;
@@ -161,7 +162,7 @@ impl Rtsx {
         self.set_timer(Timer::Dma, now.saturating_add(time_ns));
     }
 
-    /// A burst has been moved.
+    /// Ends a burst.
     pub(super) fn dma_event(&mut self, now: u64) {
         let (Some(n), Some(left)) = (self.dma.moving.take(), self.dma.left) else { return };
         let Some(mut table) = self.dma.table.take() else { return };
@@ -196,7 +197,7 @@ impl Rtsx {
         }
     }
 
-    /// Moves so many bytes along the table.
+    /// Transfers this number of bytes along the table.
     fn move_burst(&mut self, table: &mut Table, n: usize) -> Result<(), Bad> {
         let mut bytes = vec![0; n];
         if table.to_memory && !self.dma.pull(&mut bytes) {

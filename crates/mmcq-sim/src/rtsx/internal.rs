@@ -1,16 +1,16 @@
-//! The internal registers: 14 bits of address, 8 bits each, and what happens when they are written.
+//! The internal registers: 14 bits of address, 8 bits each, and the effects of writes to them.
 
 use super::Rtsx;
 use super::bits::{card, clk, dma, sd};
 
 const BYTES: usize = 0x4000;
 
-/// What travels of a register's name.
+/// Returns the 14 bits of a register's name that are transferred.
 pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
 
-/// The values as they read, but for levels and states.
+/// The values as they read, except levels and states.
 pub(super) struct Registers(Box<[u8; BYTES]>);
 
 impl Default for Registers {
@@ -24,7 +24,7 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// By name, or by what travels of it.
+    /// Returns a register, by its name or the 14 bits of it.
     pub fn at(&self, name: u16) -> u8 {
         self.0[usize::from(short(name))]
     }
@@ -33,17 +33,17 @@ impl Registers {
         self.0[usize::from(short(name))] = value;
     }
 
-    /// Two registers, the lower byte first.
+    /// Returns two registers, the lower byte first.
     pub fn pair(&self, name: u16) -> u16 {
         u16::from_le_bytes([self.at(name), self.at(name + 1)])
     }
 
-    /// Four registers, the lowest byte first.
+    /// Returns four registers, the lowest byte first.
     pub fn word(&self, name: u16) -> u32 {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
     }
 
-    /// The first bytes of ping-pong buffer 2.
+    /// Returns the first bytes of ping-pong buffer 2.
     pub fn ping_pong(&mut self, bytes: usize) -> &mut [u8] {
         let at = usize::from(short(sd::PING_PONG));
         &mut self.0[at..at + bytes.min(sd::PING_PONG_BYTES)]
@@ -119,7 +119,7 @@ impl Rtsx {
         }
     }
 
-    /// CARD_STOP: both bits act at once and clear themselves.
+    /// Handles CARD_STOP: both bits act at once and clear themselves.
     fn card_stop(&mut self, set: u8, now: u64) {
         if set & card::SD_STOP != 0 {
             self.stop_transfer(now);

@@ -6,7 +6,8 @@ use super::{NEVER, Rtsx, Timer};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// A CHECK for line levels looks again after this: nothing else tells that they changed.
+/// Interval in ns at which a CHECK for line levels samples again: no event reports that they
+/// changed.
 const LOOK_AGAIN_NS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +16,11 @@ enum Stage {
     Run,
     /// A CHECK waits.
     Check,
-    /// The end is being reported; did it end well?
+    /// The end is being reported; the field is true for success.
     End(bool),
 }
 
-/// The list that runs.
+/// The running list.
 #[derive(Debug)]
 pub(super) struct List {
     address: u32,
@@ -27,12 +28,12 @@ pub(super) struct List {
     write_back: bool,
     entries: Vec<u32>,
     next: usize,
-    /// What READ and CHECK returned.
+    /// Results of READ and CHECK.
     results: Vec<u8>,
     stage: Stage,
 }
 
-/// A list entry taken apart.
+/// A decoded list entry.
 struct Entry {
     kind: u32,
     register: u16,
@@ -94,7 +95,7 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// The next entry, or the end, in its time.
+    /// Schedules the next entry, or the end.
     fn go_on(&mut self, now: u64) {
         let Some(list) = &self.list else { return };
         if list.next >= list.entries.len() {
@@ -136,7 +137,7 @@ impl Rtsx {
         }
     }
 
-    /// READ or CHECK is done.
+    /// Ends a READ or CHECK.
     fn returned(&mut self, byte: u8, now: u64) {
         if let Some(list) = &mut self.list {
             list.results.push(byte);
@@ -146,7 +147,7 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// Something happened: does the CHECK that waits find what it wants?
+    /// Tests the waiting CHECK again after an event.
     pub(super) fn check_again(&mut self, now: u64) {
         let Some(list) = self.list.as_ref().filter(|list| list.stage == Stage::Check) else { return };
         let Some(entry) = list.entries.get(list.next).copied().map(Entry::new) else { return };
@@ -174,7 +175,7 @@ impl Rtsx {
         }
     }
 
-    /// A transfer has failed: the list that runs ends, or TRANS_FAIL comes alone.
+    /// Handles a failed transfer: the running list ends, or TRANS_FAIL comes alone.
     pub(super) fn fail_list(&mut self, now: u64) {
         match self.list.as_ref().map(|list| list.stage) {
             Some(Stage::Fetch | Stage::Run | Stage::Check) => self.end_list(false, now),

@@ -79,7 +79,7 @@ pub type Port = crate::port::Port<Rtsx>;
 
 crate::port::register_file!(Rtsx);
 
-/// Things that happen by themselves, in the order in which simultaneous ones happen.
+/// Timers of the model, in the order in which simultaneous ones are handled.
 #[derive(Clone, Copy)]
 enum Timer {
     Pll,
@@ -115,7 +115,7 @@ pub struct Rtsx {
     sd: transfer::Transfer,
     dma: dma::Dma,
     inserted: bool,
-    /// Immediate accesses never end.
+    /// Whether immediate accesses never end.
     access_hangs: bool,
 }
 
@@ -158,7 +158,7 @@ impl Core for Rtsx {
 }
 
 impl Rtsx {
-    /// A chip after power-on reset, at time 0.
+    /// Makes a chip after power-on reset, at time 0.
     pub fn new(config: RtsxConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let inserted = card.is_some() || config.fixed;
         Rtsx {
@@ -196,7 +196,7 @@ impl Rtsx {
         self.raise(int::SD, now);
     }
 
-    /// The chip's parameters.
+    /// Returns the chip's parameters.
     pub fn config(&self) -> &RtsxConfig {
         &self.config
     }
@@ -208,7 +208,7 @@ impl Rtsx {
         self.update_irq(now);
     }
 
-    /// The interrupt line follows pending and enable bits.
+    /// Sets the interrupt line from pending and enable bits.
     fn update_irq(&mut self, now: u64) {
         let level = self.window.pending & self.window.enable & int::LATCHED != 0;
         self.drive_line(level, self.window.pending, false, now);

@@ -1,4 +1,4 @@
-//! A transfer from START to its end: what the modes mean, what a START needs, how it ends.
+//! A transfer from START to its end: the modes, what a START requires, and how a transfer ends.
 
 use super::bits::{card, dma, sd};
 use super::{NEVER, Rtsx, Timer};
@@ -6,7 +6,7 @@ use crate::card::{Answer, Flow};
 use crate::faults::Strike;
 use crate::wire::Beat;
 
-/// What moves after the command, or without one.
+/// Data that follow the command, or come without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     None,
@@ -21,31 +21,31 @@ pub(super) enum Step {
     Idle,
     /// The command token is on the line.
     Token,
-    /// The response is on the line, or nothing (`None`) until the chip gives up.
+    /// The response is on the line; or (`None`) the line is silent until the chip gives up.
     Response(Option<Answer>),
     ReadBlock,
-    /// No room in the ring for the next block: the clock stands.
+    /// The ring has no room for the next block: the clock is stopped.
     ReadHeld,
-    /// Everything came; memory has still to take the rest of the ring.
+    /// All data came; memory must still take the rest of the ring.
     Drain,
     /// The ring does not hold the next block yet.
     WriteHeld,
     WriteBlock,
-    /// CRC status, and busy until the next block or the end.
+    /// CRC status, then busy until the next block or the end.
     WriteStatus,
     /// No CRC status came.
     NoStatus,
     /// Busy after a command.
     Busy,
-    /// Something is due from the card, and will not come.
+    /// Data are due from the card and will not come.
     Silence,
 }
 
-/// The open transfer on the card, as far as the chip's lines know of it.
+/// The open transfer on the card, as far as the chip's lines show it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub flow: Flow,
-    /// It has moved data.
+    /// Whether it has transferred data.
     pub moved: bool,
 }
 
@@ -53,29 +53,29 @@ pub(super) struct Open {
 pub(super) struct Transfer {
     pub step: Step,
     pub data: Data,
-    /// CFG2 at the START.
+    /// CFG2 at the time of the START.
     pub config2: u8,
-    /// Blocks and bytes go through the ping-pong buffer.
+    /// Whether blocks and bytes go through the ping-pong buffer.
     pub ping_pong: bool,
-    /// The card cannot hear the command.
+    /// Whether the card cannot receive the command.
     pub deaf: bool,
     pub index: u8,
     pub arg: u32,
-    /// Bytes in a block, and blocks still to go over the wires.
+    /// Bytes in a block, and blocks left to transfer on the wires.
     pub block: usize,
     pub left: u32,
     pub open: Option<Open>,
-    /// The last thing on the lines ended, or ends, here.
+    /// End of the last thing on the lines.
     pub beat: Option<Beat>,
-    /// The CMD line is free for the next token from here on.
+    /// Earliest time in ns of the next token on the CMD line.
     pub free_ns: u64,
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// What is wrong with the response, or with the block on the lines.
+    /// Fault of the response, or of the block on the lines.
     pub strike: Option<Strike>,
     pub start_ns: u64,
     pub held_since: u64,
-    /// Levels of DAT3 to DAT0 and CMD as the SD clock sampled them last.
+    /// Levels of DAT3 to DAT0 and CMD as the SD clock last sampled them.
     pub lines: u8,
 }
 
@@ -109,13 +109,14 @@ impl Transfer {
         self.step != Step::Idle
     }
 
-    /// Is a token or a block on the lines?
+    /// Returns whether a token or a block is on the lines.
     pub fn on_the_lines(&self) -> bool {
         matches!(self.step, Step::Token | Step::Response(_) | Step::ReadBlock | Step::WriteBlock)
     }
 }
 
-/// What a mode does: a command first, data, always through the ping-pong buffer.
+/// What a mode does: whether a command comes first, which data, whether through the ping-pong
+/// buffer.
 struct Plan {
     command: bool,
     data: Data,
@@ -141,7 +142,7 @@ impl Plan {
 }
 
 impl Rtsx {
-    /// TRANSFER was written.
+    /// Handles a write to TRANSFER.
     pub(super) fn set_transfer(&mut self, value: u8, start: bool, now: u64) {
         if self.sd.running() {
             if start {
@@ -209,7 +210,7 @@ impl Rtsx {
         }
     }
 
-    /// Do byte and block counts go with the mode and the buffer?
+    /// Returns whether byte and block counts fit the mode and the buffer.
     fn sizes_fit(&self) -> bool {
         let limit = match self.sd.data {
             Data::None => return true,
@@ -221,14 +222,14 @@ impl Rtsx {
         (1..=limit).contains(&self.sd.block) && blocks.contains(&self.sd.left)
     }
 
-    /// Outputs on, SD selected, pins shared as they must be.
+    /// Returns whether outputs are on, SD is selected, and the pins are shared as required.
     fn connected(&self) -> bool {
         self.regs.at(card::OE) & card::SD_OE != 0
             && self.regs.at(card::SELECT) & 7 == card::SELECT_SD
             && self.regs.at(card::SHARE_MODE) & 0x0f == card::SHARE_SD
     }
 
-    /// Is DMA ready for this transfer?
+    /// Returns whether DMA is ready for this transfer.
     fn dma_prepared(&self) -> bool {
         let bytes = self.sd.block as u64 * u64::from(self.sd.left);
         let from_card = self.sd.data == Data::Read;
@@ -260,7 +261,7 @@ impl Rtsx {
         self.stop_timer(Timer::Sd);
     }
 
-    /// Ends well when the card lets DAT0 go, if the driver wants to know.
+    /// Ends the transfer well when the card releases DAT0, if the driver waits for that.
     pub(super) fn finish_after_busy(&mut self, now: u64) {
         let until = self.slot.busy_until_ns;
         if self.sd.config2 & sd::WAIT_BUSY_END == 0 || until <= now {
@@ -294,7 +295,7 @@ impl Rtsx {
         self.regs.put(sd::TRANSFER, mode | sd::IDLE | how);
     }
 
-    /// CARD_STOP: whatever runs ends here, well or not.
+    /// Handles CARD_STOP: whatever runs ends here, well or not.
     pub(super) fn stop_transfer(&mut self, now: u64) {
         if self.sd.running() {
             self.leave(0, now);

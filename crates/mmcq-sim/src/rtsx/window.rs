@@ -1,17 +1,17 @@
-//! The MMIO window: what a read gives and what a write does.
+//! The MMIO window: the results of reads and the effects of writes.
 
 use super::bits::{int, window as w};
 use super::{Rtsx, Timer};
 use crate::slot::Core;
 
-/// Registers of the window that are no more than what was written or what happened.
+/// Registers of the window that only store what was written or what happened.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pub list_address: u32,
     list_control: u32,
     pub table_address: u32,
     pub table_control: u32,
-    /// The immediate access; bit 31 while it runs.
+    /// The immediate access; bit 31 is set while it runs.
     access: u32,
     /// Latched bits of BIPR.
     pub pending: u32,
@@ -122,7 +122,7 @@ impl Rtsx {
         }
     }
 
-    /// The immediate access takes place.
+    /// Executes the immediate access.
     pub(super) fn access_event(&mut self, now: u64) {
         let access = self.window.access;
         let register = (access >> 16) as u16 & 0x3fff;

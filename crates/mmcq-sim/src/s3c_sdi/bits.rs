@@ -1,6 +1,6 @@
 //! Register offsets and bits of the S3C2440's SDI.
 
-/// Offsets.
+/// Register offsets.
 pub(super) mod reg {
     pub const CON: u16 = 0x00;
     pub const PRE: u16 = 0x04;
@@ -17,13 +17,13 @@ pub(super) mod reg {
     pub const FSTA: u16 = 0x38;
     pub const IMSK: u16 = 0x3c;
     pub const DATA: u16 = 0x40;
-    /// Of the board: bit 0 is the level of DAT1.
+    /// GPIO of the board: bit 0 is the level of DAT1.
     pub const GPIO: u16 = 0x100;
-    /// Of the platform's DMA engine: bus address.
+    /// DMA engine of the platform: bus address.
     pub const DMA_ADDRESS: u16 = 0x110;
-    /// Bytes, and the direction in bit 31.
+    /// DMA engine: number of bytes, with the direction in bit 31.
     pub const DMA_LENGTH: u16 = 0x114;
-    /// Writing 1 starts it, 0 stops it; reads 1 while it runs.
+    /// DMA engine: writing 1 starts it, 0 stops it; reads 1 while it runs.
     pub const DMA_START: u16 = 0x118;
 }
 
@@ -87,16 +87,16 @@ pub(super) mod fsta {
     pub const RX_LAST: u32 = 1 << 9;
     pub const TX_EMPTY: u32 = 1 << 10;
     pub const TX_HALF: u32 = 1 << 11;
-    /// Data to be read.
+    /// There are data to read.
     pub const RX_DETECT: u32 = 1 << 12;
-    /// Room to write.
+    /// There is room to write.
     pub const TX_DETECT: u32 = 1 << 13;
     pub const FAIL: u32 = 1 << 14;
     pub const FAIL_BITS: u32 = 3 << 14;
     pub const RESET: u32 = 1 << 16;
 }
 
-/// Events as IMSK numbers them.
+/// Events, numbered as in IMSK.
 pub(super) mod event {
     pub const RX_HALF: u32 = 1 << 0;
     pub const RX_LAST: u32 = 1 << 2;

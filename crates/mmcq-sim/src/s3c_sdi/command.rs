@@ -8,7 +8,7 @@ use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// A command as CMDCON describes it.
+/// A command as described in CMDCON.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
@@ -30,7 +30,7 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl S3cSdi {
-    /// CMDCON was written with its start bit.
+    /// Handles a write to CMDCON with the start bit.
     pub(super) fn issue(&mut self, now: u64) {
         let con = self.regs.cmd_con;
         if self.cmd.active() || con & (cmd_con::FROM_HOST | cmd_con::ZERO) != cmd_con::FROM_HOST {
@@ -66,7 +66,7 @@ impl S3cSdi {
         }
     }
 
-    /// The card has the command.
+    /// Ends the token: the card has the command.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
         let reply = if lost { Reply::SILENT } else { self.slot.ask(active.issue.token(), now) };
@@ -94,7 +94,7 @@ impl S3cSdi {
         self.start_data(flow, beat, now);
     }
 
-    /// Content, index and CRC of a response.
+    /// Stores content, index and CRC of a response.
     fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) {
         let Active { issue, strike, .. } = *active;
         let (index, mut crc_ok, mut content) = lines::content(answer);
@@ -116,7 +116,7 @@ impl S3cSdi {
         active.show_response(&mut self.slot, answer, content[0], errors, now);
     }
 
-    /// Reset: whatever was on the line is forgotten.
+    /// Resets the line and forgets everything on it.
     pub(super) fn reset_command(&mut self) {
         self.set_timer(Timer::Command, NEVER);
         self.cmd.forget();

@@ -1,4 +1,4 @@
-//! What a particular SDI is.
+//! Parameters of a particular SDI.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3cSdiConfig {
-    /// Clock of the peripherals, before the prescaler.
+    /// Clock of the peripherals in Hz, before the prescaler.
     pub pclk_hz: u32,
-    /// The board has wired DAT1 to a GPIO (100h); otherwise it reads as high.
+    /// Whether the board connects DAT1 to a GPIO (100h); otherwise the GPIO reads as high.
     pub dat1_gpio: bool,
-    /// The platform's DMA engine is there (110h); otherwise its registers read as zero.
+    /// Whether the platform's DMA engine exists (110h); otherwise its registers read as zero.
     pub dma: bool,
-    /// How long it takes that engine to move a word between FIFO and memory, in nanoseconds.
+    /// Time in nanoseconds that the DMA engine needs to transfer a word between FIFO and memory.
     pub dma_word_ns: u32,
-    /// Edges of DAT1 are lost while a command or data are under way, as on the real one.
+    /// Whether edges of DAT1 are lost while a command or data are under way, as in the real
+    /// controller.
     pub loses_edges: bool,
 }
 
@@ -24,8 +25,8 @@ impl S3cSdiConfig {
     pub const S3C2440: S3cSdiConfig =
         S3cSdiConfig { pclk_hz: 50_000_000, dat1_gpio: true, dma: true, dma_word_ns: 100, loses_edges: true };
 
-    /// Refuses values that no controller has: one line with the key, the value and what was
-    /// expected.
+    /// Checks the values. Returns an error for one that no controller has: one line with the key,
+    /// the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         if (1_000_000..=200_000_000).contains(&self.pclk_hz) {
             Ok(())

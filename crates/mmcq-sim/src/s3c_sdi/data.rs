@@ -1,4 +1,4 @@
-//! The DAT lines: a transfer from DCON to its end.
+//! The DAT lines: a transfer from the write of DCON to its end.
 
 use super::bits::{dcon, dsta};
 use super::{NEVER, S3cSdi, Timer};
@@ -10,59 +10,60 @@ use crate::wire::Beat;
 pub(super) enum State {
     #[default]
     Idle,
-    /// DCON is written; the next command belongs to it.
+    /// DCON is written; the next command starts the transfer.
     Armed,
-    /// That command is on its way.
+    /// The command that starts the transfer is on its way.
     Reserved,
-    /// The card is asked for a block when the gap is over.
+    /// Gap; at its end the card is asked for a block.
     ReadGap,
-    /// A word comes in.
+    /// A word of a read is on the lines.
     ReadWord,
-    /// No room: the clock stands.
+    /// A read without room in the FIFO: the clock is stopped.
     ReadHeld,
-    /// CRC and end bit.
+    /// CRC and end bit of a read block.
     ReadTail,
-    /// No data: the clock stands.
+    /// A write without data in the FIFO: the clock is stopped.
     WriteHeld,
     WriteGap,
-    /// A word goes out.
+    /// A word of a write is on the lines.
     WriteWord,
-    /// CRC and end bit.
+    /// CRC and end bit of a written block.
     WriteTail,
     /// CRC status and busy.
     WriteStatus,
-    /// Something is due from the card, and will not come.
+    /// Data are due from the card and will not come.
     Silence,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub state: State,
-    /// What is on the lines.
+    /// The block on the lines.
     pub block: Block,
-    /// Blocks still to go.
+    /// Blocks left.
     pub(super) left: u32,
-    /// All bytes of the last block are in the FIFO.
+    /// Whether all bytes of the last block are in the FIFO.
     pub last: bool,
 }
 
 impl DatLines {
-    /// From DCON to the end.
+    /// Returns whether a transfer is under way, from the write of DCON to its end.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// Something happens, or will happen, on the lines: no interrupt is seen.
+    /// Returns whether something happens, or will happen, on the lines. No SDIO interrupt is
+    /// detected then.
     pub fn busy(&self) -> bool {
         !matches!(self.state, State::Idle | State::Armed)
     }
 
-    /// The clock stands because the FIFO has no room or no data.
+    /// Returns whether the clock is stopped because the FIFO has no room or no data.
     pub fn held(&self) -> bool {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// Bits are on the lines.
+    /// Returns whether bits are on the lines.
     pub fn moving(&self) -> bool {
         use State::{ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         match self.state {
@@ -72,7 +73,7 @@ impl DatLines {
         }
     }
 
-    /// Bits 1:0 of DSTA.
+    /// Returns bits 1:0 of DSTA.
     pub fn on_bits(&self) -> u32 {
         match (self.state, self.block.read) {
             (State::Idle | State::Armed, _) => 0,
@@ -83,7 +84,7 @@ impl DatLines {
 }
 
 impl S3cSdi {
-    /// DCON was written.
+    /// Handles a write to DCON.
     pub(super) fn set_data_control(&mut self, value: u32, now: u64) {
         let mode = value >> dcon::MODE_SHIFT & 3;
         self.regs.dcon = value & !dcon::START;
@@ -110,7 +111,7 @@ impl S3cSdi {
         self.dma_moves(now);
     }
 
-    /// Whatever was on the lines is forgotten; the FIFO keeps what it has.
+    /// Forgets everything on the lines; the FIFO keeps its content.
     pub(super) fn stop_data(&mut self, now: u64) {
         let moving = self.dat.moving();
         self.end_hold(now);
@@ -123,14 +124,14 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// A command starts: an armed transfer is its.
+    /// Gives an armed transfer to the command that starts.
     pub(super) fn reserve_data(&mut self) {
         if self.dat.state == State::Armed {
             self.dat.state = State::Reserved;
         }
     }
 
-    /// The response is over: data may move after `beat`.
+    /// Handles the end of the response: data may start after `beat`.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
@@ -151,14 +152,14 @@ impl S3cSdi {
         }
     }
 
-    /// So many clocks after the last thing, this happens.
+    /// Sets the state that begins this number of clocks after the last thing on the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Gives up when the timer has run out, if what is waited for comes later.
+    /// Starts the timeout, if the awaited event comes after it.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
@@ -169,7 +170,7 @@ impl S3cSdi {
         self.watch(from_ns, NEVER);
     }
 
-    /// The clock stands from now on.
+    /// Stops the clock.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -177,7 +178,7 @@ impl S3cSdi {
         self.dat.state = state;
     }
 
-    /// The clock runs again.
+    /// Lets the clock run again.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;
@@ -190,7 +191,7 @@ impl S3cSdi {
         }
     }
 
-    /// FIFO words came or went by the other side.
+    /// Handles that FIFO words came or left on the other side.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
@@ -213,7 +214,7 @@ impl S3cSdi {
         }
     }
 
-    /// The timer ran out.
+    /// Handles the timeout.
     pub(super) fn data_timeout(&mut self, now: u64) {
         self.data_error(dsta::TIMEOUT, now);
     }
@@ -223,8 +224,8 @@ impl S3cSdi {
         self.stop_data(now);
     }
 
-    /// All blocks are over on the lines. Words of them may be in the FIFO yet, and nothing waits
-    /// for these.
+    /// Handles the end of all blocks on the lines. Words of them may still be in the FIFO; nothing
+    /// waits for these.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);

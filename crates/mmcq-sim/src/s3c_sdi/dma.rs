@@ -1,19 +1,19 @@
-//! The platform's DMA engine: it feeds and empties the FIFO word by word, each in its own time.
+//! The platform's DMA engine, which fills and empties the FIFO word by word.
 //!
-//! It belongs to the board and not to the controller. The end of the data on the lines does not
-//! wait for it, and a reset of the controller does not stop it.
+//! It belongs to the board, not to the controller. The end of the data on the lines does not wait
+//! for the DMA engine, and a reset of the controller does not stop it.
 
 use super::bits::dcon;
 use super::{NEVER, S3cSdi, Timer};
 
-/// Bit 31 of the length: from memory to the card.
+/// Bit 31 of the length: direction from memory to the card.
 const TO_CARD: u32 = 1 << 31;
 
 #[derive(Debug, Default)]
 pub(super) struct Dma {
-    /// 110h.
+    /// Register 110h: bus address.
     pub address: u32,
-    /// 114h.
+    /// Register 114h: length and direction.
     pub length: u32,
     pub running: bool,
     at: u64,
@@ -21,7 +21,7 @@ pub(super) struct Dma {
 }
 
 impl S3cSdi {
-    /// 118h was written.
+    /// Handles a write to register 118h.
     pub(super) fn dma_start(&mut self, value: u32, now: u64) {
         let wanted = value & 1 != 0 && self.config.dma;
         if wanted && self.dma.running {
@@ -36,7 +36,7 @@ impl S3cSdi {
         }
     }
 
-    /// Words can be moved between memory and FIFO: the next one is over when its time is.
+    /// Schedules the next word, if words can be transferred between memory and FIFO.
     pub(super) fn dma_moves(&mut self, now: u64) {
         if self.dma_can_move() && self.slot.alarm_ns(Timer::Dma as usize) == NEVER {
             self.set_timer(Timer::Dma, now + u64::from(self.config.dma_word_ns));
@@ -59,7 +59,7 @@ impl S3cSdi {
         self.dma.running && if self.dat.block.read { !self.fifo.is_empty() } else { !self.fifo.is_full() }
     }
 
-    /// A word is over.
+    /// Transfers a word.
     pub(super) fn dma_event(&mut self, now: u64) {
         if !self.dma_can_move() {
             return;

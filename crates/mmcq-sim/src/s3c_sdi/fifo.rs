@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// Words.
+/// Number of words.
 const WORDS: usize = 16;
-/// Half of it, in bytes.
+/// Half of the FIFO, in bytes.
 const HALF_BYTES: usize = 32;
 
 /// Words between the data register and the lines.
@@ -18,7 +18,7 @@ impl Fifo {
         self.words.clear();
     }
 
-    /// Bytes in it.
+    /// Returns the number of bytes in it.
     pub fn bytes(&self) -> usize {
         self.words.iter().map(|&(_, bytes)| usize::from(bytes)).sum()
     }
@@ -31,17 +31,17 @@ impl Fifo {
         self.words.len() >= WORDS
     }
 
-    /// At least half full.
+    /// Returns whether it is at least half full.
     pub fn half_full(&self) -> bool {
         self.bytes() >= HALF_BYTES
     }
 
-    /// At least half empty.
+    /// Returns whether it is at least half empty.
     pub fn half_empty(&self) -> bool {
         self.bytes() <= HALF_BYTES
     }
 
-    /// Takes up to four bytes; false if there is no room.
+    /// Adds up to four bytes; returns false if there is no room.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.is_full() {
             return false;
@@ -52,7 +52,7 @@ impl Fifo {
         true
     }
 
-    /// The next word, and how many of its bytes count.
+    /// Takes out the next word. Also returns how many of its bytes are valid.
     pub fn pop(&mut self) -> Option<([u8; 4], usize)> {
         self.words.pop_front().map(|(word, bytes)| (word, bytes.into()))
     }

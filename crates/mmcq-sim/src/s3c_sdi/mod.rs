@@ -49,7 +49,7 @@ pub type Port = crate::port::Port<S3cSdi>;
 
 crate::port::register_file!(S3cSdi);
 
-/// Things that happen by themselves, in the order in which simultaneous ones happen.
+/// Timers of the model, in the order in which simultaneous ones are handled.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -69,17 +69,17 @@ pub struct S3cSdi {
     config: S3cSdiConfig,
     memory: ShadowMemory,
     slot: Slot,
-    /// The board's supply of the card.
+    /// Whether the board powers the card.
     supply: bool,
     regs: registers::Registers,
     cmd: command::CmdLine,
     dat: data::DatLines,
     fifo: fifo::Fifo,
     dma: dma::Dma,
-    /// DAT1 as the edge detector saw it last.
+    /// Whether DAT1 was low when the edge detector last sampled it.
     was_low: bool,
     lost_edges: u64,
-    /// Enabled events at the last look.
+    /// Enabled events at the last update.
     pending: u32,
     hold_log: Option<HoldLog>,
     dat1_log: Option<Dat1Log>,
@@ -104,7 +104,7 @@ impl Core for S3cSdi {
 }
 
 impl S3cSdi {
-    /// A controller after power-on reset, at time 0, with the card's supply on.
+    /// Makes a controller after power-on reset, at time 0, with the card's power on.
     pub fn new(config: S3cSdiConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let mut model = S3cSdi {
             config,
@@ -130,7 +130,7 @@ impl S3cSdi {
         self.slot.set_alarm(timer as usize, at_ns);
     }
 
-    /// The board switches the card's supply.
+    /// Switches the card's power, as the board does.
     pub fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.supply = on;
@@ -139,33 +139,35 @@ impl S3cSdi {
         self.look(now);
     }
 
-    /// The controller's parameters.
+    /// Returns the controller's parameters.
     pub fn config(&self) -> &S3cSdiConfig {
         &self.config
     }
 
-    /// Falling edges of DAT1 that were not latched: the controller was busy, or SDIO interrupts
-    /// were not enabled.
+    /// Returns the number of falling edges of DAT1 that were not latched because the controller was
+    /// busy or SDIO interrupts were not enabled.
     pub fn lost_edges(&self) -> u64 {
         self.lost_edges
     }
 
-    /// Tells `log` from when to when the bus clock stood, because the FIFO had no room or no data.
+    /// Sets the log that receives the begin and end of each time for which the bus clock was
+    /// stopped because the FIFO had no room or no data.
     pub fn set_hold_log(&mut self, log: Option<HoldLog>) {
         self.hold_log = log;
     }
 
-    /// Tells `log` when the card pulls DAT1 low to ask for attention (true), and when it lets go.
+    /// Sets the log that is called when the card pulls DAT1 low for an interrupt (true), and when
+    /// it releases it.
     pub fn set_dat1_log(&mut self, log: Option<Dat1Log>) {
         self.dat1_log = log;
     }
 
-    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    /// Shows `probe` every signal at the slot from now on; `None` removes the probe.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
         self.slot.set_probe(probe);
     }
 
-    /// The card pulls DAT1 low, and no data are in its way.
+    /// Returns whether the card pulls DAT1 low for an interrupt while no data use that line.
     fn dat1_low(&self, now: u64) -> bool {
         let free = self.slot.bus.width == 1 || !self.dat.moving();
         self.config.dat1_gpio && free && self.card_low(now)
@@ -175,7 +177,7 @@ impl S3cSdi {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// Looks at DAT1 and at the events, after anything that may have changed them.
+    /// Updates DAT1 and the events, after anything that may have changed them.
     fn look_at_card(&mut self, now: u64) {
         let at = self.slot.card_ns(now);
         let low = self.card_low(now);
@@ -197,7 +199,7 @@ impl S3cSdi {
         self.update_irq(now);
     }
 
-    /// The interrupt line follows the enabled events.
+    /// Sets the interrupt line from the enabled events.
     fn update_irq(&mut self, now: u64) {
         let pending = self.events() & self.regs.mask;
         let new = pending & !self.pending != 0;
@@ -205,7 +207,7 @@ impl S3cSdi {
         self.drive_line(pending != 0, pending, new, now);
     }
 
-    /// Is there a clock that carries bits?
+    /// Returns whether there is a clock that carries bits.
     fn clocked(&self) -> bool {
         self.slot.bus.clock_hz != 0
     }

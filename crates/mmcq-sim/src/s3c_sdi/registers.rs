@@ -1,4 +1,4 @@
-//! The register file: what a read gives and what a write does.
+//! The register file: the results of reads and the effects of writes.
 
 use super::bits::{cmd_con, cmd_sta, con, dcon, dsta, event, fsta, reg};
 use super::{S3cSdi, Timer};
@@ -9,7 +9,7 @@ use crate::slot::Core;
 /// Bits of the timer register.
 const TIMER_BITS: u32 = 0x7f_ffff;
 
-/// Registers that are no more than what was written or what happened.
+/// Registers that only store what was written or what happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub con: u32,
@@ -29,13 +29,13 @@ pub(super) struct Registers {
     pub mask: u32,
 }
 
-/// Is there a register at this place?
+/// Returns whether there is a register at this offset.
 fn known(offset: u16) -> bool {
     offset <= reg::DATA || matches!(offset, reg::GPIO | reg::DMA_ADDRESS | reg::DMA_LENGTH | reg::DMA_START)
 }
 
 impl S3cSdi {
-    /// Reads a register; all are words.
+    /// Reads a register; only words are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -51,7 +51,7 @@ impl S3cSdi {
         self.word(offset, now)
     }
 
-    /// Writes a register; all are words.
+    /// Writes a register; only words are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -143,7 +143,7 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// DCNT: blocks and bytes that are still to come.
+    /// Returns DCNT: blocks and bytes left.
     fn data_count(&self) -> u32 {
         if !self.dat.active() {
             return 0;
@@ -167,7 +167,7 @@ impl S3cSdi {
             | bit(self.regs.fifo_failed, fsta::FAIL)
     }
 
-    /// A write is armed or under way.
+    /// Returns whether a write is armed or under way.
     fn writing(&self) -> bool {
         self.dat.active() && !self.dat.block.read
     }
@@ -180,7 +180,7 @@ impl S3cSdi {
         self.dat.last && !self.fifo.is_empty()
     }
 
-    /// What happened and how the FIFO stands, as IMSK numbers it.
+    /// Returns the events and the state of the FIFO, numbered as in IMSK.
     pub(super) fn events(&self) -> u32 {
         let r = &self.regs;
         let pairs = [
@@ -202,7 +202,7 @@ impl S3cSdi {
         pairs.iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
     }
 
-    /// DATA is read.
+    /// Handles a read of DATA.
     fn take_word(&mut self, now: u64) -> u32 {
         let word = if self.writing() { None } else { self.fifo.pop() };
         let Some((word, _)) = word else {
@@ -216,7 +216,7 @@ impl S3cSdi {
         u32::from_le_bytes(word)
     }
 
-    /// DATA is written.
+    /// Handles a write of DATA.
     fn give_word(&mut self, value: u32, now: u64) {
         if !self.writing() || !self.fifo.push(&value.to_le_bytes()) {
             self.regs.fifo_failed = true;
@@ -225,12 +225,12 @@ impl S3cSdi {
         self.fifo_moved(now);
     }
 
-    /// The clock that the registers ask for.
+    /// Returns the clock in Hz that the registers select.
     fn clock_hz(&self) -> u32 {
         if self.regs.con & con::CLOCK == 0 { 0 } else { self.config.pclk_hz / (self.regs.prescaler + 1) }
     }
 
-    /// The bus as the registers say it is.
+    /// Sets the bus to the state in the registers.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         // The width belongs to data: between transfers the lines stay as they were.
         let width = match self.dat.state {

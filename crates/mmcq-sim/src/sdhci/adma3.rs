@@ -1,16 +1,16 @@
-//! ADMA3: a list of commands with their data, executed one behind the other [SDHC 4.10, 1.13.5].
+//! ADMA3: a list of commands with their data, executed one after the other [SDHC 4.10, 1.13.5].
 //!
 //! An integrated descriptor points to a command descriptor: four pairs of words that hold what the
-//! driver would write to the registers. Right behind it is the ADMA2 table of its data. The register
-//! at 78h shows the integrated descriptor at work, and behind the list once that is over. Transfer
-//! Complete comes at the end of the list alone. An error stops the list where it is.
+//! driver would write to the registers. The ADMA2 table of its data follows directly. The register
+//! at 78h shows the integrated descriptor in use, and the address after the list once the list is
+//! over. Transfer Complete comes only at the end of the list. An error stops the list where it is.
 
 use super::Sdhci;
 use super::bits::{host2, int};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Capabilities 1: ADMA3.
+/// Capability bit of ADMA3, in register 44h.
 pub(super) const ADMA3: u32 = 1 << 27;
 /// Attributes of descriptors.
 const VALID: u32 = 1;
@@ -23,35 +23,35 @@ const ST_FDS: u8 = 1;
 /// Bytes of a command descriptor.
 const COMMAND_BYTES: u64 = 32;
 
-/// The list at work.
+/// The list that is executed.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// The register at 78h.
+    /// Register 78h.
     pointer: u64,
     running: bool,
-    /// The entry at work is the last.
+    /// Whether the present entry is the last.
     last: bool,
 }
 
 impl List {
-    /// It stops where it is.
+    /// Stops the list where it is.
     pub fn stops(&mut self) {
         self.running = false;
     }
 
-    /// The register, its lower and upper half.
+    /// Returns the lower or upper half of register 78h.
     pub fn shows(&self, upper: bool) -> u32 {
         (self.pointer >> if upper { 32 } else { 0 }) as u32
     }
 }
 
 impl Sdhci {
-    /// Has it ADMA3?
+    /// Returns whether the controller has ADMA3.
     pub(super) fn has_list(&self) -> bool {
         self.config.spec >= 4 && self.config.capabilities1 & ADMA3 != 0
     }
 
-    /// A half of the register was written; the last begins.
+    /// Handles a write to half of register 78h; the write of the last half begins the list.
     pub(super) fn set_list(&mut self, upper: bool, value: u32, mask: u32, now: u64) {
         if self.list.running {
             return self.violation("a list is started while one is at work [SDHC 1.13.5]");
@@ -86,7 +86,7 @@ impl Sdhci {
         self.issue(now);
     }
 
-    /// The address in the integrated descriptor, and whether that is the last.
+    /// Reads an integrated descriptor. Returns the address in it, and whether it is the last one.
     fn fetch_entry(&mut self) -> Option<(u64, bool)> {
         let mut raw = [0u8; 16];
         let size = self.entry_bytes();
@@ -123,7 +123,8 @@ impl Sdhci {
         self.raise(int::ADMA, now);
     }
 
-    /// The entry at work is over, its automatic command and its busy too. True: there was one.
+    /// Advances the list when the present entry is over, with its automatic command and its busy.
+    /// Returns true if there was an entry.
     pub(super) fn list_goes_on(&mut self, now: u64) -> bool {
         if !self.list.running {
             return false;

@@ -14,37 +14,37 @@ pub mod int {
     pub const BUFFER_WRITE_READY: u32 = 1 << 4;
     /// The buffer holds a block.
     pub const BUFFER_READ_READY: u32 = 1 << 5;
-    /// A card came.
+    /// A card was inserted.
     pub const INSERTION: u32 = 1 << 6;
-    /// The card went.
+    /// The card was removed.
     pub const REMOVAL: u32 = 1 << 7;
-    /// A function asks.
+    /// A function of the card asserts its interrupt.
     pub const CARD: u32 = 1 << 8;
-    /// The queue engine; a level.
+    /// The command queue engine interrupts; a level.
     pub const QUEUE: u32 = 1 << 14;
     /// Any error bit; read-only.
     pub const ERROR: u32 = 1 << 15;
     /// No response within 64 clocks.
     pub const COMMAND_TIMEOUT: u32 = 1 << 16;
-    /// CRC7 of a response.
+    /// Wrong CRC7 of a response.
     pub const COMMAND_CRC: u32 = 1 << 17;
-    /// End bit of a response.
+    /// Wrong end bit of a response.
     pub const COMMAND_END_BIT: u32 = 1 << 18;
-    /// Index in a response.
+    /// Wrong index in a response.
     pub const COMMAND_INDEX: u32 = 1 << 19;
-    /// No data, no CRC status or no end of busy.
+    /// No data, no CRC status or no end of busy in time.
     pub const DATA_TIMEOUT: u32 = 1 << 20;
-    /// CRC16 of a block, or a CRC status other than 010.
+    /// Wrong CRC16 of a block, or a CRC status other than 010.
     pub const DATA_CRC: u32 = 1 << 21;
-    /// End bit of a block.
+    /// Wrong end bit of a block.
     pub const DATA_END_BIT: u32 = 1 << 22;
-    /// See register 3Ch.
+    /// Error of an automatic command; details in register 3Ch.
     pub const AUTO_COMMAND: u32 = 1 << 24;
-    /// See register 54h.
+    /// Error of ADMA; details in register 54h.
     pub const ADMA: u32 = 1 << 25;
     /// R1 or R5 had error bits.
     pub const RESPONSE: u32 = 1 << 27;
-    /// Errors of a response.
+    /// All error bits of a response.
     pub const ERRORS_OF_COMMAND: u32 =
         COMMAND_TIMEOUT | COMMAND_CRC | COMMAND_END_BIT | COMMAND_INDEX | RESPONSE;
     /// Every error bit.
@@ -53,21 +53,21 @@ pub mod int {
     pub const NORMAL: u32 = 0x71ff;
 }
 
-/// Transfer mode, 0Ch.
+/// Bits of the transfer mode, register 0Ch.
 pub mod mode {
     /// DMA.
     pub const DMA: u16 = 1;
-    /// The block count counts.
+    /// The block count is used.
     pub const BLOCK_COUNT: u16 = 1 << 1;
     /// From card to host.
     pub const READ: u16 = 1 << 4;
     /// More than one block.
     pub const MULTI: u16 = 1 << 5;
-    /// Errors are looked for in an R5, not an R1.
+    /// The controller checks an R5 for errors, not an R1.
     pub const R5: u16 = 1 << 6;
-    /// The controller looks for errors in the response.
+    /// The controller checks the response for errors.
     pub const RESPONSE_CHECK: u16 = 1 << 7;
-    /// No Command Complete.
+    /// No Command Complete is raised.
     pub const NO_COMMAND_COMPLETE: u16 = 1 << 8;
 }
 

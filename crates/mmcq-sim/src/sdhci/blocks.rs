@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines, one after the other, both ways.
+//! Blocks on the DAT lines, one after the other, in both directions.
 
 use super::bits::int;
 use super::data::State;
@@ -90,7 +90,7 @@ impl Sdhci {
         self.read_goes_on(now);
     }
 
-    /// Memory takes what is left of the block, and the next one comes.
+    /// Writes the rest of a read block to memory, and starts the next block.
     pub(super) fn read_goes_on(&mut self, now: u64) {
         if self.dat.dma && self.dat.rest().is_some() && self.dma_move(now) != Moved::All {
             return;
@@ -113,7 +113,7 @@ impl Sdhci {
         }
     }
 
-    /// The lines waited for the host; they go on now.
+    /// Lets the lines continue, which waited for the host.
     pub(super) fn lines_stood(&mut self, now: u64) {
         let from_ns = self.dat.held_since;
         self.slot.stats.held_ns += now.saturating_sub(from_ns);
@@ -123,7 +123,7 @@ impl Sdhci {
         self.dat.beat = Some(self.data_beat(now).not_before(now));
     }
 
-    /// The host has emptied a block of the buffer.
+    /// Handles that the host has emptied a block of the buffer.
     pub(super) fn buffer_has_room(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if !self.dat.dma => self.read_goes_on(now),
@@ -132,7 +132,7 @@ impl Sdhci {
         }
     }
 
-    /// The host has filled a block of the buffer.
+    /// Handles that the host has filled a block of the buffer.
     pub(super) fn buffer_has_data(&mut self, now: u64) {
         if self.dat.state == State::WriteHeld {
             self.lines_stood(now);
@@ -140,7 +140,7 @@ impl Sdhci {
         }
     }
 
-    /// SDMA may go on.
+    /// Lets SDMA continue.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
@@ -278,7 +278,7 @@ impl Sdhci {
         }
     }
 
-    /// The request comes while the lines stand at a gap already and wait for memory.
+    /// Handles a stop request while the lines already stand at a block gap and wait for memory.
     pub(super) fn stop_at_gap(&mut self, now: u64) {
         let whole = self.dat.offset == 0 || self.dat.rest().is_none();
         let stands = matches!(self.dat.state, State::WriteHeld | State::ReadHeld);
@@ -288,7 +288,7 @@ impl Sdhci {
         }
     }
 
-    /// Stop At Block Gap Request [SDHC 2.2.12].
+    /// Executes a Stop At Block Gap Request [SDHC 2.2.12].
     fn pause(&mut self, now: u64) {
         self.dat.state = State::Gap;
         self.dat.held_since = now;

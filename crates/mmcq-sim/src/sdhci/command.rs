@@ -1,4 +1,5 @@
-//! The CMD line: host commands, and the ones the controller sends by itself [SDHC 1.15, 2.2.6].
+//! The CMD line: commands of the host, and the ones that the controller sends by itself [SDHC 1.15,
+//! 2.2.6].
 
 use super::bits::{auto, host2, int, mode, present, reset};
 use super::{BusEvent, Sdhci, Timer};
@@ -8,16 +9,16 @@ use crate::probe::Signal;
 use crate::slot::Core;
 use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7};
 
-/// Without a clock nothing counts the 64 clocks; the model gives up after this.
+/// Timeout in ns of a response while the clock is stopped, when nothing counts the 64 clocks.
 const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
 
-/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write
-/// protection, locked, CRC, ECC, controller, general.
+/// Error bits of an R1 [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection,
+/// locked, CRC, ECC, controller, general.
 const R1_ERRORS: u32 = 0xe6b8_0000;
-/// The same of an R5: CRC, general, function number, out of range.
+/// Error bits of an R5: CRC, general, function number, out of range.
 const R5_ERRORS: u32 = 0x0000_8b00;
 
-/// What the host expects as a response.
+/// Type of response that the host expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     None,
@@ -35,7 +36,7 @@ pub(super) enum Auto {
     Count,
 }
 
-/// A command as the registers describe it when it is written.
+/// A command as described in the registers when it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     pub index: u8,
@@ -44,17 +45,17 @@ pub(super) struct Issue {
     check_crc: bool,
     check_index: bool,
     pub data: bool,
-    /// Type 11b: ends the transfer in progress.
+    /// Type 11b: the command ends the transfer in progress.
     abort: bool,
     pub auto: Auto,
     pub mode: u16,
 }
 
-/// Its sender.
+/// Sender of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
-    /// The queue engine.
+    /// The command queue engine.
     Queue,
     AutoCount,
     AutoStop,
@@ -64,7 +65,7 @@ enum Sender {
 enum Step {
     /// The token is on the line.
     Token,
-    /// The response is on the line, or nothing (`None`) until the controller gives up.
+    /// The response is on the line; or (`None`) the line is silent until the controller gives up.
     Response(Option<Answer>),
 }
 
@@ -73,13 +74,13 @@ struct Active {
     issue: Issue,
     sender: Sender,
     step: Step,
-    /// Where the step ends.
+    /// End of the step.
     beat: Beat,
-    /// The start bit of the response.
+    /// Start bit of the response.
     answer_ns: u64,
     flow: Flow,
     busy_until_ns: u64,
-    /// What is wrong with the response.
+    /// Fault of the response.
     strike: Option<Strike>,
 }
 
@@ -88,18 +89,18 @@ pub(super) struct CmdLine {
     /// Command Inhibit (CMD).
     pub inhibit: bool,
     active: Option<Active>,
-    /// The line is free for the next token from here on.
+    /// Earliest time in ns of the next token.
     free_ns: u64,
-    /// A host command that waits for the automatic command on the line.
+    /// A command of the host that waits for the automatic command on the line.
     waiting: Option<Issue>,
-    /// The DAT circuit was reset after the host's command was written.
+    /// Whether the DAT circuit was reset after the host's command was written.
     detached: bool,
     /// An automatic CMD12 that waits for the host's command on the line.
     stop_due: Option<Beat>,
 }
 
 impl Issue {
-    /// A command of the queue engine.
+    /// Makes a command of the command queue engine.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,
@@ -120,7 +121,7 @@ impl CmdLine {
         self.active.is_some()
     }
 
-    /// The DAT circuit was reset: the command on the line no longer has to do with it.
+    /// Separates the command on the line from the DAT circuit, which was reset.
     pub fn forget_data(&mut self) {
         self.stop_due = None;
         self.detached = true;
@@ -128,7 +129,7 @@ impl CmdLine {
 }
 
 impl Sdhci {
-    /// The upper byte of the command register was written.
+    /// Handles a write to the upper byte of the command register.
     pub(super) fn issue(&mut self, now: u64) {
         let command = self.regs.command;
         let expected = match command & 3 {
@@ -187,7 +188,7 @@ impl Sdhci {
         }
     }
 
-    /// The automatic command that the transfer mode asks for.
+    /// Returns the automatic command that the transfer mode requests.
     fn auto_command(&mut self) -> Auto {
         match self.regs.mode >> 2 & 3 {
             0 => Auto::None,
@@ -217,7 +218,7 @@ impl Sdhci {
         }
     }
 
-    /// Automatic CMD12 after the last block, as soon as the line is free.
+    /// Sends the automatic CMD12 after the last block, as soon as the line is free.
     pub(super) fn send_stop(&mut self, beat: Beat) {
         if self.cmd.active.is_some() {
             self.cmd.stop_due = Some(beat);
@@ -237,12 +238,12 @@ impl Sdhci {
         self.send(issue, Sender::AutoStop, beat);
     }
 
-    /// A command of the queue engine.
+    /// Sends a command of the command queue engine.
     pub(super) fn send_own(&mut self, issue: Issue, now: u64) {
         self.send(issue, Sender::Queue, self.slot.beat(now));
     }
 
-    /// What is on the line: index and argument.
+    /// Returns index and argument of the command on the line.
     fn token(&self, issue: &Issue, sender: Sender) -> (u8, u32) {
         if sender == Sender::AutoCount { (23, self.regs.argument2) } else { (issue.index, issue.arg) }
     }
@@ -281,7 +282,7 @@ impl Sdhci {
         }
     }
 
-    /// The card has the command.
+    /// Ends the token: the card has the command.
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let (index, arg) = self.token(&active.issue, active.sender);
         let silence = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
@@ -320,8 +321,8 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Error bits (of register 30h) of a response, and its content in the order of the response
-    /// registers.
+    /// Returns the error bits (of register 30h) of a response, and its content in the order of the
+    /// response registers.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;
@@ -423,14 +424,14 @@ impl Sdhci {
         }
     }
 
-    /// The R1 of an automatic command is looked at as that of the command it is for is
-    /// [SDHC 4.10, 2.2.24]; the error bits with what was found.
+    /// Checks the R1 of an automatic command in the same way as that of its main command [SDHC
+    /// 4.10, 2.2.24]. Returns all error bits.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }
     }
 
-    /// An automatic CMD23 is over; the command it was for follows.
+    /// Ends an automatic CMD23; its main command follows.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;
@@ -508,7 +509,7 @@ impl Sdhci {
         self.next_on_line();
     }
 
-    /// Whatever waited for the CMD line.
+    /// Starts what waited for the CMD line.
     fn next_on_line(&mut self) {
         if self.cmd.active.is_some() {
             return;
@@ -521,7 +522,7 @@ impl Sdhci {
         }
     }
 
-    /// Software Reset For CMD Line [SDHC 2.2.16].
+    /// Executes a Software Reset For CMD Line [SDHC 2.2.16].
     pub(super) fn reset_command(&mut self) {
         self.list.stops();
         self.stop_timer(Timer::Command);

@@ -1,17 +1,17 @@
-//! What a particular controller is: version, capabilities, delays and mistakes.
+//! Parameters of a particular controller: version, capabilities, delays and mistakes.
 
 use super::{CqhciConfig, Mistakes};
 use serde::{Deserialize, Serialize};
 
-/// What the controller does about a card that holds DAT0 low.
+/// What the controller does while a card holds DAT0 low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Busy {
-    /// Transfer Complete comes when the card lets go [SDHC 2.2.18].
+    /// Transfer Complete comes when the card releases DAT0 [SDHC 2.2.18].
     Interrupt,
-    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not.
-    /// Between the blocks of one write busy is honoured, and the first block of a write waits for
-    /// it.
+    /// Transfer Complete comes at the end of the last data (or of the R1b response), even during
+    /// busy. Between the blocks of one write the controller waits for the end of busy, and also
+    /// before the first block of a write.
     Ignored,
 }
 
@@ -34,70 +34,73 @@ pub struct SdhciConfig {
     /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104,
     /// DDR50.
     pub presets: [u16; 8],
-    /// Base clock in hertz; 0 takes the one of the capabilities, which else show this one.
+    /// Base clock in hertz. If not 0, the capabilities show it. 0: the base clock in the
+    /// capabilities is used.
     pub base_clock_hz: u32,
-    /// Timeout clock in hertz; 0 takes the one of the capabilities.
+    /// Timeout clock in hertz; 0: the one in the capabilities is used.
     pub timeout_clock_hz: u32,
-    /// A reset bit clears itself after this.
+    /// Time in ns after which a reset bit clears itself.
     pub reset_ns: u64,
-    /// The internal clock, and the PLL, are stable after this.
+    /// Time in ns until the internal clock, and the PLL, are stable.
     pub clock_stable_ns: u64,
-    /// The 1.8 V regulator has settled after this.
+    /// Time in ns until the 1.8 V regulator has settled.
     pub signal18_settle_ns: u64,
-    /// The regulator does not settle: the 1.8 V bit falls back.
+    /// Whether the regulator never settles: then the 1.8 V bit clears itself.
     pub signal18_fails: bool,
-    /// Card detection is stable after this.
+    /// Time in ns until card detection is stable.
     pub debounce_ns: u64,
-    /// The card is soldered: always inserted.
+    /// Whether the card is soldered, and always inserted.
     pub fixed: bool,
-    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a
-    /// reset of everything does not take it away.
+    /// Whether the card's power does not depend on SD Bus Power: then neither the driver nor a
+    /// reset of everything switches it off.
     pub always_powered: bool,
-    /// VCCQ is a rail of 1.8 V: the card signals there whatever 1.8V Signaling Enable says. The
-    /// register and the controller's timings follow the bit as always.
+    /// Whether VCCQ is a fixed 1.8 V rail: then the card signals at 1.8 V whatever 1.8V Signaling
+    /// Enable is. The register and the controller's timings follow the bit as always.
     pub signal18_fixed: bool,
-    /// Power Control bit 4 holds RST_n of an eMMC low, as on Intel's controllers. Elsewhere the bit
-    /// is of the second supply of UHS-II [SDHC 2.2.11], which is not modelled.
+    /// Whether Power Control bit 4 holds RST_n of an eMMC low, as on Intel's controllers. Elsewhere
+    /// the bit belongs to the second power of UHS-II [SDHC 2.2.11], which is not modelled.
     pub reset_line: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
-    /// Tuning never finds one.
+    /// Whether tuning never finds a sampling point.
     pub tuning_fails: bool,
-    /// `sample_error` in the modes that need tuning, before it: 0 to 100.
+    /// `sample_error` in the modes that need tuning, before tuning: 0 to 100.
     pub untuned_sample_error: u8,
-    /// `sample_error` after it.
+    /// `sample_error` after tuning.
     pub tuned_sample_error: u8,
-    /// From the last tuning on `sample_error` grows by so much in a second, as with temperature.
+    /// Growth of `sample_error` per second since the last tuning, as with temperature.
     pub drift_per_s: u8,
-    /// Blocks that the buffer holds.
+    /// Number of blocks in the buffer.
     pub buffer_blocks: u8,
-    /// End of busy.
+    /// How the end of busy is reported.
     pub busy: Busy,
-    /// The levels of CMD and DAT can be read in the present state; otherwise they read as high.
+    /// Whether the present state shows the levels of CMD and DAT; otherwise they read as high.
     pub line_levels: bool,
-    /// After a response timeout Command Inhibit (CMD) stays until a reset of the CMD circuit.
+    /// Whether Command Inhibit (CMD) stays set after a response timeout until a reset of the CMD
+    /// circuit.
     pub inhibit_after_timeout: bool,
-    /// UHS modes work at 3.3 V too (the standard says they do not).
+    /// Whether UHS modes work at 3.3 V too (the standard does not allow that).
     pub uhs_at_33v: bool,
-    /// Value of the UHS mode select that means HS400; the standard knows none.
+    /// Value of the UHS mode select for HS400; the standard has none.
     pub hs400_mode: u8,
-    /// Value that means HS400 with enhanced strobe.
+    /// Value of the UHS mode select for HS400 with enhanced strobe.
     pub hs400es_mode: u8,
     /// Alignment of data addresses in ADMA2 descriptors, in bytes; lower bits are ignored.
     pub adma_align: u8,
-    /// Bit 0 of 78h makes HS400 one with enhanced strobe, as on Intel's controllers.
+    /// Whether bit 0 of 78h selects enhanced strobe in HS400, as on Intel's controllers.
     pub strobe_register: bool,
-    /// Bytes of registers; beyond the standard's and the queue engine's they read as 0.
+    /// Size in bytes of the register space. Registers outside those of the standard and of the
+    /// command queue engine read as 0.
     pub register_bytes: u16,
-    /// The queue engine, where there is one.
+    /// The command queue engine, if there is one.
     pub command_queue: Option<CqhciConfig>,
-    /// What it does wrong.
+    /// Mistakes of the controller.
     pub mistakes: Mistakes,
 }
 
 impl SdhciConfig {
-    /// 4.20 with everything: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64 bits, all voltages and
-    /// speeds.
+    /// A controller of version 4.20 with all features: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64
+    /// bits, all voltages and speeds.
     pub const GENERIC_4_20: SdhciConfig = SdhciConfig {
         spec: 5,
         vendor: 0,
@@ -139,7 +142,8 @@ impl SdhciConfig {
         mistakes: Mistakes::NONE,
     };
 
-    /// 3.00: 4 bits, 100 MHz, ADMA2 and SDMA with 32 bits, blocks of 512, no UHS.
+    /// A controller of version 3.00: 4 bits, 100 MHz, ADMA2 and SDMA with 32 bits, blocks of 512,
+    /// no UHS.
     pub const GENERIC_3_00: SdhciConfig = SdhciConfig {
         spec: 2,
         // Timeout clock 50 MHz, base 100 MHz, ADMA2, high speed, SDMA, 3.3 V.
@@ -151,7 +155,7 @@ impl SdhciConfig {
         ..Self::GENERIC_4_20
     };
 
-    /// The preset of this name: `generic-4.20` or `generic-3.00`.
+    /// Returns the preset of this name: `generic-4.20` or `generic-3.00`.
     pub fn preset(name: &str) -> Option<SdhciConfig> {
         match name {
             "generic-4.20" => Some(Self::GENERIC_4_20),
@@ -160,8 +164,8 @@ impl SdhciConfig {
         }
     }
 
-    /// Refuses values that no controller has: one line with the key, the value and what was
-    /// expected.
+    /// Checks the values. Returns an error for one that no controller has: one line with the key,
+    /// the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u32, low: u32, high: u32| {
             if (low..=high).contains(&value) {
@@ -211,18 +215,18 @@ impl SdhciConfig {
         self.capabilities & !FIELD | shown << 8
     }
 
-    /// Base clock in hertz.
+    /// Returns the base clock in hertz.
     pub(super) fn base_hz(&self) -> u32 {
         if self.base_clock_hz != 0 { self.base_clock_hz } else { (self.capabilities >> 8 & 0xff) * 1_000_000 }
     }
 
-    /// Timeout clock in hertz; 0 if unknown.
+    /// Returns the timeout clock in hertz; 0 if unknown.
     pub(super) fn timeout_hz(&self) -> u32 {
         let unit = if self.capabilities & 0x80 != 0 { 1_000_000 } else { 1_000 };
         if self.timeout_clock_hz != 0 { self.timeout_clock_hz } else { (self.capabilities & 0x3f) * unit }
     }
 
-    /// Is this capability bit (of 40h) there?
+    /// Returns whether this capability bit (of 40h) is set.
     pub(super) fn has(&self, bit: u32) -> bool {
         self.capabilities & bit != 0
     }

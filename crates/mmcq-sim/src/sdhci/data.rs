@@ -12,33 +12,34 @@ use crate::wire::{BLOCK_GAP_CLK, Beat};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// Command Inhibit (DAT) is clear in this state only.
+    /// Idle; Command Inhibit (DAT) is clear in this state only.
     #[default]
     Idle,
     /// A command that will use the lines is on its way.
     Reserved,
-    /// The card is asked for a block when the gap is over.
+    /// Gap; at its end the card is asked for a block.
     ReadGap,
     ReadBlock,
-    /// No room for the next block, or memory has not taken the last one: the clock stands.
+    /// There is no room for the next block, or memory has not taken the last one: the clock is
+    /// stopped.
     ReadHeld,
-    /// Everything came; the host still has to empty the buffer.
+    /// All data came; the host must still empty the buffer.
     Drain,
-    /// No data for the next block.
+    /// There are no data for the next block.
     WriteHeld,
     WriteBlock,
-    /// CRC status, and busy until the next block can start.
+    /// CRC status, then busy until the next block can start.
     WriteStatus,
     /// Stopped at a block gap by the host.
     Gap,
-    /// Something is due from the card, and will not come.
+    /// Data are due from the card and will not come.
     Silence,
     /// Automatic CMD12.
     Stop,
     /// An abort command has ended the transfer; its response is still to come.
     Cut,
     Busy,
-    /// After an error, until a reset.
+    /// An error happened; only a reset ends this state.
     Failed,
 }
 
@@ -48,27 +49,27 @@ pub(super) struct DatLines {
     pub read: bool,
     /// Bytes in a block, as the host sees it.
     pub(super) block: usize,
-    /// Blocks still to go over the wires; `None` without a block count.
+    /// Blocks left to transfer on the wires; `None`: no block count.
     pub(super) left: Option<u32>,
-    /// Blocks of a task.
+    /// Number of blocks of a task.
     total: Option<u32>,
-    /// The block count is the 32-bit one.
+    /// Whether the 32-bit block count is used.
     pub(super) wide_count: bool,
     pub(super) counted: bool,
     pub(super) dma: bool,
     pub(super) auto_stop: bool,
     pub(super) tuning: bool,
     pub(super) rounds: u8,
-    /// A block of the tuning procedure was struck: the procedure finds nothing.
+    /// Whether a fault struck a block of the tuning procedure; then the procedure finds nothing.
     pub(super) tuning_struck: bool,
-    /// What is wrong with the block on the lines.
+    /// Fault of the block on the lines.
     pub(super) strike: Option<Strike>,
-    /// What the card will do, from its reply.
+    /// Data flow from the card's reply.
     pub(super) flow: Option<Flow>,
-    /// The last thing on the lines ended, or ends, here.
+    /// End of the last thing on the lines.
     pub(super) beat: Option<Beat>,
     pub(super) bytes: Vec<u8>,
-    /// Bytes of the block that memory has taken or given.
+    /// Number of bytes of the block that memory has taken or given.
     pub offset: usize,
     pub(super) good: bool,
     pub(super) start_ns: u64,
@@ -76,23 +77,23 @@ pub(super) struct DatLines {
 }
 
 impl DatLines {
-    /// Command Inhibit (DAT).
+    /// Returns whether Command Inhibit (DAT) is set.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// Is a block on the lines?
+    /// Returns whether a block is on the lines.
     pub fn moving(&self) -> bool {
         matches!(self.state, State::ReadBlock | State::WriteBlock)
     }
 
-    /// Data are under way: DAT1 carries no interrupt in 4-bit mode.
+    /// Returns whether data are under way, so that DAT1 carries no interrupt in 4-bit mode.
     pub fn hides_interrupt(&self) -> bool {
         use State::{Busy, Cut, Drain, Failed, Idle, Reserved, Stop};
         !matches!(self.state, Idle | Reserved | Drain | Stop | Cut | Busy | Failed)
     }
 
-    /// A block of the tuning procedure?
+    /// Returns whether the transfer is a block of the tuning procedure.
     pub fn tuning(&self) -> bool {
         self.tuning && self.active()
     }
@@ -102,19 +103,19 @@ impl DatLines {
         self.tuning_struck = false;
     }
 
-    /// One bit of the current block, counted from its first on the wire, becomes the other.
+    /// Flips one bit of the current block, counted from its first on the wire.
     pub fn flip(&mut self, bit: u32) {
         flip(self.block_bytes(), bit);
     }
 
-    /// Bytes of the current block.
+    /// Returns the bytes of the current block.
     pub fn block_bytes(&mut self) -> &mut [u8] {
         let n = self.block.min(self.bytes.len());
         &mut self.bytes[..n]
     }
 
-    /// Bytes of the current block that the wires carry: a card may send another length than the
-    /// host expects.
+    /// Returns the bytes of the current block that the wires carry. A card may send another length
+    /// than the host expects.
     pub fn on_wire(&self) -> &[u8] {
         let n = match self.flow {
             Some(Flow::Read { block_size }) if self.read => usize::from(block_size),
@@ -123,23 +124,24 @@ impl DatLines {
         &self.bytes[..n.min(self.bytes.len())]
     }
 
-    /// Bytes of the current block that memory has not seen yet.
+    /// Returns the number of bytes of the current block that memory has not handled yet; `None` if
+    /// there are none.
     pub fn rest(&self) -> Option<usize> {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Will there be another block after the one memory deals with? A write prefetches: its block
-    /// is still to be counted.
+    /// Returns whether another block follows the one that memory handles. A write prefetches: its
+    /// block is still to be counted.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }
 
-    /// No block of the transfer has gone yet.
+    /// Returns whether no block of the transfer is done yet.
     pub fn is_first(&self) -> bool {
         self.left == self.total
     }
 
-    /// The lines are kept for a task, or for the busy of a command if it has no blocks.
+    /// Reserves the lines for a task, or for the busy of a command if it has no blocks.
     pub fn reserve_task(&mut self, read: bool, blocks: u32) {
         self.state = State::Reserved;
         self.tuning = false;
@@ -172,7 +174,7 @@ impl DatLines {
 }
 
 impl Sdhci {
-    /// A command that uses the lines was written.
+    /// Reserves the lines for a command that was written and uses them.
     pub(super) fn reserve_data(&mut self, issue: &Issue) {
         self.dat.state = State::Reserved;
         self.dat.tuning = false;
@@ -205,7 +207,7 @@ impl Sdhci {
         }
     }
 
-    /// The response to a data command has come: data may move after `beat`.
+    /// Handles the response to a data command: data may start after `beat`.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
@@ -241,12 +243,12 @@ impl Sdhci {
         }
     }
 
-    /// The edge at which the lines were last in use.
+    /// Returns the clock edge at which the lines were last in use.
     pub(super) fn data_beat(&self, now: u64) -> Beat {
         self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
     }
 
-    /// Longest wait for data or busy [SDHC 2.2.15].
+    /// Returns the longest wait in ns for data or the end of busy [SDHC 2.2.15].
     fn timeout_ns(&self) -> u64 {
         let hz = match self.config.timeout_hz() {
             0 => self.slot.bus.clock_hz.max(1),
@@ -256,7 +258,7 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Gives up at the end of the timeout, if what is waited for comes later than that.
+    /// Starts the timeout, if the awaited event comes after it.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);
@@ -281,7 +283,7 @@ impl Sdhci {
         }
     }
 
-    /// The last block of a transfer has been moved.
+    /// Ends the transfer after its last block.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         if self.dat.dma && self.dma_finish(now) != Moved::All {
             return;
@@ -295,14 +297,14 @@ impl Sdhci {
         }
     }
 
-    /// The response to an automatic CMD12 has come.
+    /// Handles the response to an automatic CMD12.
     pub(super) fn stop_ended(&mut self, now: u64) {
         if self.dat.state == State::Stop {
             self.wait_for_busy(now);
         }
     }
 
-    /// The response to an R1b command has come.
+    /// Handles the response to an R1b command.
     pub(super) fn start_busy(&mut self, now: u64) {
         // An abort command may have come just after the end of what it was to abort: the lines are
         // idle then.
@@ -322,14 +324,14 @@ impl Sdhci {
         self.set_timer(Timer::Data, until);
     }
 
-    /// An abort command without busy has its response.
+    /// Handles the response to an abort command without busy.
     pub(super) fn abort_without_busy(&mut self, now: u64) {
         if self.dat.state == State::Cut {
             self.complete(now);
         }
     }
 
-    /// The card has an abort command: what is on the lines ends here.
+    /// Cuts off what is on the lines, when the card has an abort command.
     pub(super) fn cut_data(&mut self, now: u64) {
         if matches!(self.dat.state, State::Idle | State::Reserved) {
             return;
@@ -342,7 +344,7 @@ impl Sdhci {
         self.dat.state = State::Cut;
     }
 
-    /// What of the lines was in use when the abort command came.
+    /// Shows the probe what an abort command cut off on the lines.
     fn show_cut(&mut self, now: u64) {
         let (read, from_ns) = (self.dat.read, self.dat.held_since);
         match self.dat.state {
@@ -361,7 +363,7 @@ impl Sdhci {
         }
     }
 
-    /// Transfer Complete, unless the host has still to read the buffer.
+    /// Raises Transfer Complete, unless the host must still read the buffer.
     pub(super) fn complete(&mut self, now: u64) {
         self.stop_data_timers();
         if self.dat.read && !self.dat.dma && !self.pio.is_empty() {
@@ -378,7 +380,7 @@ impl Sdhci {
         }
     }
 
-    /// An error ends the transfer; nothing moves until a reset.
+    /// Ends the transfer by an error; no data are transferred until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
         let task = self.queue_moves();
         self.queue_data_failed(now);
@@ -399,14 +401,14 @@ impl Sdhci {
         }
     }
 
-    /// The timeout counter ran out [SDHC 2.2.18]; without its status enable it does not show.
+    /// Handles the timeout [SDHC 2.2.18]. Without its status enable bit it has no effect.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.regs.enable & int::DATA_TIMEOUT != 0 {
             self.data_error(int::DATA_TIMEOUT, now);
         }
     }
 
-    /// Continue Request.
+    /// Executes a Continue Request.
     pub(super) fn continue_after_gap(&mut self, now: u64) {
         if self.dat.state == State::Gap {
             self.lines_stood(now);
@@ -418,7 +420,7 @@ impl Sdhci {
         }
     }
 
-    /// A tuning block came; its data stay in the controller [SDHC 2.2.25].
+    /// Handles a tuning block; its data stay in the controller [SDHC 2.2.25].
     pub(super) fn tuning_round(&mut self, now: u64) {
         self.dat.state = State::Idle;
         self.dma.stop();
@@ -435,7 +437,7 @@ impl Sdhci {
         self.raise(int::BUFFER_READ_READY, now);
     }
 
-    /// Software Reset For DAT Line [SDHC 2.2.16].
+    /// Executes a Software Reset For DAT Line [SDHC 2.2.16].
     pub(super) fn reset_data(&mut self) {
         self.list.stops();
         self.stop_data_timers();

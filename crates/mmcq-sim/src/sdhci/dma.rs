@@ -1,12 +1,12 @@
-//! What moves blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
+//! DMA of blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
 
 use super::Sdhci;
 use super::bits::{cap, host2, int};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// More descriptors than this without any data: the engine runs in a circle and never moves a byte
-/// again.
+/// Number of descriptors without data after which ADMA counts as running in a circle, and never
+/// transfers a byte again.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
 
 /// States of the ADMA engine in register 54h.
@@ -29,29 +29,29 @@ enum Engine {
     /// A selection that this controller does not have.
     Missing,
     Sdma,
-    /// With this many bytes a descriptor (8, 12 or 16).
+    /// ADMA2 with descriptors of this many bytes (8, 12 or 16).
     Adma2(u8),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     engine: Engine,
-    /// SDMA is at a boundary and waits for the host.
+    /// Whether SDMA is at a boundary and waits for the host.
     held: bool,
-    /// ADMA runs in a circle, or an access never ends.
+    /// Whether ADMA runs in a circle, or an access never ends.
     stuck: bool,
-    /// What is wrong with the segment in progress.
+    /// Fault of the segment in progress.
     strike: Option<Strike>,
-    /// SDMA is inside a segment.
+    /// Whether SDMA is inside a segment.
     begun: bool,
-    /// The next descriptor of a task's list; `None`: the register says where.
+    /// Address of the next descriptor in a task's list; `None`: it is in the register.
     list: Option<u64>,
-    /// The current descriptor: what is left of it.
+    /// Rest of the current descriptor.
     address: u64,
     left: u32,
     int: bool,
     last: bool,
-    /// The last descriptor is used up.
+    /// Whether the last descriptor is used up.
     ended: bool,
 }
 
@@ -69,7 +69,7 @@ impl Dma {
     }
 }
 
-/// What became of a block.
+/// Result of transferring a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
@@ -79,11 +79,11 @@ pub(super) enum Moved {
     Failed,
 }
 
-/// Why an ADMA step failed; the value is register 54h.
+/// Reason of a failed ADMA step; the value is that of register 54h.
 struct AdmaError(u8);
 
 impl Sdhci {
-    /// A transfer with DMA begins.
+    /// Begins a transfer with DMA.
     pub(super) fn dma_begin(&mut self) {
         if self.dma.list.is_some() {
             // A task has said where its list is.
@@ -110,13 +110,13 @@ impl Sdhci {
         self.dma = Dma { engine, ..Dma::default() };
     }
 
-    /// The list of a task, with this many bytes a descriptor.
+    /// Sets the list of a task, with descriptors of this many bytes.
     pub(super) fn dma_is_at(&mut self, list: u64, bytes: u8) {
         self.regs.adma_error = 0;
         self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
     }
 
-    /// Moves the rest of the current block between the lines' side and memory.
+    /// Transfers the rest of the current block between the lines and memory.
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),
@@ -130,7 +130,7 @@ impl Sdhci {
         }
     }
 
-    /// After the last block: the table must end here too.
+    /// Checks after the last block that the table ends here too.
     pub(super) fn dma_finish(&mut self, now: u64) -> Moved {
         let Engine::Adma2(bytes) = self.dma.engine else { return Moved::All };
         match self.adma_tail(bytes, now) {
@@ -145,7 +145,8 @@ impl Sdhci {
         Moved::Failed
     }
 
-    /// Bytes `offset..offset + n` of the block to or from memory; false for a bus error.
+    /// Copies bytes `offset..offset + n` of the block to or from memory; returns false for a bus
+    /// error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
         let lost = if self.config.mistakes.odd_bytes_lost { n % 4 } else { 0 };
@@ -191,7 +192,7 @@ impl Sdhci {
         Moved::All
     }
 
-    /// The host has written the SDMA address: a transfer that stopped at a boundary goes on.
+    /// Handles a write to the SDMA address: a transfer that stopped at a boundary continues.
     pub(super) fn sdma_restart(&mut self, now: u64) {
         let heard = !self.config.mistakes.sdma_address_ignored;
         if self.dma.engine == Engine::Sdma && self.dma.held && heard {
@@ -235,7 +236,7 @@ impl Sdhci {
         self.dma.ended = self.dma.last;
     }
 
-    /// The DMA interrupt, unless it is late or lost.
+    /// Raises the DMA interrupt, unless a fault delays or loses it.
     fn dma_news(&mut self, now: u64) {
         match self.dma.strike.take() {
             Some(Strike::Lost) => {}
@@ -251,8 +252,8 @@ impl Sdhci {
         Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
     }
 
-    /// Goes on to a descriptor with data, if the current one has none left; false at the end of the
-    /// table.
+    /// Advances to a descriptor with data, if the current one has none left. Returns false at the
+    /// end of the table.
     fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
         let mut idle = 0;
         while self.dma.left == 0 {
@@ -275,7 +276,7 @@ impl Sdhci {
         Ok(true)
     }
 
-    /// Reads and obeys one descriptor.
+    /// Reads and executes one descriptor.
     fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
         let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;
@@ -321,7 +322,7 @@ impl Sdhci {
         *self.dma.list.as_mut().unwrap_or(&mut self.regs.adma_address) = at;
     }
 
-    /// Bytes of a transfer descriptor; 0 stands for the most there can be [SDHC 1.13.3].
+    /// Returns the length in a transfer descriptor; 0 stands for the largest one [SDHC 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
         if low == 0 && self.config.mistakes.zero_length_moves_nothing {

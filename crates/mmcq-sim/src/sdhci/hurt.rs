@@ -1,39 +1,40 @@
-//! What strikes the controller by its plan of faults, and what remains of it.
+//! Faults that strike the controller by its plan, and their lasting effects.
 
 use super::bits::{host1, int, present};
 use super::{NEVER, Sdhci, Timer};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// What is wrong with the controller for longer than a moment.
+/// Lasting effects of faults.
 #[derive(Default)]
 pub(super) struct Hurt {
     /// Inhibit bits of the present state that stay set until a reset of everything.
     pub stuck: u32,
     /// Data lines that are stuck low, one bit each.
     pub lines: u8,
-    /// The sampling point found by tuning is a wrong one now.
+    /// Whether the sampling point found by tuning is wrong now.
     pub drifted: bool,
-    /// When it was found.
+    /// Time in ns at which the sampling point was found.
     pub tuned_ns: u64,
-    /// No command leaves before the CMD circuit was reset.
+    /// Whether no command is sent until a reset of the CMD circuit.
     pub mute: bool,
-    /// Clock Control was written, with the internal clock on, after the last command.
+    /// Whether Clock Control was written, with the internal clock on, after the last command.
     pub clock_written: bool,
     /// Reset bits that never clear themselves.
     pub resets: u8,
-    /// The interrupt line is up without a cause until the status was read so often.
+    /// Number of reads of the status after which the interrupt, asserted without a cause, is
+    /// released.
     pub spurious: u32,
-    /// The interrupt line, though it should, does not rise before this.
+    /// Earliest time in ns at which the interrupt is asserted.
     pub held_ns: Option<u64>,
-    /// The task that now ends has an error once it is complete.
+    /// Whether the task that now ends gets an error once it is complete.
     pub red: bool,
-    /// Status bits that come late, and when.
+    /// Status bits that come late, with their times in ns.
     late: Vec<(u64, u32)>,
 }
 
 impl Sdhci {
-    /// What only this controller suffers.
+    /// Applies faults that only this controller has.
     pub(super) fn hurt_by(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
         match strike {
             Strike::Stuck if matches!(point, Point::Command | Point::Response) => {
@@ -50,8 +51,8 @@ impl Sdhci {
         None
     }
 
-    /// Do data arrive damaged, as the bus is driven now: by a line that does not move, or is not
-    /// there, or by the wrong edge?
+    /// Returns whether data arrive damaged in the present bus state: by a stuck or missing line, or
+    /// by the wrong clock edge.
     pub(super) fn data_are_damaged(&self) -> bool {
         let mistakes = &self.config.mistakes;
         let used = u8::MAX >> (8 - self.slot.bus.width.clamp(1, 8));
@@ -61,7 +62,7 @@ impl Sdhci {
         self.hurt.lines & used != 0 || unwired || edge
     }
 
-    /// The interrupt line is to rise: does it?
+    /// Returns whether the interrupt may be asserted now, faults considered.
     pub(super) fn line_obeys(&mut self, now: u64) -> bool {
         if let Some(until_ns) = self.hurt.held_ns {
             return now >= until_ns;
@@ -86,7 +87,7 @@ impl Sdhci {
         true
     }
 
-    /// Sets status bits, so much later.
+    /// Sets status bits after this time in ns.
     pub(super) fn raise_after(&mut self, late_ns: u64, bits: u32, now: u64) {
         if late_ns == 0 {
             return self.raise(bits, now);
@@ -106,7 +107,7 @@ impl Sdhci {
         self.raise(bits, now);
     }
 
-    /// A reset of a circuit: its bits do not come any more.
+    /// Drops late status bits of a circuit that is reset.
     pub(super) fn forget_late(&mut self, bits: u32) {
         self.hurt.late.retain_mut(|late| {
             late.1 &= !bits;

@@ -60,7 +60,7 @@ pub type Port = crate::port::Port<Sdhci>;
 
 crate::port::register_file!(Sdhci);
 
-/// Things that happen by themselves, in the order in which simultaneous ones happen.
+/// Timers of the model, in the order in which simultaneous ones are handled.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -71,13 +71,13 @@ enum Timer {
     Signal18,
     CardDetect,
     Card,
-    /// Status bits that come late.
+    /// Late status bits are set.
     Status,
-    /// The interrupt line rises late.
+    /// A late interrupt is asserted.
     Line,
-    /// The queue engine asks the card what is ready.
+    /// The command queue engine polls the card for ready tasks.
     QueuePoll,
-    /// The queue engine has counted completions for long enough.
+    /// The command queue engine has counted completions for long enough.
     QueueCount,
 }
 
@@ -107,12 +107,12 @@ pub struct Sdhci {
     dma: dma::Dma,
     list: adma3::List,
     pio: pio::Buffer,
-    /// The queue engine, where there is one.
+    /// The command queue engine, if there is one.
     cqe: Option<Box<cqhci::Engine>>,
     card_interrupt: bool,
-    /// A card with functions is, or was, in the slot.
+    /// Whether a card with functions is, or was, in the slot.
     functions: bool,
-    /// DAT1 as the card last held it low outside of data.
+    /// Level of DAT1 that the card last held low outside of data.
     card_line: bool,
     hurt: hurt::Hurt,
     first_violation: Option<(u64, &'static str)>,
@@ -158,7 +158,7 @@ impl Core for Sdhci {
 }
 
 impl Sdhci {
-    /// A controller after power-on reset, at time 0.
+    /// Makes a controller after power-on reset, at time 0.
     pub fn new(
         config: SdhciConfig,
         memory: impl DeviceMemory + 'static,
@@ -193,8 +193,8 @@ impl Sdhci {
         self.slot.set_alarm(timer as usize, NEVER);
     }
 
-    /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data
-    /// hide it [SDIO 8.1.2].
+    /// Updates the interrupt that the card holds on DAT1, and the time at which it may change. In
+    /// 4-bit mode data hide it [SDIO 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
         if !self.functions {
             return;
@@ -213,29 +213,29 @@ impl Sdhci {
         }
     }
 
-    /// A function on a card that is not modelled asserts, or releases, its interrupt (DAT1).
+    /// Asserts or releases the interrupt (DAT1) of a function on a card that is not modelled.
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;
         self.update_irq(now);
     }
 
-    /// The controller's parameters.
+    /// Returns the controller's parameters.
     pub fn config(&self) -> &SdhciConfig {
         &self.config
     }
 
-    /// When the driver did the first of that, in nanoseconds, and what it was.
+    /// Returns the time in ns and the description of the driver's first violation.
     pub fn first_violation(&self) -> Option<(u64, &'static str)> {
         self.first_violation
     }
 
-    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    /// Shows `probe` every signal at the slot from now on; `None` removes the probe.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
         self.slot.set_probe(probe);
     }
 
-    /// Shows the probe, if there is one, a signal.
+    /// Shows the probe a signal, if there is a probe.
     fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
         if let Some(probe) = &mut self.slot.probe {
             probe(&signal(&self.dat));
@@ -247,14 +247,14 @@ impl Sdhci {
         self.first_violation.get_or_insert((self.slot.now_ns(), what));
     }
 
-    /// Sets status bits that are enabled.
+    /// Sets the status bits that are enabled.
     fn raise(&mut self, bits: u32, now: u64) {
         self.regs.status |= bits & self.regs.enable;
         self.slot.line.forgive();
         self.update_irq(now);
     }
 
-    /// The interrupt line follows status and signal enables.
+    /// Sets the interrupt line from status and signal enables.
     fn update_irq(&mut self, now: u64) {
         // The card interrupt is a level: its status follows the line as long as it is enabled.
         self.regs.status &= !int::CARD;
@@ -282,7 +282,7 @@ impl Sdhci {
         self.slot.set_line(level && (self.slot.line.is_high() || rises), now);
     }
 
-    /// A software reset begins; it acts at once and its bits stay for a while.
+    /// Begins a software reset. It acts at once; its bits stay set for a while.
     fn software_reset(&mut self, bits: u8, now: u64) {
         if bits & reset::ALL != 0 {
             self.regs = Registers {
@@ -342,7 +342,7 @@ impl Sdhci {
         self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
     }
 
-    /// Is a card there to talk to?
+    /// Returns whether a command can be sent: the card has power and the clock runs.
     fn clocked(&self) -> bool {
         self.slot.bus.powered && self.slot.bus.clock_hz != 0
     }

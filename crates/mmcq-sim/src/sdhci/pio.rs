@@ -3,25 +3,26 @@
 use super::bits::{int, present};
 use super::{Sdhci, Timer};
 
-/// Whole blocks, and the one that the host is at.
+/// Buffer of whole blocks, with the one that the host accesses.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
-    /// Bytes before this are gone.
+    /// Offset of the first valid byte.
     head: usize,
     block: usize,
     capacity: usize,
-    /// Bytes of the current block that the host still has to move; 0: none is offered.
+    /// Bytes of the current block that the host has not yet accessed; 0: no block is offered.
     left: usize,
     /// Blocks of a write that the host was not yet asked for.
     wanted: u64,
     write: bool,
-    /// The ready bit of the block that is offered shows from here on.
+    /// Time in ns from which the ready bit of the offered block is shown.
     ready_ns: u64,
 }
 
 impl Buffer {
-    /// A transfer by the port begins. `blocks` is what the host will be asked for in a write.
+    /// Begins a transfer through the port. `blocks`: number that the host will be asked for in a
+    /// write.
     pub fn begin(&mut self, block: usize, slots: u8, write: bool, blocks: u64) {
         self.clear();
         self.block = block;
@@ -47,7 +48,7 @@ impl Buffer {
         self.bytes.len() - self.head
     }
 
-    /// Room for one block more from the card?
+    /// Returns whether there is room for one more block from the card.
     pub fn room(&self) -> bool {
         self.held() + self.block <= self.capacity
     }
@@ -56,12 +57,12 @@ impl Buffer {
         self.held() == 0
     }
 
-    /// A block from the card.
+    /// Adds a block from the card.
     pub fn push(&mut self, block: &[u8]) {
         self.bytes.extend_from_slice(block);
     }
 
-    /// A whole block from the host, if there is one.
+    /// Takes out a whole block from the host, if there is one. Returns whether it did.
     pub fn pull(&mut self, block: &mut [u8]) -> bool {
         let unfinished = if self.left > 0 { self.block - self.left } else { 0 };
         if self.block == 0 || self.held() - unfinished < self.block {
@@ -83,7 +84,7 @@ impl Buffer {
         }
     }
 
-    /// Begins the next block for the host, if it can; true if it did.
+    /// Offers the next block to the host, if possible. Returns true if it did.
     pub fn offer(&mut self) -> bool {
         if self.left > 0 || self.block == 0 {
             return false;
@@ -120,7 +121,7 @@ impl Buffer {
 }
 
 impl Sdhci {
-    /// Tells the host about the next block it can move.
+    /// Interrupts the host for the next block that it can access.
     pub(super) fn offer_block(&mut self, now: u64) {
         if self.pio.offer() {
             self.pio.ready_ns = now.saturating_add(self.config.mistakes.buffer_late_ns);
@@ -150,7 +151,7 @@ impl Sdhci {
         }
     }
 
-    /// Stops whatever the DAT lines waited for.
+    /// Stops all timers of the DAT lines.
     pub(super) fn stop_data_timers(&mut self) {
         self.stop_timer(Timer::Data);
         self.stop_timer(Timer::DataTimeout);

@@ -1,12 +1,12 @@
-//! Controllers with a known departure from the standard: what the model does wrong, and what a
-//! board tells the driver about it.
+//! Profiles of controllers with a known departure from the standard: the model's mistake, and the
+//! quirk that the board gives the driver for it.
 
 use super::SdhciConfig;
 use mmcq::host::Width;
 use mmcq::host::sdhci::{self as driver, SdhciQuirks, TransferMode};
 use serde::Deserialize;
 
-/// The profiles that come with the program, one or two for each of 14 classes of quirks.
+/// The built-in profiles, one or two for each of 14 classes of quirks.
 pub const PROFILES: [(&str, &str); 16] = [
     ("no-busy-interrupt", include_str!("../../controllers/no-busy-interrupt.toml")),
     ("broken-timeout", include_str!("../../controllers/broken-timeout.toml")),
@@ -33,11 +33,11 @@ pub struct Profile {
     pub name: String,
     /// One line about it.
     pub description: String,
-    /// A card that shows the quirk, by name.
+    /// Name of a card that shows the quirk.
     pub card: String,
-    /// The model.
+    /// Parameters of the model.
     pub controller: SdhciConfig,
-    /// What the board tells the driver.
+    /// Settings that the board gives the driver.
     pub driver: driver::SdhciConfig,
 }
 
@@ -62,13 +62,13 @@ struct Driver {
 }
 
 impl Profile {
-    /// The profile of this name, of those that come with the program.
+    /// Returns the built-in profile of this name.
     pub fn named(name: &str) -> Option<Result<Profile, String>> {
         let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
         Some(Self::from_toml(text, name))
     }
 
-    /// Reads a profile; an error is one line that names the key, the value and what was expected.
+    /// Parses a profile. An error is one line that names the key, the value and what was expected.
     pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());

@@ -1,4 +1,4 @@
-//! The register file: what a read gives and what a write does [SDHC 2.2].
+//! The register file: the results of reads and the effects of writes [SDHC 2.2].
 
 use super::bits::{cap, clock, host1, host2, int, present, reset};
 use super::{NEVER, Sdhci, Timer};
@@ -7,7 +7,7 @@ use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Registers that are no more than what was written or what happened.
+/// Registers that only store what was written or what happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     /// 00h: SDMA address, argument 2, or 32-bit block count.
@@ -39,25 +39,25 @@ pub(super) struct Registers {
     pub detect_stable: bool,
     /// 24h bit 27: a command was not sent because of an earlier error.
     pub not_issued: bool,
-    /// The 1.8 V regulator has settled.
+    /// Whether the 1.8 V regulator has settled.
     pub at_18v: bool,
-    /// 78h, where it means something.
+    /// Register 78h, where it has a meaning.
     pub strobe: u32,
 }
 
 impl Registers {
-    /// 30h with the summary bit.
+    /// Returns register 30h with the summary bit.
     pub fn status_word(&self) -> u32 {
         self.status | if self.status & int::ERRORS != 0 { int::ERROR } else { 0 }
     }
 
-    /// Host Version 4 Enable.
+    /// Returns whether Host Version 4 Enable is set.
     pub fn version4(&self) -> bool {
         self.host2 & host2::VERSION_4 != 0
     }
 }
 
-/// The bytes of a word that an access reaches, as a mask.
+/// Returns a mask of the bytes in a word that an access covers.
 fn lanes(offset: u16, size: u8) -> u32 {
     let mask = match size {
         1 => 0xff,
@@ -67,12 +67,12 @@ fn lanes(offset: u16, size: u8) -> u32 {
     mask << (u32::from(offset & 3) * 8)
 }
 
-/// `old` with the masked bits of `new`.
+/// Returns `old` with the masked bits of `new`.
 fn merge(old: u32, new: u32, mask: u32) -> u32 {
     old & !mask | new & mask
 }
 
-/// A byte, halfword or word on its own boundary.
+/// Returns whether the access is an aligned byte, halfword or word.
 fn well_formed(offset: u16, size: u8) -> bool {
     matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into())
 }
@@ -135,7 +135,7 @@ impl Sdhci {
         self.look_at_card(now);
     }
 
-    /// On its own boundary, inside of the register block.
+    /// Returns whether the access is aligned and inside the register space.
     fn is_register(&self, offset: u16, size: u8) -> bool {
         well_formed(offset, size) && offset < self.config.register_bytes
     }
@@ -406,7 +406,7 @@ impl Sdhci {
         state & !(u32::from(self.hurt.lines & 0xf) << 20) | self.hurt.stuck
     }
 
-    /// Index into the preset values for the mode the bus is in [SDHC 2.2.29].
+    /// Returns the index into the preset values for the mode of the bus [SDHC 2.2.29].
     fn preset(&self) -> u16 {
         let mode = self.regs.host2 & host2::UHS_MODE;
         let index = match (self.regs.at_18v || self.config.uhs_at_33v, mode) {
@@ -417,7 +417,7 @@ impl Sdhci {
         self.config.presets[usize::from(index)]
     }
 
-    /// Clock control as it reads: with presets enabled, the divider is the preset's.
+    /// Returns clock control as it reads: with presets enabled, the divider is the preset's.
     fn shown_clock(&self) -> u16 {
         if self.regs.host2 & host2::PRESET == 0 {
             return self.regs.clock;
@@ -442,7 +442,7 @@ impl Sdhci {
         if n == 0 { base } else { base / (2 * n) }
     }
 
-    /// The driver may have changed how the bus is driven: the card is told.
+    /// Updates the bus and informs the card, after the driver may have changed the bus settings.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let (clock_hz, in_use) = (self.slot.bus.clock_hz, self.cmd.sending() || self.dat.moving());
         self.drive_bus(now);
@@ -452,7 +452,7 @@ impl Sdhci {
         }
     }
 
-    /// Tells the card if the bus is driven in another way now.
+    /// Informs the card if the bus settings have changed.
     pub(super) fn drive_bus(&mut self, now: u64) {
         let r = &self.regs;
         let uhs = r.at_18v || self.config.uhs_at_33v;

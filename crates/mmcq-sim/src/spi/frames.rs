@@ -1,4 +1,5 @@
-//! Frames, gaps, tokens and blocks: the card's bytes, and what it makes of the master's.
+//! Frames, gaps, tokens and blocks: the bytes that the card sends, and how it interprets the
+//! master's.
 
 use std::collections::VecDeque;
 
@@ -16,11 +17,11 @@ const START: u8 = 0xfe;
 const START_OF_MANY: u8 = 0xfc;
 const STOP: u8 = 0xfd;
 
-/// Bytes after the last block of the card until the card finds that there is none behind it: a
-/// master has that long for CMD12.
+/// Bytes after the last block of the card before a read beyond the end fails: the master has that
+/// long to send CMD12.
 const AT_END_BYTES: u8 = 16;
 
-/// What the bus is used for during a byte.
+/// Purpose of a byte on the bus.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Command,
@@ -34,9 +35,11 @@ pub(super) enum Use {
 enum Sending {
     #[default]
     Nothing,
-    /// The next block lies behind the end of the card: so many bytes since the last one.
+    /// The next block is beyond the end of the card. The field counts the bytes since the last
+    /// block.
     AtEnd(u8),
-    /// Token, bytes and CRC16, or a data error token; the first one not before this time.
+    /// Token, bytes and CRC16, or a data error token. The first byte is sent at `from_ns` at the
+    /// earliest.
     Bytes { from_ns: u64, bytes: Vec<u8>, sent: usize },
 }
 
@@ -45,22 +48,22 @@ enum Sending {
 struct Taking {
     /// The token that a block begins with.
     token: u8,
-    /// Bytes and CRC16 of a block.
+    /// Bytes and CRC16 of a block, together.
     len: usize,
     /// Bytes since the response.
     gap: u32,
-    /// A block is under way.
+    /// Whether a block is under way.
     inside: bool,
 }
 
-/// The card's end of the wire.
+/// The card's side of the wire.
 #[derive(Debug, Default)]
 pub(super) struct Front {
     frame: [u8; 6],
     have: usize,
     answer: VecDeque<u8>,
     answer_ns: u64,
-    /// What follows the answer.
+    /// Data flow after the response.
     flow: Option<(u8, Flow)>,
     sending: Sending,
     taking: Taking,
@@ -69,13 +72,13 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// All that is under way ends.
+    /// Ends everything under way.
     pub fn clear(&mut self) {
         *self = Front { block: std::mem::take(&mut self.block), ..Front::default() };
         self.block.clear();
     }
 
-    /// The selection ends a frame that is not whole.
+    /// Drops an incomplete frame at the end of the selection.
     pub fn forget_frame(&mut self) {
         self.have = 0;
     }
@@ -86,7 +89,7 @@ impl Front {
 }
 
 impl SpiSlot {
-    /// The byte that the card sends from now on.
+    /// Returns the byte that the card sends from now on.
     pub(super) fn speak(&mut self, now_ns: u64) -> (u8, Use) {
         let state = self.card(now_ns, |card, now_ns| (card.in_spi(), card.busy(now_ns)));
         let Some((true, busy)) = state.filter(|_| !self.mute) else {
@@ -119,7 +122,7 @@ impl SpiSlot {
         }
     }
 
-    /// The card has this byte from the master; it ended at this time.
+    /// Gives the card a byte of the master, which ended at this time.
     pub(super) fn hear(&mut self, byte: u8, now_ns: u64) {
         if self.front.taking.inside {
             self.front.block.push(byte);
@@ -141,7 +144,7 @@ impl SpiSlot {
         self.go_on(now_ns);
     }
 
-    /// What the end of a byte brings about.
+    /// Executes what follows from the end of a byte.
     fn go_on(&mut self, now_ns: u64) {
         if !self.front.answer.is_empty() {
             return;
@@ -166,7 +169,7 @@ impl SpiSlot {
         }
     }
 
-    /// The bus is free: the card looks for the next block of its read.
+    /// Prepares the next block of a read, when the bus is free.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);
@@ -196,7 +199,7 @@ impl SpiSlot {
         };
     }
 
-    /// What happens to a block on its way to the master; returns by how much it is late.
+    /// Applies faults to a block on its way to the master. Returns its delay in ns.
     fn hurt_read(&mut self, bytes: &mut [u8], whole: bool, now_ns: u64) -> u64 {
         if !whole {
             flip(&mut bytes[1..], 77);
@@ -212,7 +215,7 @@ impl SpiSlot {
         0
     }
 
-    /// All of a block, or a data error token, was sent.
+    /// Ends a block, or a data error token, that was sent completely.
     fn block_went(&mut self, now_ns: u64) {
         let Sending::Bytes { bytes, .. } = std::mem::take(&mut self.front.sending) else { return };
         let Some(len) = bytes.len().checked_sub(3).filter(|len| *len > 0) else { return };
@@ -236,7 +239,7 @@ impl SpiSlot {
         self.slot.note(BusEvent::Block { read, bytes: len as u32, good, start_ns, end_ns: now_ns });
     }
 
-    /// A token of the master's.
+    /// Handles a token from the master.
     fn token_came(&mut self, token: u8, now_ns: u64) {
         let receives = self.card(now_ns, |card, now_ns| card.spi_receives(now_ns)) == Some(true);
         let many = self.front.taking.token == START_OF_MANY;
@@ -264,7 +267,7 @@ impl SpiSlot {
         }
     }
 
-    /// A block of the master's and its CRC16.
+    /// Handles a block from the master with its CRC16.
     fn block_came(&mut self, now_ns: u64) {
         self.front.taking.inside = false;
         let strike = self.strike(Point::WriteBlock, now_ns);
@@ -295,7 +298,7 @@ impl SpiSlot {
         }
     }
 
-    /// A frame of the master's.
+    /// Handles a frame from the master.
     fn frame_came(&mut self, now_ns: u64) {
         let frame = self.front.frame;
         let index = frame[0] & 0x3f;
@@ -352,7 +355,7 @@ impl SpiSlot {
         self.respond(reply.r1, reply.rest(), now_ns);
     }
 
-    /// R1 and what it has behind it go to the master.
+    /// Sends R1 and the bytes after it to the master.
     fn respond(&mut self, r1: u8, rest: &[u8], now_ns: u64) {
         let mut r1 = r1;
         match self.strike(Point::Response, now_ns) {

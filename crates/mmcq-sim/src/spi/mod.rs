@@ -61,28 +61,29 @@ use crate::slot::{Core, Slot};
 use crate::wire::Beat;
 use frames::{Front, Use};
 
-/// Clocks with chip select and DI high that a card must have seen [SD 6.4.1].
+/// Clocks with chip select and DI high that a card must have received first [SD 6.4.1].
 const FIRST_CLOCKS: u32 = 74;
 
-/// What a card does where the standard leaves it open.
+/// Behaviour of a card where the standard leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// Bytes of ones between a frame and its response: 1 to 8 (N_CR).
     pub response_bytes: u8,
     /// Bytes between the token that ends CMD25 and busy: 0 or 1 (N_BR).
     pub stop_bytes: u8,
-    /// The byte after CMD12 between two blocks. Inside of one it is the next byte of the block.
+    /// Byte that the card sends after CMD12 between two blocks. Inside a block it sends the block's
+    /// next byte.
     pub stuff: u8,
-    /// The card does not see a block whose token follows the response at once (N_WR is at least 1);
-    /// most cards do.
+    /// Whether the card misses a block whose token follows the response at once (N_WR is at least
+    /// 1); most cards do.
     pub needs_gap: bool,
-    /// The end of the selection ends an open transfer.
+    /// Whether the end of the selection ends an open transfer.
     pub deselect_ends: bool,
 }
 
 impl Habits {
-    /// One byte of each gap; a stuff byte that looks like a response; a patient card that keeps its
-    /// transfers.
+    /// One byte in each gap, a stuff byte that looks like a response, and transfers that stay open
+    /// when the selection ends.
     pub const USUAL: Habits =
         Habits { response_bytes: 1, stop_bytes: 1, stuff: 0x7f, needs_gap: false, deselect_ends: false };
 }
@@ -93,7 +94,7 @@ impl Default for Habits {
     }
 }
 
-/// The bits of a byte that is under way for the card: with clocks lost, its bytes do not begin
+/// Bits of the byte that the card is receiving. After lost clocks, the card's bytes do not begin
 /// where the master's do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shift {
@@ -108,15 +109,15 @@ pub struct SpiSlot {
     habits: Habits,
     hz: u32,
     selected: bool,
-    /// Since the supply came.
+    /// Clocks since power-up.
     clocks: u32,
     shift: Shift,
     front: Front,
-    /// DO after the selection, for one byte more.
+    /// DO for one more byte after the end of the selection.
     last: Option<u8>,
-    /// DO does not move any more.
+    /// Level at which DO is stuck.
     stuck: Option<u8>,
-    /// The card says nothing until its supply goes.
+    /// Whether the card sends nothing until power-off.
     mute: bool,
 }
 
@@ -145,7 +146,7 @@ impl Core for SpiSlot {
 }
 
 impl SpiSlot {
-    /// At time 0: the supply comes on, the clock is 400 kHz, chip select is high.
+    /// Makes a bus at time 0: power comes on, the clock is 400 kHz, chip select is high.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         let mut bus = SpiSlot {
             slot: Slot::new(card),
@@ -164,12 +165,12 @@ impl SpiSlot {
         bus
     }
 
-    /// What the card does from now on where the standard leaves it open.
+    /// Sets the card's behaviour where the standard leaves it open.
     pub fn set_habits(&mut self, habits: Habits) {
         self.habits = habits;
     }
 
-    /// The clock from now on, in hertz; 0 counts as 1.
+    /// Sets the clock in hertz; 0 counts as 1.
     pub fn set_clock(&mut self, hz: u32, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.use_clock(hz, now_ns);
@@ -183,19 +184,20 @@ impl SpiSlot {
         }
     }
 
-    /// The clock, in hertz.
+    /// Returns the clock in hertz.
     pub fn clock_hz(&self) -> u32 {
         self.hz
     }
 
-    /// The board switches the card's supply.
+    /// Switches the card's power, as the board does.
     pub fn set_power(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.slot.bus.powered = on;
         self.begin_again(now_ns);
     }
 
-    /// A card with another past: it has seen no clock, and keeps none of what was under way.
+    /// Resets the state for a card with another past: it has seen no clock, and nothing is under
+    /// way.
     fn begin_again(&mut self, now_ns: u64) {
         self.clocks = 0;
         self.slot.bus.clock_hz = 0;
@@ -204,7 +206,7 @@ impl SpiSlot {
         (self.last, self.stuck, self.mute) = (None, None, false);
     }
 
-    /// Chip select: `true` is low.
+    /// Sets chip select; `true` is low.
     pub fn select(&mut self, low: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.drive_select(low, now_ns);
@@ -230,17 +232,18 @@ impl SpiSlot {
         }
     }
 
-    /// Chip select is low.
+    /// Returns whether chip select is low.
     pub fn is_selected(&self) -> bool {
         self.selected
     }
 
-    /// The card drives DO: it is selected, or has seen no byte since it was.
+    /// Returns whether the card drives DO: while selected, and until the next byte after that.
     pub fn drives(&self) -> bool {
         self.selected || self.last.is_some()
     }
 
-    /// One byte each way from this time on: what came back, and when it was there.
+    /// Transfers one byte in each direction from this time on. Returns the received byte and its
+    /// end in ns.
     pub fn exchange(&mut self, out: u8, start_ns: u64) -> (u8, u64) {
         let start = Beat::new(self.reach(start_ns), self.hz);
         let end = start.plus(8);
@@ -248,8 +251,8 @@ impl SpiSlot {
         (back, self.reach(end.ns()))
     }
 
-    /// Sends these bytes from this time on, one after the other, and puts what comes back in their
-    /// place. Returns when the last one was there.
+    /// Sends these bytes one after the other from this time on, and replaces them by what comes
+    /// back. Returns the end of the last one in ns.
     pub fn transfer(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let mut at = Beat::new(self.reach(start_ns), self.hz);
         for byte in bytes {
@@ -260,21 +263,21 @@ impl SpiSlot {
         self.reach(at.ns())
     }
 
-    /// The same for a master by DMA: the bytes are there at once, and their end, which is returned,
-    /// interrupts.
+    /// Does the same for a master with DMA: the bytes are replaced at once, and an interrupt comes
+    /// at their end, which is returned in ns.
     pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let end_ns = self.transfer(bytes, start_ns);
         self.slot.set_alarm(0, end_ns);
         end_ns
     }
 
-    /// The master has seen that interrupt.
+    /// Acknowledges that interrupt.
     pub fn seen(&mut self, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.drive_line(false, 0, false, now_ns);
     }
 
-    /// The same between these two moments, for a controller that has a time of its own.
+    /// Transfers a byte between these two clock edges, for a controller that has a time of its own.
     pub(crate) fn byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
         let back = match self.selected {
             true => self.selected_byte(out, start, end),
@@ -283,7 +286,7 @@ impl SpiSlot {
         if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
     }
 
-    /// Chip select is high. In SD mode the card takes DI as its command line.
+    /// Handles a byte while chip select is high. In SD mode the card takes DI as its command line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
         if out == 0xff {
             if self.clocks == 0 {
@@ -333,7 +336,7 @@ impl SpiSlot {
         back ^ flips
     }
 
-    /// DO.
+    /// Returns the level of DO.
     fn level(&mut self, now_ns: u64) -> u8 {
         let output = match self.shift.output {
             Some(output) => output,
@@ -343,7 +346,7 @@ impl SpiSlot {
         output >> (7 - self.shift.bits) & 1
     }
 
-    /// The card takes a bit from DI.
+    /// Gives the card a bit from DI.
     fn bit(&mut self, level: u8, now_ns: u64) {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;
@@ -363,7 +366,7 @@ impl SpiSlot {
         }
     }
 
-    /// Calls the card, if it has an SPI mode; its time never goes back.
+    /// Calls the card, if it has an SPI mode, with a time that never decreases.
     fn card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut SdCard, u64) -> T) -> Option<T> {
         self.slot.with_card(now_ns, |card, now_ns| card.spi().map(|card| call(card, now_ns))).flatten()
     }

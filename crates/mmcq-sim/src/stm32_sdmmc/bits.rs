@@ -1,6 +1,6 @@
 //! Register offsets and bits of the SDMMC [RM0399 58.10].
 
-/// Offsets.
+/// Register offsets.
 pub(super) mod reg {
     pub const POWER: u16 = 0x00;
     pub const CLKCR: u16 = 0x04;
@@ -17,17 +17,17 @@ pub(super) mod reg {
     pub const ICR: u16 = 0x38;
     pub const MASK: u16 = 0x3c;
     pub const ACKTIME: u16 = 0x40;
-    /// Version 3.
+    /// Only in version 3.
     pub const FIFOTHR: u16 = 0x44;
     pub const IDMACTRL: u16 = 0x50;
     pub const IDMABSIZE: u16 = 0x54;
     pub const IDMABASE0: u16 = 0x58;
-    /// With two buffers.
+    /// Only with two buffers.
     pub const IDMABASE1: u16 = 0x5c;
-    /// With a linked list.
+    /// Only with a linked list.
     pub const IDMALAR: u16 = 0x64;
     pub const IDMABAR: u16 = 0x68;
-    /// Sixteen places, all of the same FIFO.
+    /// Sixteen addresses, all of the same FIFO.
     pub const FIFO: u16 = 0x80;
     pub const FIFO_LAST: u16 = 0xbc;
 }
@@ -62,7 +62,7 @@ pub(super) mod cmd {
     pub const RESPONSE_SHIFT: u32 = 8;
     pub const ENABLE: u32 = 1 << 12;
     pub const HOLD: u32 = 1 << 13;
-    /// Wait for an interrupt, wait for the end of a stream, boot, suspend: not here.
+    /// Wait for an interrupt, wait for the end of a stream, boot, suspend: not modelled.
     pub const ELSE: u32 = 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16;
     pub const ALL: u32 = 0x1_ffff;
 }
@@ -83,7 +83,7 @@ pub(super) mod dctrl {
     pub const SDIO: u32 = 1 << 11;
     pub const BOOT_ACK: u32 = 1 << 12;
     pub const FIFO_RESET: u32 = 1 << 13;
-    /// Written while data are idle only.
+    /// Bits that may be written only while data are idle.
     pub const FIXED: u32 = 0xff | WAIT_MODE | SDIO | BOOT_ACK;
 }
 
@@ -117,17 +117,18 @@ pub(super) mod sta {
     pub const IDMA_BUFFER: u32 = 1 << 28;
     /// Latched until ICR clears them.
     pub const LATCHED: u32 = 0x1fe0_0fff;
-    /// May interrupt: not the activity of the two paths, nor the transfer error of the IDMA.
+    /// Bits that may interrupt: not the activity of the two paths, nor the transfer error of the
+    /// IDMA.
     pub const MASKABLE: u32 = 0x17e6_cfff;
 }
 
 pub(super) mod idma {
     pub const ENABLE: u32 = 1 << 0;
-    /// Two buffers, or a list.
+    /// IDMA mode: two buffers, or a list.
     pub const MODE: u32 = 1 << 1;
     /// The second of two buffers is the active one.
     pub const SECOND: u32 = 1 << 2;
-    /// Where the next item is, from IDMABAR on.
+    /// Offset of the next item from IDMABAR.
     pub const OFFSET: u32 = 0xfffc;
     /// The buffer of an item is ready.
     pub const READY: u32 = 1 << 29;

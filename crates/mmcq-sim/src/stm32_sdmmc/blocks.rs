@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines, both ways: word by word for the CPU, as one piece for the IDMA.
+//! Blocks on the DAT lines in both directions: word by word for the CPU, as a whole for the IDMA.
 
 use super::bits::{cmd, dctrl, sta};
 use super::data::State;
@@ -9,7 +9,7 @@ use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// A CRC status that has not begun by then will not come [58.5.4].
+/// Clocks after which a CRC status that has not begun will not come [58.5.4].
 const NO_STATUS_CLK: u64 = 8;
 
 impl Stm32Sdmmc {
@@ -29,7 +29,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The CPU took a word from the FIFO, or gave one.
+    /// Handles that the CPU took a word from the FIFO, or gave one.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),
@@ -46,7 +46,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// The next block of a read, or what stands before it.
+    /// Starts the next block of a read, or the state that must come before it.
     pub(super) fn next_read(&mut self, now: u64) {
         self.watch(self.dat.waits_since, NEVER);
         if self.regs.command & cmd::HOLD != 0 {
@@ -82,7 +82,7 @@ impl Stm32Sdmmc {
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
-    /// The next word of a block, if there is room for it.
+    /// Starts the next word of a block, if there is room for it.
     fn words_go_on(&mut self, now: u64) {
         if self.fifo.is_full() && self.flow_control() {
             return self.hold(State::ReadHeld, now);
@@ -140,7 +140,7 @@ impl Stm32Sdmmc {
         self.next_read(now);
     }
 
-    /// The block goes to memory; false if that went wrong, and the path stands.
+    /// Writes the block to memory. Returns false if that failed and the path is stopped.
     fn block_to_memory(&mut self, now: u64) -> bool {
         let mut bytes = std::mem::take(&mut self.dat.block.bytes);
         let n = self.dat.block.size;
@@ -165,7 +165,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Has the FIFO enough that the lines may go on?
+    /// Returns whether the FIFO has enough data for the lines to continue.
     fn may_send(&self) -> bool {
         if self.flow_control() {
             self.fifo.half_full() || self.dat.to_give == 0 && !self.fifo.is_empty()
@@ -174,7 +174,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Wait_S: the next block, the end, or what stands before them.
+    /// Handles Wait_S: starts the next block, the end, or the state that must come before them.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         if self.dat.left == 0 {
@@ -218,7 +218,7 @@ impl Stm32Sdmmc {
         self.send_word(1, now);
     }
 
-    /// The next word goes out, after so many clocks.
+    /// Sends the next word, after this number of clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
         let wanted = self.dat.block.word();
         let Some(word) = self.fifo.pop() else {
@@ -269,7 +269,7 @@ impl Stm32Sdmmc {
         self.data_busy_ended(now);
     }
 
-    /// DAT0 is high: before the first block, or behind one.
+    /// Handles the end of busy, before the first block or after one.
     fn data_busy_ended(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
         match (self.dat.block.good, self.dat.left) {

@@ -1,4 +1,4 @@
-//! What the board around the controller does.
+//! The board around the controller.
 
 use super::{PHASES, Stm32Sdmmc};
 use crate::time::Time;
@@ -8,26 +8,26 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The reset line of the clock tree, the delay block, the level shifter and the card's supply.
+/// The reset line of the clock tree, the delay block, the level shifter and the card's power.
 /// Clones are the same board.
 #[derive(Clone)]
 pub struct Board {
-    /// The controller.
+    /// The controller's model.
     pub model: Rc<RefCell<Stm32Sdmmc>>,
     /// The time of the code that calls the board.
     pub time: Time,
-    /// The clock tree resets the controller.
+    /// Whether the clock tree can reset the controller.
     pub resets: bool,
-    /// Taps of the delay block; 0: there is none.
+    /// Number of taps of the delay block; 0: there is none.
     pub taps: u8,
-    /// The delay block stays at this tap, whatever it is told.
+    /// Tap at which the delay block is stuck, whatever is set.
     pub stuck_at: Option<u8>,
-    /// The lines are at 1.8 V for ever.
+    /// Whether the lines are always at 1.8 V.
     pub signal18_fixed: bool,
 }
 
 impl Board {
-    /// A board that has everything, at 3.3 V at first.
+    /// Makes a board with all of these, at 3.3 V at first.
     pub fn new(model: Rc<RefCell<Stm32Sdmmc>>, time: Time) -> Self {
         Board { model, time, resets: true, taps: PHASES, stuck_at: None, signal18_fixed: false }
     }

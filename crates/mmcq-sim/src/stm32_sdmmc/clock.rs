@@ -1,4 +1,4 @@
-//! Power states, the clock, how the bus is driven, and the voltage switch.
+//! Power states, the clock, the bus settings, and the voltage switch.
 
 use super::bits::{clkcr, power, sta};
 use super::config::PHASES;
@@ -6,45 +6,46 @@ use super::{NEVER, Stm32Sdmmc, Timer};
 use crate::card::BusState;
 use crate::probe::Signal;
 
-/// After power-on the controller waits so many clocks [58.6.7].
+/// Clocks that the controller waits after power-on [58.6.7].
 const POWER_UP_CLK: u64 = 74;
-/// With power save the clock stops so long after the last activity [58.5.4].
+/// Clocks after the last activity until power save stops the clock [58.5.4].
 const SAVE_CLK: u64 = 8;
-/// From the answer to CMD11 to the stop of the clock: "some" [58.8].
+/// Clocks from the response to CMD11 until the clock stops: "some" [58.8].
 const STOP_CLK: u64 = 8;
-/// The clock stands for so many of its clocks, then the lines are looked at after so many [58.8].
+/// Clocks for which the clock is stopped in a voltage switch; the lines are sampled some clocks
+/// later [58.8].
 const HOLD_CLK: u64 = 1 << 12;
 const CHECK_CLK: u64 = 1 << 9;
-/// Above this clock the receive clock must be a tuned one, or data are lost.
+/// Clock in Hz above which the receive clock must be tuned, or data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// How far the internal receive clock is from the middle of the eye then.
+/// `sample_error` of the internal receive clock above that frequency.
 const UNTUNED_ERROR: u8 = 50;
 
-/// Where the voltage switch is.
+/// State of the voltage switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Switch {
     #[default]
     None,
     /// The card has answered; the clock stops soon.
     Answered,
-    /// The clock stands (CKSTOP), and the firmware is to go on.
+    /// The clock is stopped (CKSTOP), and the firmware must continue the switch.
     Stopped,
-    /// It stands for the time that the card needs.
+    /// The clock stays stopped for the time that the card needs.
     Holding,
-    /// It runs again; the lines are looked at soon.
+    /// The clock runs again; the lines are sampled soon.
     Checking,
 }
 
-/// The clock, and what the board does.
+/// The clock, and the board's settings.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
-    /// Of the delay block.
+    /// Phase of the delay block.
     pub phase: u8,
-    /// The first 74 clocks are over.
+    /// Whether the first 74 clocks are over.
     pub enabled: bool,
-    /// Stopped by power save.
+    /// Whether power save has stopped the clock.
     saved: bool,
     switch: Switch,
 }
@@ -54,19 +55,20 @@ impl Clock {
         Clock { supply: true, signal18: false, phase: 0, enabled: false, saved: false, switch: Switch::None }
     }
 
-    /// What the controller has of it is as after reset.
+    /// Resets the controller's part of it.
     pub fn reset(&mut self) {
         *self = Clock { enabled: false, saved: false, switch: Switch::None, ..*self };
     }
 
-    /// The clock stands, or the card must not be spoken to yet.
+    /// Returns whether no command may be sent: the clock is stopped, or the card is not yet ready
+    /// for one.
     pub fn forbids_commands(&self) -> bool {
         !self.enabled || self.saved || self.switch != Switch::None
     }
 }
 
 impl Stm32Sdmmc {
-    /// POWER was written.
+    /// Handles a write to POWER.
     pub(super) fn set_power(&mut self, value: u32, now: u64) {
         let old = self.regs.power;
         let state = match (old & power::STATE, value & power::STATE) {
@@ -114,7 +116,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// CLKCR was written.
+    /// Handles a write to CLKCR.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {
@@ -135,7 +137,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// What the divider makes of the kernel clock.
+    /// Returns the clock in Hz after the divider.
     fn frequency(&self) -> u32 {
         match self.regs.clkcr & clkcr::DIVIDER {
             0 => self.config.kernel_hz,
@@ -149,7 +151,7 @@ impl Stm32Sdmmc {
         if on && !stopped { self.frequency() } else { 0 }
     }
 
-    /// Hardware flow control is on.
+    /// Returns whether hardware flow control is on.
     pub(super) fn flow_control(&self) -> bool {
         self.regs.clkcr & clkcr::FLOW_CONTROL != 0
     }
@@ -166,7 +168,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The bus as registers and board say it is.
+    /// Sets the bus to the state in registers and board.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let width = match self.regs.clkcr >> clkcr::WIDTH_SHIFT & 3 {
@@ -192,8 +194,8 @@ impl Stm32Sdmmc {
         self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 
-    /// The clock stops when nothing has been active for a while, and runs again with the next thing
-    /// to do.
+    /// Stops the clock when nothing has been active for a while, and starts it for the next
+    /// activity.
     pub(super) fn power_save_follows(&mut self, now: u64) {
         let active = self.cmd.active() || self.dat.active();
         let may = self.regs.clkcr & clkcr::POWER_SAVE != 0
@@ -216,7 +218,7 @@ impl Stm32Sdmmc {
         self.refresh_bus(now);
     }
 
-    /// VSWITCHEN is set: the next good answer stops the clock.
+    /// Returns whether VSWITCHEN is set, so that the next good response stops the clock.
     pub(super) fn voltage_may_switch(&self) -> bool {
         self.regs.power & power::VSWITCHEN != 0
     }
@@ -227,7 +229,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Voltage, at_ns);
     }
 
-    /// VSWITCH was set.
+    /// Handles a write of VSWITCH.
     fn switch_voltage(&mut self, now: u64) {
         if self.clock.switch != Switch::Stopped {
             return self.slot.violation();
@@ -260,7 +262,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The card holds DAT0 low, in a voltage switch or for ever.
+    /// Returns whether the card holds DAT0 low, in a voltage switch or for ever.
     pub(super) fn lines_low(&self, now: u64) -> bool {
         let at = self.slot.card_ns(now);
         self.slot.card().is_some_and(|card| card.lines_low(at) & 1 != 0)

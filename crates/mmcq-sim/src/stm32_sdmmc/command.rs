@@ -8,10 +8,10 @@ use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// DAT0 is looked at a second time so long after a response.
+/// Clocks after a response at which DAT0 is sampled a second time.
 const SAMPLE_CLK: u64 = 2;
 
-/// What the command path expects.
+/// Type of response that the command path expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     Nothing,
@@ -20,7 +20,7 @@ enum Expect {
     Long,
 }
 
-/// A command as CMD describes it.
+/// A command as described in CMD.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
@@ -40,11 +40,11 @@ impl Issued for Issue {
     }
 }
 
-/// Its [`active`](lines::CmdLine::active) is CPSMACT.
+/// The CMD line; its [`active`](lines::CmdLine::active) is CPSMACT.
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl Stm32Sdmmc {
-    /// CMD was written.
+    /// Handles a write to CMD.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         if self.cmd.active() {
             // The hold of data is all that changes then.
@@ -109,7 +109,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The card has the command.
+    /// Ends the token: the card has the command.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { transfers, stops, .. } = active.issue;
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
@@ -166,7 +166,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Content, index and CRC of a response; true if it is good.
+    /// Stores content, index and CRC of a response. Returns true if it is good.
     fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> bool {
         let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);

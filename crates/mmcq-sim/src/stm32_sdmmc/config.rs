@@ -1,22 +1,22 @@
-//! What a particular SDMMC is.
+//! Parameters of a particular SDMMC.
 
 use serde::{Deserialize, Serialize};
 
-/// Which registers there are, and how deep the FIFO is.
+/// Version, which decides the registers and the depth of the FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
     /// A FIFO of 64 bytes: H7, L4+, L5, U5, H5, MP1.
     V2,
-    /// A FIFO of 1 KiB with a threshold; with IDMA its errors do not show: N6.
+    /// A FIFO of 1 KiB with a threshold, whose errors are not shown with IDMA: N6.
     V3,
 }
 
-/// What the IDMA has beside its single buffer.
+/// IDMA mode besides the single buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// Two buffers, by turns.
+    /// Two buffers, used in turn.
     Double,
     /// A list in memory.
     List,
@@ -27,23 +27,23 @@ pub enum Buffers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stm32SdmmcConfig {
-    /// Registers and FIFO.
+    /// Version of registers and FIFO.
     pub version: Version,
-    /// The kernel clock, before the divider. 0: the clock tree does not bring it.
+    /// Kernel clock in Hz, before the divider; 0: the clock tree does not supply it.
     pub kernel_hz: u32,
     /// The IDMA's other mode.
     pub buffers: Buffers,
-    /// The bits of IDMABSIZE that are there. The lowest is the length of a burst in bytes.
+    /// Bits of IDMABSIZE that exist. The lowest is the length of a burst in bytes.
     pub size_mask: u32,
-    /// The first and the last address that the IDMA reaches: of an H7's SDMMC1 its AXI SRAM and
-    /// external memory, not the DTCM, where a stack often is.
+    /// First and last address that the IDMA can access. For SDMMC1 of an H7 that is its AXI SRAM
+    /// and external memory, not the DTCM, where a stack often is.
     pub window: Option<[u32; 2]>,
-    /// DATAEND of a write waits for the end of busy, as the manual has it. Otherwise it comes with
-    /// the CRC status of the last block.
+    /// Whether DATAEND of a write waits for the end of busy, as in the manual. Otherwise it comes
+    /// with the CRC status of the last block.
     pub data_end_after_busy: bool,
-    /// Which of the delay block's twelve phases is in the middle of the eye.
+    /// Phase of the delay block, of twelve, that is in the middle of the eye.
     pub best_phase: u8,
-    /// The clock of the registers. Without it each reads as ones, and ignores writes.
+    /// Whether the registers have their clock. Without it each reads as ones, and ignores writes.
     pub bus_clock: bool,
 }
 
@@ -68,8 +68,8 @@ impl Stm32SdmmcConfig {
     pub const N6: Stm32SdmmcConfig =
         Stm32SdmmcConfig { version: Version::V3, size_mask: 0x1_ffc0, ..Self::U5 };
 
-    /// Refuses values that no controller has: one line with the key, the value and what was
-    /// expected.
+    /// Checks the values. Returns an error for one that no controller has: one line with the key,
+    /// the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         if self.kernel_hz != 0 && !(1_000_000..=400_000_000).contains(&self.kernel_hz) {
             let hz = self.kernel_hz;
@@ -99,7 +99,7 @@ impl Stm32SdmmcConfig {
     }
 }
 
-/// Phases of the delay block in one period of the clock.
+/// Number of phases of the delay block in one period of the clock.
 pub(super) const PHASES: u8 = 12;
 
 impl Default for Stm32SdmmcConfig {

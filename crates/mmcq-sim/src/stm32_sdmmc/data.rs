@@ -1,4 +1,4 @@
-//! The data path: from its start to its end, aborts, timeouts and busy [58.5.4].
+//! The data path from start to end, with aborts, timeouts and busy [58.5.4].
 
 use super::bits::{clkcr, cmd, dctrl, sta};
 use super::{NEVER, Stm32Sdmmc, Timer, Version};
@@ -6,7 +6,7 @@ use crate::card::Flow;
 use crate::lines::Block;
 use crate::wire::Beat;
 
-/// DTIMER begins so long after the end of what came before.
+/// Clocks after the end of the activity before at which DTIMER begins.
 const TIMER_CLK: u64 = 2;
 /// The largest block of SDIO multibyte mode.
 const BYTES_MAX: u32 = 512;
@@ -15,35 +15,35 @@ const BYTES_MAX: u32 = 512;
 pub(super) enum State {
     #[default]
     Idle,
-    /// Wait_R, and the answer to the command is still under way.
+    /// Wait_R: the response to the command is still under way.
     Answer,
-    /// Wait_R: the card is asked for a block when the gap is over.
+    /// Wait_R: gap; at its end the card is asked for a block.
     ReadGap,
-    /// Receive: a word comes in.
+    /// Receive: a word is on the lines.
     ReadWord,
-    /// Receive: a whole block, for the IDMA.
+    /// Receive: a whole block for the IDMA is on the lines.
     ReadBlock,
-    /// Receive: no room; the clock stands.
+    /// Receive: no room in the FIFO; the clock is stopped.
     ReadHeld,
     /// Receive: CRC and end bit.
     ReadTail,
-    /// R_W: the card waits.
+    /// R_W: read wait; the card waits.
     ReadWait,
     /// Wait_R, with DTHOLD.
     ReadHold,
-    /// Wait_R: all is received, and words are still in the FIFO.
+    /// Wait_R: all data are received, and words are still in the FIFO.
     Drain,
-    /// Receive: the same, and the last block was bad.
+    /// Receive: all data are received and the last block was bad; words are still in the FIFO.
     DrainBad,
-    /// Wait_R: nothing will come.
+    /// Wait_R: nothing will come from the card.
     Silence,
     /// Wait_S: the FIFO has no data.
     WaitS,
     /// Wait_S: the gap before a block.
     WriteGap,
-    /// Send: a word goes out.
+    /// Send: a word is on the lines.
     WriteWord,
-    /// Send: no data; the clock stands.
+    /// Send: no data in the FIFO; the clock is stopped.
     WriteHeld,
     /// Send: CRC and end bit, or a whole block of the IDMA.
     WriteTail,
@@ -51,76 +51,76 @@ pub(super) enum State {
     Status,
     /// Busy: no CRC status will come.
     NoStatus,
-    /// Busy: the card holds DAT0, before the first block or behind one.
+    /// Busy: the card holds DAT0 low, before the first block or after one.
     Busy,
-    /// Wait_S, with DTHOLD, and the CPU is to reset the FIFO.
+    /// Wait_S, with DTHOLD; the CPU must reset the FIFO.
     WriteHold,
-    /// There was an error: the path stays where it is until an abort.
+    /// An error happened: the path stays in its state until an abort.
     Failed,
-    /// Busy, after a response.
+    /// Busy after a response.
     Command,
-    /// An abort has come: the FIFO must be empty, and DAT0 high.
+    /// An abort was requested: the FIFO must become empty, and DAT0 high.
     Aborting,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// What is on the lines.
+    /// The block on the lines.
     pub block: Block,
     /// Bytes of blocks that are not over.
     pub(super) left: usize,
-    /// Bytes that the CPU has still to write to the FIFO.
+    /// Bytes that the CPU must still write to the FIFO.
     pub to_give: usize,
-    /// From here on DTIMER counts.
+    /// Time in ns from which DTIMER counts.
     pub(super) waits_since: u64,
-    /// DTIMER ran out in the busy after a response.
+    /// Whether DTIMER expired in the busy after a response.
     timed_out: bool,
-    /// An abort came in the busy after a response.
+    /// Whether an abort came in the busy after a response.
     aborted: bool,
-    /// Open-ended data: DAT1 tells nothing before the end of the stop command.
+    /// Whether open-ended data still need a stop command: DAT1 carries no interrupt before its end.
     pub stop_owed: bool,
 }
 
 impl DatLines {
-    /// DPSMACT.
+    /// Returns DPSMACT.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// It is active for data, not for the busy after a response.
+    /// Returns whether the path is active for data, not for the busy after a response.
     pub fn moves_data(&self) -> bool {
         !matches!(self.state, State::Idle | State::Command)
     }
 
-    /// The clock stands because the FIFO has no room or no data.
+    /// Returns whether the clock is stopped because the FIFO has no room or no data.
     pub fn held(&self) -> bool {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// In a read wait that stops the clock.
+    /// Returns whether it is in a read wait that stops the clock.
     pub fn waits_without_clock(&self, dctrl: u32) -> bool {
         self.state == State::ReadWait && dctrl & dctrl::WAIT_MODE != 0
     }
 
-    /// In 4-bit mode DAT1 carries no interrupt.
+    /// Returns whether DAT1 carries no interrupt in 4-bit mode.
     pub fn hides_interrupt(&self) -> bool {
         self.moves_data() && self.state != State::ReadWait || self.stop_owed
     }
 
-    /// It goes on as soon as DAT0 is high.
+    /// Returns whether it continues as soon as DAT0 is high.
     pub fn waits_for_card(&self) -> bool {
         matches!(self.state, State::Busy | State::Aborting)
     }
 
-    /// Bits are on the lines.
+    /// Returns whether bits are on the lines.
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
             || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
-    /// A reset of the controller.
+    /// Resets the data path with the controller.
     pub fn forget(&mut self) {
         let mut block = std::mem::take(&mut self.block);
         block.forget();
@@ -129,7 +129,7 @@ impl DatLines {
 }
 
 impl Stm32Sdmmc {
-    /// The command path starts the data path.
+    /// Starts the data path, from the command path.
     pub(super) fn enable_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         let control = self.regs.dctrl;
         let mode = control >> dctrl::MODE_SHIFT & 3;
@@ -174,7 +174,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The response of a data command is over, or will not come: blocks may come now.
+    /// Ends the response of a data command, which came or will not come: blocks may come now.
     pub(super) fn answer_is_over(&mut self, beat: Beat, now: u64) {
         if self.dat.state == State::Answer {
             self.dat.block.beat = Some(beat);
@@ -182,12 +182,12 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// DCOUNT.
+    /// Updates DCOUNT.
     pub(super) fn count_data(&mut self) {
         self.regs.count = self.dat.left.saturating_sub(self.dat.block.at) as u32;
     }
 
-    /// The path is idle again.
+    /// Makes the path idle again.
     pub(super) fn finish(&mut self, flags: u32, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);
@@ -202,7 +202,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// An error: nothing goes on before an abort.
+    /// Stops the path by an error until an abort.
     pub(super) fn fail(&mut self, flags: u32, now: u64) {
         self.cut_block(now);
         self.end_hold(now);
@@ -216,7 +216,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// The FIFO ran over, or dry, since the IDMA is dead.
+    /// Fails the data because the FIFO ran over, or empty, after the IDMA failed.
     pub(super) fn fail_by_idma(&mut self, flag: u32, now: u64) {
         // Version 3 shows neither of the two, and so not the IDMA's own flag before the end.
         let shown = self.config.version == Version::V2;
@@ -226,7 +226,7 @@ impl Stm32Sdmmc {
         self.fail(if shown { flag | sta::IDMA_ERROR } else { 0 }, now);
     }
 
-    /// The command path aborts the data, at the end of a command with CMDSTOP.
+    /// Aborts the data, from the command path, at the end of a command with CMDSTOP.
     pub(super) fn abort(&mut self, now: u64) {
         match self.dat.state {
             // All has been moved: that ends as it would.
@@ -264,7 +264,7 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// FIFORST was written.
+    /// Handles a write of FIFORST.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -283,7 +283,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// DTHOLD was written.
+    /// Handles a write of DTHOLD.
     pub(super) fn hold_changed(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         match self.dat.state {
@@ -300,7 +300,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// A held read is over when the FIFO is empty, and the CPU has reset it.
+    /// Ends a held read when the FIFO is empty and the CPU has reset it.
     pub(super) fn hold_goes_on(&mut self, now: u64) {
         let reset = self.by_idma() || self.regs.dctrl & dctrl::FIFO_RESET != 0;
         if self.fifo.is_empty() && reset {
@@ -308,7 +308,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// RWSTOP was written.
+    /// Handles a write of RWSTOP.
     pub(super) fn read_wait_ends(&mut self, now: u64) {
         if self.dat.state == State::ReadWait {
             self.regs.dctrl &= !(dctrl::WAIT_STOP | dctrl::WAIT_START);
@@ -318,7 +318,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The card holds DAT0: before the first block, or behind one.
+    /// Waits because the card holds DAT0 low, before the first block or after one.
     pub(super) fn busy_begins(&mut self, now: u64) {
         let until = self.slot.busy_until_ns;
         self.busy_from(now, until);
@@ -327,7 +327,7 @@ impl Stm32Sdmmc {
         self.watch(now, until);
     }
 
-    /// DAT0 is looked at, at the end of a response and two clocks later.
+    /// Samples DAT0, at the end of a response and two clocks later.
     pub(super) fn sample_busy(&mut self, now: u64) {
         if self.dat.moves_data() && self.dat.state != State::Aborting {
             // Busy of data is not meant [58.10.11].
@@ -355,7 +355,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// DAT0 is high again after a response.
+    /// Handles the end of busy after a response.
     pub(super) fn busy_ended(&mut self, now: u64) {
         self.regs.busy = false;
         if self.dat.state != State::Command {
@@ -372,7 +372,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// DTIMER ran out.
+    /// Handles the expiry of DTIMER.
     pub(super) fn data_timeout(&mut self, now: u64) {
         match self.dat.state {
             State::Command => {
@@ -385,21 +385,21 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// So many clocks after the last thing, this happens.
+    /// Sets the state that begins this number of clocks after the last thing on the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Gives up when DTIMER has run out, if what is waited for comes later.
+    /// Starts the timeout by DTIMER, if the awaited event comes after it.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
-    /// The clock stands from now on.
+    /// Stops the clock.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -409,7 +409,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::DataTimeout, NEVER);
     }
 
-    /// The clock runs again.
+    /// Lets the clock run again.
     pub(super) fn end_hold(&mut self, now: u64) {
         let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
         if !stands {
@@ -418,7 +418,7 @@ impl Stm32Sdmmc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// What is on the lines ends here.
+    /// Cuts off what is on the lines.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);
@@ -431,7 +431,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Between two blocks of the slower modes the interrupt has two clocks [58.6.1].
+    /// Samples the interrupt for two clocks between two blocks of the slower modes [58.6.1].
     pub(super) fn interrupt_in_gap(&mut self, now: u64) {
         let slow = self.regs.clkcr & clkcr::BUS_SPEED == 0;
         if slow && self.regs.dctrl & dctrl::SDIO != 0 && self.card_low(now) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Words between the register and the lines.
+/// FIFO of words between the register and the lines.
 #[derive(Debug)]
 pub(super) struct Fifo {
     words: VecDeque<[u8; 4]>,
@@ -18,7 +18,7 @@ impl Fifo {
         self.words.clear();
     }
 
-    /// Bytes that fit.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         4 * self.depth
     }
@@ -31,17 +31,17 @@ impl Fifo {
         self.words.len() >= self.depth
     }
 
-    /// Half of its words or more hold data.
+    /// Returns whether half of its words or more hold data.
     pub fn half_full(&self) -> bool {
         self.words.len() >= self.depth / 2
     }
 
-    /// Half of its words or more hold none.
+    /// Returns whether half of its words or more are empty.
     pub fn half_empty(&self) -> bool {
         self.words.len() <= self.depth / 2
     }
 
-    /// Takes up to four bytes; false if there is no room.
+    /// Adds up to four bytes; returns false if there is no room.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.is_full() {
             return false;
@@ -52,7 +52,7 @@ impl Fifo {
         true
     }
 
-    /// The next word; bytes behind the end of the data are zero.
+    /// Takes out the next word; bytes after the end of the data are zero.
     pub fn pop(&mut self) -> Option<[u8; 4]> {
         self.words.pop_front()
     }

@@ -1,39 +1,39 @@
-//! The internal DMA: one buffer, two by turns, or a list [58.5.6].
+//! The internal DMA: one buffer, two in turn, or a list [58.5.6].
 
 use super::bits::{idma, sta};
 use super::{Buffers, Stm32Sdmmc};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// An item of the list: IDMALAR, the buffer's address, its size.
+/// Size in bytes of an item of the list: IDMALAR, the buffer's address, its size.
 const ITEM_BYTES: usize = 12;
 
 #[derive(Debug, Default)]
 pub(super) struct Idma {
     at: u64,
-    /// Bytes up to the end of the buffer; `None` for the last one, which DLEN ends.
+    /// Bytes up to the end of the buffer; `None` for the last one, whose end is that of DLEN.
     left: Option<u32>,
-    /// It met an error; nothing moves any more.
+    /// Whether it met an error; it transfers nothing any more.
     pub failed: bool,
-    /// An access never ends.
+    /// Whether an access never ends.
     hangs: bool,
 }
 
-/// How far the IDMA came.
+/// Result of a transfer by the IDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
-    /// So many bytes, and then an error.
+    /// An error, after this number of bytes.
     Failed(usize),
-    /// It will not go on.
+    /// It will not continue.
     Hangs,
 }
 
-/// No memory answers.
+/// Error: there is no memory at the address.
 struct Bad;
 
 impl Stm32Sdmmc {
-    /// Data start.
+    /// Begins data.
     pub(super) fn idma_begins(&mut self, now: u64) {
         let control = self.regs.idma_control;
         let second = usize::from(control & idma::SECOND != 0);
@@ -56,7 +56,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Moves bytes of a block between memory and the FIFO.
+    /// Transfers bytes of a block between memory and the FIFO.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {
@@ -97,7 +97,7 @@ impl Stm32Sdmmc {
         Moved::All
     }
 
-    /// The end of a buffer that is not the last: of two the other one goes on.
+    /// Ends a buffer that is not the last: with two buffers, the other one is next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {
@@ -108,7 +108,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// The next item of the list comes into the registers.
+    /// Loads the next item of the list into the registers.
     fn next_item(&mut self, now: u64) -> Result<(), Bad> {
         self.idma_is_struck(now);
         let place = u64::from(self.regs.list) + u64::from(self.regs.item & idma::OFFSET);
@@ -139,7 +139,7 @@ impl Stm32Sdmmc {
     }
 }
 
-/// Does the IDMA reach all of these bytes?
+/// Returns whether the IDMA can access all of these bytes.
 fn reaches(window: Option<[u32; 2]>, at: u64, bytes: usize) -> bool {
     let last = at + bytes as u64 - 1;
     window.is_none_or(|[from, to]| at >= from.into() && last <= to.into()) && last <= u32::MAX.into()

@@ -68,7 +68,7 @@ pub type Port = crate::port::Port<Stm32Sdmmc>;
 
 crate::port::register_file!(Stm32Sdmmc);
 
-/// Things that happen by themselves, in the order in which simultaneous ones happen.
+/// Timers of the model, in the order in which simultaneous ones are handled.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -105,7 +105,7 @@ pub struct Stm32Sdmmc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idma: idma::Idma,
-    /// Enabled events at the last look.
+    /// Enabled events at the last update.
     pending: u32,
 }
 
@@ -132,7 +132,7 @@ impl Core for Stm32Sdmmc {
 }
 
 impl Stm32Sdmmc {
-    /// A controller after reset, at time 0, with the card's supply on.
+    /// Makes a controller after reset, at time 0, with the card's power on.
     pub fn new(config: Stm32SdmmcConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let mut model = Stm32Sdmmc {
             config,
@@ -154,13 +154,13 @@ impl Stm32Sdmmc {
         self.slot.set_alarm(timer as usize, at_ns);
     }
 
-    /// The controller's parameters.
+    /// Returns the controller's parameters.
     pub fn config(&self) -> &Stm32SdmmcConfig {
         &self.config
     }
 
-    /// The reset line in the RCC: registers, both paths, FIFO and IDMA are as after power-on
-    /// [58.6.7].
+    /// Resets the controller by its line in the RCC: registers, both paths, FIFO and IDMA are as
+    /// after power-on [58.6.7].
     pub fn reset(&mut self, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -183,7 +183,7 @@ impl Stm32Sdmmc {
         self.look(now);
     }
 
-    /// The board switches the card's supply.
+    /// Switches the card's power, as the board does.
     pub fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.supply = on;
@@ -192,7 +192,7 @@ impl Stm32Sdmmc {
         self.look(now);
     }
 
-    /// The board's level shifter changes to 1.8 V, or back.
+    /// Switches the board's level shifter to 1.8 V, or back.
     pub fn set_signal18(&mut self, on: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.signal18 = on;
@@ -200,19 +200,19 @@ impl Stm32Sdmmc {
         self.look(now);
     }
 
-    /// The board's delay block gives the tuned receive clock this phase of twelve.
+    /// Sets the phase, of twelve, that the board's delay block gives the tuned receive clock.
     pub fn set_phase(&mut self, phase: u8, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.phase = phase % PHASES;
         self.refresh_bus(now);
     }
 
-    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    /// Shows `probe` every signal at the slot from now on; `None` removes the probe.
     pub fn set_probe(&mut self, probe: Option<Probe>) {
         self.slot.set_probe(probe);
     }
 
-    /// Looks at what may have changed on the lines, after anything that happened.
+    /// Handles changes on the lines, after anything that happened.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
             // The card is gone, or lost its supply: nothing holds DAT0.
@@ -233,7 +233,8 @@ impl Stm32Sdmmc {
         self.update_irq(now);
     }
 
-    /// The interrupt of an I/O card is a level on DAT1, seen in its period alone [58.6.1].
+    /// Samples the interrupt of an I/O card: a level on DAT1 that counts only in its period
+    /// [58.6.1].
     fn sample_interrupt(&mut self, now: u64) {
         let period = self.slot.bus.width == 1 || !self.dat.hides_interrupt();
         if self.regs.dctrl & dctrl::SDIO != 0 && period && self.card_low(now) {
@@ -245,7 +246,7 @@ impl Stm32Sdmmc {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// The interrupt line follows the enabled flags.
+    /// Sets the interrupt line from the enabled flags.
     fn update_irq(&mut self, now: u64) {
         let pending = self.status() & self.regs.mask;
         let new = pending & !self.pending != 0;

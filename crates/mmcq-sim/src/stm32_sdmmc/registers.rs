@@ -1,13 +1,13 @@
-//! The register file: what a read gives, what a write does, and which writes are refused.
+//! The register file: the results of reads, the effects of writes, and which writes are refused.
 
 use super::bits::{cmd, dctrl, idma, reg, sta};
 use super::{Buffers, Stm32Sdmmc, Version};
 use crate::slot::Core;
 
-/// DLEN, DCOUNT and ACKTIME have so many bits.
+/// Mask of DLEN, DCOUNT and ACKTIME.
 const LENGTH_BITS: u32 = 0x1ff_ffff;
 
-/// Registers that are no more than what was written or what happened.
+/// Registers that only store what was written or what happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub power: u32,
@@ -23,7 +23,7 @@ pub(super) struct Registers {
     pub count: u32,
     /// The latched bits of STA.
     pub status: u32,
-    /// BUSYD0.
+    /// Flag BUSYD0.
     pub busy: bool,
     pub mask: u32,
     pub ack_time: u32,
@@ -40,7 +40,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Stm32Sdmmc {
-    /// Is there a register at this place?
+    /// Returns whether there is a register at this offset.
     fn known(&self, offset: u16) -> bool {
         match offset {
             reg::FIFOTHR => self.config.version == Version::V3,
@@ -50,7 +50,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Reads a register; all are words: anything else is a bus error [58.10].
+    /// Reads a register. Only words are possible: anything else is a bus error [58.10].
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -70,7 +70,7 @@ impl Stm32Sdmmc {
         self.word(offset)
     }
 
-    /// Writes a register; all are words.
+    /// Writes a register; only words are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -152,13 +152,13 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Of two buffers the active one is this.
+    /// Returns whether `active` is the active one of two buffers.
     fn other_buffer(&self, active: u32) -> bool {
         let double = self.config.buffers == Buffers::Double && self.regs.idma_control & idma::MODE != 0;
         double && self.regs.idma_control & idma::SECOND == active
     }
 
-    /// Writes a register, or refuses to change it while its path is active.
+    /// Writes a register, or refuses the write while its path is active.
     fn allow(&mut self, free: bool, value: u32, place: impl Fn(&mut Registers) -> &mut u32) {
         let place = place(&mut self.regs);
         if free {
@@ -168,7 +168,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// DCTRL: most of it is fixed while data are active.
+    /// Handles a write to DCTRL; most of its bits are fixed while data are active.
     fn set_data_control(&mut self, value: u32, now: u64) {
         let active = self.dat.active();
         let by_cpu = self.regs.idma_control & idma::ENABLE == 0;
@@ -196,7 +196,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// STA.
+    /// Returns STA.
     pub(super) fn status(&self) -> u32 {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         let sends = self.dat.moves_data() && !self.dat.block.read;
@@ -214,12 +214,12 @@ impl Stm32Sdmmc {
             | bit(self.regs.busy, sta::BUSY)
     }
 
-    /// The IDMA has the FIFO.
+    /// Returns whether the IDMA accesses the FIFO.
     pub(super) fn by_idma(&self) -> bool {
         self.regs.idma_control & idma::ENABLE != 0
     }
 
-    /// FIFO is read.
+    /// Handles a read of FIFO.
     fn take_word(&mut self, now: u64) -> u32 {
         let theirs = self.dat.moves_data() && self.dat.block.read && !self.by_idma();
         let Some(word) = (if theirs { self.fifo.pop() } else { None }) else {
@@ -231,7 +231,7 @@ impl Stm32Sdmmc {
         u32::from_le_bytes(word)
     }
 
-    /// FIFO is written.
+    /// Handles a write of FIFO.
     fn give_word(&mut self, value: u32, now: u64) {
         let theirs = self.dat.moves_data() && !self.dat.block.read && !self.by_idma();
         let bytes = self.dat.to_give.min(4);

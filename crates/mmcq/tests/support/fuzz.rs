@@ -1,4 +1,4 @@
-//! Arbitrary input: the same in every run, or other input for so long.
+//! Arbitrary input for tests: the same in every run, or, for a given time, different in each run.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -7,19 +7,19 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Milliseconds of input that differs from run to run: `MMCQ_FUZZ_MS`. `check` sets none, so that
-/// it says the same of the same code each time.
+/// Returns `MMCQ_FUZZ_MS`: milliseconds of input that differs from run to run. `check` does not set
+/// it, so that it has the same result for the same code each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Gives `f` so many inputs, or a search; prints how many there were. Up to 4 KiB each: more would
-/// take longer to make than to try.
+/// Calls `f` with this number of inputs, or with a search, and prints how many there were. An input
+/// has up to 4 KiB: more would take longer to make than to try.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
 
-/// Runs what is drawn by 500 seeds; one of them gives the same twice.
+/// Runs `run` with 500 seeds, and checks that each gives the same result twice.
 pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) -> T) {
     fuzz(name, 500, |u| {
         run(u.arbitrary()?);
@@ -28,16 +28,16 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     assert_eq!(run(7), run(7));
 }
 
-/// Gives `f` so many inputs of so many bytes that are the same in every run, a search or not: for
-/// what must be seen to have been reached.
+/// Calls `f` with this number of inputs of this length, the same in every run even during a search:
+/// for tests that must see a case reached.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();
     }
 }
 
-/// The same as [`fuzz`] with so many bytes for an input: small ones first, and again after the
-/// largest. An input that ends too early for `f` says nothing; there must be others.
+/// Does the same as [`fuzz`] with other input lengths: small ones first, and again after the
+/// largest. An input that is too short for `f` counts as no result; there must be others.
 pub fn sized(
     name: &str,
     inputs: u64,

@@ -1,5 +1,5 @@
-//! The one clock of the tests: it ends a program of tests that hangs, so that nobody waits for it
-//! for ever. A test waits for what happens, however long that takes; nothing depends on this limit.
+//! The only clock of the tests: it ends a test program that hangs, so that nobody waits for it for
+//! ever. A test waits for events, however long that takes; nothing depends on this limit.
 
 #![allow(clippy::print_stderr, reason = "it says which test hangs")]
 
@@ -7,10 +7,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// No test takes so long, on however busy a machine.
+/// A time that no test takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Watches until it is dropped.
+/// A watch over a test, until it is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     alive: Option<Sender<()>>,

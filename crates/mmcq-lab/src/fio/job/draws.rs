@@ -1,13 +1,13 @@
-//! What random offsets are drawn by.
+//! Options for the draws of random offsets.
 
-/// `random_generator=`: where random offsets come from.
+/// `random_generator=`: generator of random offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomGenerator {
     /// 32 bits, the default.
     Tausworthe,
     /// 64 bits.
     Tausworthe64,
-    /// A shift register that comes to every block once, without a map.
+    /// A shift register that reaches every block once, without a map.
     Lfsr,
 }
 
@@ -16,34 +16,34 @@ pub enum RandomGenerator {
 pub struct Zone {
     /// Percent of the draws.
     pub percent: u8,
-    /// Percent of the file, or bytes.
+    /// Size in percent of the file, or in bytes.
     pub size: u64,
 }
 
-/// `random_distribution=`: how often which block is drawn.
+/// `random_distribution=`: how often each block is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Each equally.
+    /// Each block equally often.
     Uniform,
     /// Zipf's law.
     Zipf {
         /// Its exponent.
         theta: f64,
-        /// Where the most frequent block is, 0 to 1 of the file.
+        /// Place of the most frequent block, 0 to 1 of the file.
         center: Option<f64>,
     },
     /// Pareto's law.
     Pareto {
         /// Its parameter, between 0 and 1.
         h: f64,
-        /// As above.
+        /// Place of the most frequent block, 0 to 1 of the file.
         center: Option<f64>,
     },
-    /// The normal one.
+    /// The normal distribution.
     Normal {
         /// Its deviation in percent of the file.
         percent: f64,
-        /// As above.
+        /// Place of the most frequent block, 0 to 1 of the file.
         center: Option<f64>,
     },
     /// Zones in percent of the file.

@@ -1,4 +1,4 @@
-//! `random_generator=lfsr`: a shift register with linear feedback that comes to every block once.
+//! `random_generator=lfsr`: a shift register with linear feedback that reaches every block once.
 
 /// Taps of registers of maximal length, by their number of bits from 3 (Xilinx XAPP052, table 3).
 const TAPS: [&[u32]; 31] = [
@@ -35,7 +35,7 @@ const TAPS: [&[u32]; 31] = [
     &[33, 20],
 ];
 
-/// A register over so many blocks.
+/// A register over a number of blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Lfsr {
     blocks: u64,
@@ -47,7 +47,7 @@ pub(super) struct Lfsr {
 }
 
 impl Lfsr {
-    /// Over `blocks` blocks, at most 2^32, from a seed.
+    /// Makes a register over `blocks` blocks, at most 2^32, from a seed.
     pub(super) fn new(blocks: u64, seed: u64) -> Self {
         // The state of all ones stays: a register of n bits has 2^n - 1 values.
         let taps = TAPS.iter().find(|taps| 1 << taps[0] > blocks).unwrap_or(&TAPS[TAPS.len() - 1]);
@@ -58,7 +58,7 @@ impl Lfsr {
         register
     }
 
-    /// Begins again.
+    /// Restarts the register.
     pub(super) fn reset(&mut self) {
         let all = (self.top << 1) - 1;
         self.drawn = 0;
@@ -75,7 +75,7 @@ impl Lfsr {
         self.value = (self.value >> 1 | self.top) ^ flip;
     }
 
-    /// The next block; `None` after each had its turn.
+    /// Returns the next block; `None` after each had its turn.
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.drawn >= self.blocks {
             return None;

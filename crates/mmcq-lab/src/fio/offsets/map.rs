@@ -1,7 +1,7 @@
-//! The random map: which blocks of a file a pass has already touched.
+//! The random map: the blocks of a file that a pass has already used.
 
-/// A bitmap in levels: bit i of a level says that word i of the level below is full, so that the
-/// next free block is found in a few steps however full the map is.
+/// A bitmap in levels. Bit i of a level means that word i of the level below is full. So the next
+/// free block is found in a few steps however full the map is.
 #[derive(Clone, Debug)]
 pub struct RandomMap {
     blocks: u64,
@@ -20,7 +20,7 @@ impl RandomMap {
     /// Most blocks of one map: the generator draws 32 bits.
     pub const MAX_BLOCKS: u64 = 1 << 32;
 
-    /// A map of `blocks` free blocks, at most [`RandomMap::MAX_BLOCKS`].
+    /// Makes a map of `blocks` free blocks, at most [`RandomMap::MAX_BLOCKS`].
     pub fn new(blocks: u64) -> Self {
         let blocks = blocks.min(Self::MAX_BLOCKS);
         let mut levels = Vec::new();
@@ -53,7 +53,7 @@ impl RandomMap {
         }
     }
 
-    /// Whether `block` exists and is free.
+    /// Returns whether `block` exists and is free.
     pub fn is_free(&self, block: u64) -> bool {
         let (word, bit) = split(block);
         block < self.blocks && self.levels[0][word] >> bit & 1 == 0
@@ -72,8 +72,8 @@ impl RandomMap {
         }
     }
 
-    /// Takes up to `count` free blocks from `block` on and stops before one that is taken; how many
-    /// it took.
+    /// Takes up to `count` free blocks from `block` on, and stops before one that is taken. Returns
+    /// how many it took.
     pub fn take_run(&mut self, block: u64, count: u64) -> u64 {
         let mut taken = 0;
         while taken < count && self.is_free(block + taken) {
@@ -83,7 +83,8 @@ impl RandomMap {
         taken
     }
 
-    /// The first free block at or after `from`; after the last one the search goes on at the first.
+    /// Returns the first free block at or after `from`. After the last one the search continues at
+    /// the first.
     pub fn next_free(&self, from: u64) -> Option<u64> {
         self.free_from(from).or_else(|| self.free_from(0))
     }

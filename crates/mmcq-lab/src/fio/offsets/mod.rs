@@ -1,9 +1,8 @@
-//! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33
-//! has.
+//! Place of a worker's next transfer: direction, file, offset and length, in the order of fio 3.33.
 //!
 //! Random offsets come from a generator and a map of the blocks already done: a taken block is
-//! replaced by the next free one. Reads and writes of a mixed job share offsets and map; sequential
-//! positions are kept apart.
+//! replaced by the next free one. Reads and writes of a mixed job share offsets and map. Sequential
+//! positions are kept separately for each direction.
 
 mod lfsr;
 mod map;
@@ -33,11 +32,11 @@ pub struct Place {
     pub bytes: u64,
 }
 
-/// What comes next in a pass.
+/// Next step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A transfer of this file, in this direction or, if that must wait, in the other:
-    /// [`Offsets::place`] says where.
+    /// A transfer of this file, in this direction or, if that must wait, in the other direction.
+    /// [`Offsets::place`] returns its place.
     Transfer {
         /// Index of the file.
         file: usize,
@@ -48,7 +47,7 @@ pub enum Step {
     Sync {
         /// Index of the file.
         file: usize,
-        /// It need not write the file's own data about itself.
+        /// Whether the file's own metadata need not be written.
         data_only: bool,
     },
     /// Every file is done.
@@ -101,11 +100,11 @@ pub struct Offsets {
     last_was_sync: bool,
 }
 
-/// Draws of one block size before the smallest is taken.
+/// Draws of one block size before the smallest is used.
 const SIZE_DRAWS_MAX: u32 = 10_000;
 
 impl Offsets {
-    /// A generator over these regions.
+    /// Makes a generator over these regions.
     pub fn new(job: &Arc<Job>, regions: &[Region], seeds: Seeds) -> Self {
         let unit = job.map_unit();
         let files = regions
@@ -145,8 +144,7 @@ impl Offsets {
         }
     }
 
-    /// Begins the next pass: files and maps start afresh, and with `randrepeat` the random streams
-    /// too.
+    /// Begins the next pass: files and maps restart, and with `randrepeat` the random streams too.
     pub fn restart(&mut self) {
         for file in &mut self.files {
             file.reset();
@@ -162,22 +160,22 @@ impl Offsets {
         }
     }
 
-    /// Forgets which files are done, as fio does when it turns to verifying.
+    /// Forgets which files are done, as fio does when it begins to verify.
     pub fn reopen(&mut self) {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
 
-    /// The last step was a flush.
+    /// Returns whether the last step was a flush.
     pub fn last_was_sync(&self) -> bool {
         self.last_was_sync
     }
 
-    /// Every file has been worked through in this pass.
+    /// Returns whether every file is done in this pass.
     pub fn all_done(&self) -> bool {
         self.files.iter().all(|f| f.done)
     }
 
-    /// The next step of this pass.
+    /// Returns the next step of this pass.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {
@@ -189,7 +187,8 @@ impl Offsets {
         }
     }
 
-    /// Where the transfer of a step goes. None: its file is done, and another step comes.
+    /// Returns the place of a step's transfer. `None`: its file is done, and the caller must take
+    /// another step.
     pub fn place(&mut self, file: usize, dir: Dir) -> Option<Place> {
         self.mix_dir = dir;
         let Some((offset, bytes)) = self.fill(file, dir) else {
@@ -201,7 +200,7 @@ impl Offsets {
         Some(Place { dir, file, offset, bytes })
     }
 
-    /// Round robin over the files that are not done.
+    /// Picks the next file in turn among those that are not done.
     fn pick_file(&mut self) -> Option<usize> {
         for _ in 0..self.files.len() {
             let index = self.next_file;
@@ -213,7 +212,7 @@ impl Offsets {
         None
     }
 
-    /// The next direction, or a flush (`Err(data only)`).
+    /// Returns the next direction, or a flush (`Err(data only)`).
     fn direction(&mut self) -> Result<Dir, bool> {
         let job = &self.job;
         let writes = self.issued[Dir::Write.index()];
@@ -243,7 +242,7 @@ impl Offsets {
         Ok(self.mix_dir)
     }
 
-    /// Offset and length in this file, or nothing when it is done.
+    /// Returns offset and length in this file; `None` when it is done.
     fn fill(&mut self, index: usize, dir: Dir) -> Option<(u64, u64)> {
         let (relative, keep_map) = self.relative_offset(index, dir)?;
         let file = &self.files[index];
@@ -271,7 +270,7 @@ impl Offsets {
         Some((offset, bytes))
     }
 
-    /// Offset within the region, and whether the map stays as it is.
+    /// Returns the offset within the region, and whether the map stays unchanged.
     fn relative_offset(&mut self, index: usize, dir: Dir) -> Option<(u64, bool)> {
         if !self.job.rw.random {
             return self.sequential(index, dir).map(|offset| (offset, false));
@@ -353,7 +352,7 @@ impl Offsets {
         Some(first + block)
     }
 
-    /// The length at `offset`, or nothing when not even the smallest block fits.
+    /// Returns the length at `offset`; `None` when not even the smallest block fits.
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];

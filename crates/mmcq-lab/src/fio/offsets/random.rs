@@ -11,7 +11,7 @@ pub struct Taus88 {
 }
 
 impl Taus88 {
-    /// A stream from its seed.
+    /// Makes a stream from its seed.
     pub fn new(seed: u32) -> Self {
         // Each word must exceed a bound, else its recurrence stays at zero.
         let floor = |x: u32, min: u32| if x < min { x.wrapping_add(min) } else { x };
@@ -26,7 +26,7 @@ impl Taus88 {
         stream
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     pub fn next_u32(&mut self) -> u32 {
         let [a, b, c] = &mut self.s;
         *a = ((*a & 0xffff_fffe) << 12) ^ (((*a << 13) ^ *a) >> 19);
@@ -35,7 +35,7 @@ impl Taus88 {
         *a ^ *b ^ *c
     }
 
-    /// The next number as a share: 0 <= x < 1.
+    /// Returns the next number x as a share, 0 <= x < 1.
     pub fn share(&mut self) -> f64 {
         f64::from(self.next_u32()) / 4_294_967_296.0
     }
@@ -53,7 +53,7 @@ const PARTS: [(u32, u32, u64, u32); 5] =
     [(1, 53, 1, 10), (24, 50, 511, 5), (3, 23, 4095, 29), (5, 24, 131_071, 23), (3, 33, 8_388_607, 8)];
 
 impl Taus258 {
-    /// A stream from its seed.
+    /// Makes a stream from its seed.
     pub fn new(seed: u64) -> Self {
         let mut word: u64 = 53;
         let s = [1, 7, 15, 33, 49].map(|least| {
@@ -68,7 +68,7 @@ impl Taus258 {
         stream
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         for (s, (into, right, lost, left)) in self.s.iter_mut().zip(PARTS) {
             let x = ((*s << into) ^ *s) >> right;
@@ -77,7 +77,7 @@ impl Taus258 {
         self.s.iter().fold(0, |all, s| all ^ s)
     }
 
-    /// The next number as a share: 0 <= x <= 1.
+    /// Returns the next number x as a share, 0 <= x <= 1.
     fn share(&mut self) -> f64 {
         self.next_u64() as f64 / 18_446_744_073_709_551_616.0
     }
@@ -93,7 +93,7 @@ pub(super) enum Draws {
 }
 
 impl Draws {
-    /// As the job says.
+    /// Makes the stream that the job requests.
     pub(super) fn new(job: &Job, seeds: &Seeds) -> Self {
         match job.random_generator {
             RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seeds.offset)),
@@ -101,7 +101,7 @@ impl Draws {
         }
     }
 
-    /// The next number as a share of what there is.
+    /// Returns the next number as a share of the whole.
     pub(super) fn share(&mut self) -> f64 {
         match self {
             Draws::Short(stream) => stream.share(),
@@ -133,15 +133,15 @@ const GOLDEN: u64 = 0x9e37_0001;
 const FIO_SEED: u64 = 0xb189_9bed;
 
 impl Seeds {
-    /// Does any of a job's seeds depend on that of the run?
+    /// Returns whether any of a job's seeds depends on the seed of the run.
     pub fn are_of_run(job: &Job) -> bool {
         job.randseed.is_none() && !job.randrepeat && !job.allrandrepeat
     }
 
-    /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from
-    /// `randseed` (0x89 unless given), except that repeatable offsets depend on the worker alone.
-    /// Where fio would ask the system (`randrepeat=0` without `randseed`) `run_seed` takes its
-    /// place, so that a run can be repeated.
+    /// Returns the seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table
+    /// from `randseed` (0x89 unless given), except that repeatable offsets depend only on the
+    /// worker. Where fio would take randomness from the system (`randrepeat=0` without `randseed`),
+    /// `run_seed` is used, so that a run can be repeated.
     pub fn of(job: &Job, thread_number: u32, run_seed: u64) -> Self {
         let thread = u64::from(thread_number);
         let base = match (job.randseed, job.randrepeat) {

@@ -1,4 +1,4 @@
-//! Which part of each file a worker works on.
+//! Parts of the files that a worker works on.
 
 use super::Taus88;
 use crate::fio::error::{ParseError, Place};
@@ -15,14 +15,14 @@ pub struct Region {
     pub file_bytes: u64,
 }
 
-/// What a worker works on in all.
+/// All that a worker works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// One for each file.
     pub regions: Vec<Region>,
     /// Bytes of one pass: `size=`.
     pub pass_bytes: u64,
-    /// Bytes in all: `io_size=`, or else `size=`.
+    /// Bytes of all passes: `io_size=`, or else `size=`.
     pub limit_bytes: u64,
 }
 
@@ -90,7 +90,7 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     Ok(Extent { regions, pass_bytes, limit_bytes })
 }
 
-/// The size of one more file.
+/// Returns the size of one more file.
 fn own_bytes(job: &Job, sizes: &mut Taus88) -> u64 {
     let (least, most) = job.filesize.unwrap_or_default();
     if least == most {

@@ -1,15 +1,15 @@
-//! `random_distribution=`: which blocks are drawn how often.
+//! `random_distribution=`: how often each block is drawn.
 //!
-//! Zipf's law by the generator of Gray et al. ("Quickly Generating Billion-Record Synthetic
-//! Databases", SIGMOD 1994); Pareto's by its inverse; the normal one by a sum of twelve. As in fio
-//! the drawn rank is scattered over the file by a multiplication.
+//! Zipf's law uses the generator of Gray et al. ("Quickly Generating Billion-Record Synthetic
+//! Databases", SIGMOD 1994); Pareto's uses its inverse; the normal one a sum of twelve draws. As in
+//! fio the drawn rank is scattered over the file by a multiplication.
 
 use super::random::Taus88;
 use crate::fio::job::{Distribution, Zone};
 
 /// Terms of Zipf's sum, as in fio.
 const TERMS_MAX: u64 = 10_000_000;
-/// Draws of a normal value.
+/// Draws that are added up for a normal value.
 const DRAWS: u64 = 12;
 
 /// Ranks of one file.
@@ -29,7 +29,7 @@ enum Law {
 }
 
 impl Ranks {
-    /// Of a file with so many blocks. `None`: the distribution is not one of ranks.
+    /// Makes the ranks of a file with this number of blocks. `None`: the distribution has no ranks.
     pub(super) fn new(distribution: &Distribution, blocks: u64, seed: u32) -> Option<Self> {
         let mut stream = Taus88::new(seed);
         let mut ranks = |center: Option<f64>, law| {
@@ -57,7 +57,7 @@ impl Ranks {
         })
     }
 
-    /// The next block.
+    /// Returns the next block.
     pub(super) fn next(&mut self) -> u64 {
         let blocks = self.blocks.max(1);
         let rank = match self.law {
@@ -96,12 +96,12 @@ impl Ranks {
     }
 }
 
-/// By the golden ratio.
+/// Scatters a rank by the golden ratio.
 fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }
 
-/// The part of a file that a zone has: first block and how many, for a draw of 1 to 100.
+/// Returns the zone of a file for a draw of 1 to 100: its first block and its number of blocks.
 pub(super) fn zone(distribution: &Distribution, draw: u64, blocks: u64, align: u64) -> Option<(u64, u64)> {
     let found = |zones: &[Zone]| {
         let (mut percent, mut from) = (0, 0);

@@ -6,7 +6,8 @@ use crate::fio::value::{self, Expected};
 /// Zones of one distribution.
 const ZONES_MAX: usize = 64;
 
-/// `random`, `zipf:1.2`, `pareto:0.2:0.5`, `normal:10`, `zoned:60/10:40/90`, `zoned_abs:60/1g:40/9g`.
+/// Parses `random`, `zipf:1.2`, `pareto:0.2:0.5`, `normal:10`, `zoned:60/10:40/90` or
+/// `zoned_abs:60/1g:40/9g`.
 pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));
     match word {
@@ -35,7 +36,7 @@ pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
     }
 }
 
-/// A parameter and perhaps a center.
+/// Parses a parameter and an optional center.
 fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(f64, Option<f64>), Expected> {
     let expected = || format!("a value such as {example}, and perhaps :CENTER from 0 to 1");
     let (value, center) = match text.split_once(':') {
@@ -48,7 +49,7 @@ fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(
     if fits(value) && value <= 100.0 && inside { Ok((value, center)) } else { Err(expected()) }
 }
 
-/// `60/10:30/:10/`: zones that do not say their size share what is left of the whole.
+/// Parses zones such as `60/10:30/:10/`. Zones without a size share the rest of the whole.
 fn zones(
     text: &str,
     example: &str,

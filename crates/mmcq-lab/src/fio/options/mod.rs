@@ -1,4 +1,4 @@
-//! The options: which exist, what each does to a [`Job`], and the errors for those that do not.
+//! The options: which exist, what each changes in a [`Job`], and the errors for the others.
 
 mod distribution;
 mod others;
@@ -14,9 +14,9 @@ pub use used::{RANDOM, USED};
 pub struct Opt {
     /// Name in job files.
     pub name: &'static str,
-    /// It may stand without a value.
+    /// Whether it may stand without a value.
     pub flag: bool,
-    /// Writes the value into the job, or says what it had expected.
+    /// Writes the value into the job, or returns what was expected.
     pub apply: fn(&mut Job, &str) -> Result<(), Expected>,
 }
 
@@ -39,8 +39,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ss_ramp", "steadystate_ramp_time"),
 ];
 
-/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A note says that
-/// nothing changed.
+/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A returned note means
+/// that nothing changed.
 pub fn apply(
     job: &mut Job,
     name: &str,
@@ -73,7 +73,7 @@ pub fn apply(
     Err(ParseError::new(place, unknown(name)))
 }
 
-/// Of an option that was read: what of it makes no difference.
+/// Returns a note about the part of an accepted option that has no effect.
 fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
     let ranked = matches!(
         job.random_distribution,
@@ -96,7 +96,7 @@ fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
     })
 }
 
-/// The message for an unknown name, with the nearest one that is.
+/// Returns the message for an unknown name, with the nearest known one.
 pub fn unknown(name: &str) -> String {
     // A hostile name costs no more than a long option does.
     let short: String = name.chars().take(64).collect();

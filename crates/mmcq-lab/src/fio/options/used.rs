@@ -13,17 +13,17 @@ const SECOND: u64 = 1_000_000_000;
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
-/// An option that needs a value.
+/// Makes an option that needs a value.
 const fn opt(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: false, apply }
 }
 
-/// An option that may stand alone.
+/// Makes an option that may stand alone.
 const fn flag(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: true, apply }
 }
 
-/// `$field = reader(value)?` for a plain number within bounds.
+/// Sets `$field = reader(value)?` for a plain number within bounds.
 macro_rules! number {
     ($name:literal, $field:ident, $min:expr, $max:expr) => {
         opt($name, |j, v| {
@@ -61,7 +61,7 @@ macro_rules! text {
     };
 }
 
-/// A log: alone it is named after the job.
+/// Makes a log option; without a value the log is named after the job.
 macro_rules! log {
     ($name:literal, $field:ident) => {
         flag($name, |j, v| {
@@ -71,7 +71,7 @@ macro_rules! log {
     };
 }
 
-/// All of them, by topic.
+/// All options that change a job, by topic.
 pub static USED: &[Opt] = &[
     // What and where.
     text!(opt, "description", description),
@@ -347,8 +347,8 @@ pub static USED: &[Opt] = &[
 /// What `rw=random` may mean; no version of fio has it.
 pub const RANDOM: &str = "randread, randwrite or randrw, of which random may mean any";
 
-/// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for
-/// sequential ones.
+/// Parses `rw=word[:N]`. For random words N counts transfers between jumps; for sequential ones it
+/// is a step in bytes.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     let (word, suffix) = match text.split_once(':') {
         Some((word, suffix)) => (word, Some(suffix)),
@@ -400,8 +400,8 @@ fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }
 }
 
-/// `a`: both; `a,b`: read and write; `a,` or `,b`: only one. A third part (trim) is read and not
-/// used.
+/// Parses `a` (both directions), `a,b` (read and write), or `a,` and `,b` (only one). A third part
+/// (trim) is read and not used.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,
@@ -422,7 +422,7 @@ fn each_direction(
     }
 }
 
-/// `4k/60:8k/40`: parts without a percent share what is left; the sum must be 100.
+/// Parses sizes such as `4k/60:8k/40`. Parts without a percent share the rest; the sum must be 100.
 fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     let expected = || "sizes with percents such as 4k/60:8k/40, 100 in all, at most 64".to_string();
     let mut parts: Vec<(u64, Option<u8>)> = Vec::new();
@@ -458,7 +458,7 @@ fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     Ok(BlockSize { min, max, split })
 }
 
-/// A measuring window: milliseconds, not zero.
+/// Parses a measuring window in milliseconds, not zero.
 fn window_ms(text: &str) -> Result<u64, Expected> {
     let ms = value::time_ns(text, MS)? / MS;
     if ms == 0 { Err("at least 1 ms".to_string()) } else { Ok(ms) }

@@ -6,7 +6,7 @@ use crate::fio::job::{Dir, Job};
 use crate::fio::stats::{DirStats, Latency, Running, Stats};
 use std::fmt::Write;
 
-/// A value; objects keep their order and may repeat a key, as fio's global options do.
+/// A JSON value. Objects keep their order and may repeat a key, as fio's global options do.
 #[derive(Clone, Debug)]
 enum Value {
     Int(u64),

@@ -14,7 +14,7 @@ pub use normal::normal;
 use std::sync::Arc;
 pub use terse::terse;
 
-/// The version whose formats these are; programs that read reports look for it.
+/// fio version whose formats these are; programs that read reports check it.
 pub const FORMAT_VERSION: &str = "fio-3.33";
 
 /// One entry: a worker, or the workers of a group together.
@@ -32,10 +32,10 @@ pub struct Entry {
     pub stats: Stats,
 }
 
-/// Moments and names that a report shows beside the measurements.
+/// Times and names that a report shows besides the measurements.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Shown as fio's version; [`FORMAT_VERSION`] unless a reader wants another.
+    /// Version that is shown as fio's; [`FORMAT_VERSION`] unless a reader needs another.
     pub version: String,
     /// Time of the report, milliseconds since 1970 (UTC).
     pub timestamp_ms: u64,
@@ -43,11 +43,11 @@ pub struct Context {
     pub elapsed_ns: u64,
     /// `[global]` options as written.
     pub global_options: Vec<(String, String)>,
-    /// What ran, where fio's own report has nothing to say.
+    /// What ran, shown where fio's own report has no such field.
     pub origin: Option<Origin>,
 }
 
-/// What a report comes from, so that a saved one can be run again.
+/// Origin of a report, from which a saved one can be run again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// The program's version.
@@ -56,43 +56,45 @@ pub struct Origin {
     pub platform: String,
     /// The card.
     pub card: String,
-    /// Whose stack.
+    /// Name of the stack's setting.
     pub setting: String,
-    /// Which scheduler; empty: not known.
+    /// Name of the scheduler; empty: not known.
     pub scheduler: String,
-    /// Of everything random that is not fio's own.
+    /// Seed of everything random that is not fio's own.
     pub seed: u64,
-    /// What was changed: `KEY=VALUE`.
+    /// Changed values: `KEY=VALUE`.
     pub changes: Vec<String>,
-    /// What was counted: name and value. Shares are from 0 to 1.
+    /// Counters: name and value. Shares are from 0 to 1.
     pub counters: Vec<(String, f64)>,
-    /// Where the time went: name and nanoseconds, in all the length of the run.
+    /// Phases in which the time was spent: name and nanoseconds. Their sum is the length of the
+    /// run.
     pub phases: Vec<(String, u64)>,
-    /// Of a replay: the trace, and how it was replayed, name and value.
+    /// For a replay: the trace, and the options of the replay, as name and value.
     pub replay: Vec<(String, String)>,
-    /// The jobs as a job file, a line each, before what was changed of them.
+    /// The jobs as a job file, a line each, before any of their values were changed.
     pub job_file: Vec<String>,
     /// Directions with a request that starved, a line each.
     pub starved: Vec<String>,
 }
 
-/// What ran, in one line: version, board, card, setting, seed, changes.
+/// Returns one line about what ran: version, board, card, setting, seed, changes.
 pub fn title(platform: &str, card: &str, setting: &str, seed: u64, changes: &[String]) -> String {
     let set: String = changes.iter().map(|change| format!(", {change}")).collect();
     let version = env!("CARGO_PKG_VERSION");
     format!("mmcq {version}: platform {platform}, card {card}, setting {setting}, seed {seed}{set}")
 }
 
-/// The first of the counters that say how late requests went.
+/// Name of the first counter about late requests.
 const LATE: &str = "late_mean_us";
 
 impl Origin {
-    /// What ran, in one line.
+    /// Returns one line about what ran.
     pub fn title(&self) -> String {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// In four lines; of a replay in six. One more for each direction in which a request starved.
+    /// Returns four lines about the run, six for a replay, and one more for each direction in which
+    /// a request starved.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -129,18 +131,18 @@ impl Origin {
     }
 }
 
-/// What fio would have started.
+/// Numbers of threads and processes that fio would have started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     /// Workers of jobs with `thread`.
     pub threads: u32,
-    /// The others.
+    /// Workers of other jobs.
     pub processes: u32,
-    /// Workers whose `iodepth` their engine caps at 1.
+    /// Workers whose `iodepth` is limited to 1 by their I/O engine.
     pub capped: u32,
 }
 
-/// What fio notes of each worker whose engine blocks and whose `iodepth` is above 1.
+/// fio's note for each worker whose I/O engine blocks and whose `iodepth` is above 1.
 pub const CAPPED: &str =
     "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1";
 
@@ -151,7 +153,7 @@ impl Started {
         self.capped += u32::from(job.depth() < job.iodepth);
     }
 
-    /// As fio says it, with its notes: `Starting 8 threads`.
+    /// Returns fio's text with its notes: `Starting 8 threads`.
     fn lines(&self) -> String {
         let some = |count: u32, one: &str, more: &str| {
             (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
@@ -166,35 +168,35 @@ impl Started {
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What is shown beside.
+    /// Times and names that are shown.
     pub context: Context,
-    /// What ran.
+    /// Number of threads and processes.
     pub started: Started,
-    /// In the order of the workers.
+    /// Entries in the order of the workers.
     pub entries: Vec<Entry>,
     /// Use of the disks.
     pub disks: Vec<DiskUtil>,
 }
 
-/// What a "run status group" sums up for one direction. Rates are bytes a second.
+/// Sums of a "run status group" for one direction. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupDir {
-    /// Bytes moved by all.
+    /// Bytes transferred by all.
     pub bytes: u64,
-    /// Shortest entry.
+    /// Run time of the shortest entry.
     pub min_run_ms: u64,
-    /// Longest entry; 0: nothing moved.
+    /// Run time of the longest entry; 0: nothing was transferred.
     pub max_run_ms: u64,
     /// Slowest entry.
     pub min_bw: u64,
     /// Fastest entry.
     pub max_bw: u64,
-    /// All together.
+    /// Rate of all together.
     pub aggregate_bw: u64,
 }
 
 impl Report {
-    /// Gathers the workers' results; workers of one group whose jobs say `group_reporting` become
+    /// Collects the workers' results. Workers of one group whose jobs have `group_reporting` become
     /// one entry.
     pub fn new(context: Context, results: Vec<(Worker, Stats)>, disks: Vec<DiskUtil>) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
@@ -221,14 +223,14 @@ impl Report {
         Report { context, started, entries, disks }
     }
 
-    /// The numbers of the groups, in order.
+    /// Returns the numbers of the groups, in order.
     pub fn groups(&self) -> Vec<u32> {
         let mut groups: Vec<u32> = self.entries.iter().map(|e| e.group).collect();
         groups.dedup();
         groups
     }
 
-    /// Sums up one direction of a group; `None`: its discards.
+    /// Sums up one direction of a group; for `None`, its discards.
     pub fn group(&self, group: u32, dir: Option<Dir>) -> GroupDir {
         let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
         for entry in self.entries.iter().filter(|e| e.group == group) {
@@ -248,12 +250,12 @@ impl Report {
     }
 }
 
-/// So much a second; 0 in no time.
+/// Returns the amount per second; 0 in no time.
 fn rate(amount: u64, ms: u64) -> u64 {
     u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
 }
 
-/// The share of the group's bandwidth that an entry's windows had on average, in percent.
+/// Returns an entry's mean share of the group's bandwidth in its windows, in percent.
 fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     if group.aggregate_bw <= 1024 {
         return 100.0;
@@ -261,7 +263,8 @@ fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
     (bw_kib.mean.trunc() * 100.0 / (group.aggregate_bw as f64 / 1024.0)).min(100.0)
 }
 
-/// Shares of `counts` in `total` in percent; what is not zero shows as at least `least`.
+/// Returns the shares of `counts` in `total` in percent. A count above zero is shown as at least
+/// `least`.
 fn shares<const N: usize>(counts: &[u64; N], total: u64, least: f64) -> [f64; N] {
     counts.map(|count| match count {
         0 => 0.0,
@@ -270,7 +273,7 @@ fn shares<const N: usize>(counts: &[u64; N], total: u64, least: f64) -> [f64; N]
     })
 }
 
-/// User and system time in percent of the workers' time.
+/// Returns user and system time in percent of the workers' time.
 fn cpu_percent(stats: &Stats) -> (f64, f64) {
     let share = |ns: u64| {
         if stats.job_runtime_ns == 0 { 0.0 } else { ns as f64 * 100.0 / stats.job_runtime_ns as f64 }
@@ -278,13 +281,13 @@ fn cpu_percent(stats: &Stats) -> (f64, f64) {
     (share(stats.cpu.user_ns), share(stats.cpu.system_ns))
 }
 
-/// The percentiles that terse shows: of `clat` unless the job wants only `lat`.
+/// Returns the percentiles that the terse format shows: of `clat` unless the job wants only `lat`.
 fn main_percentiles(job: &Job, stats: &DirStats) -> Vec<u64> {
     let latency = if job.clat_percentiles || !job.lat_percentiles { &stats.clat } else { &stats.lat };
     latency.histogram.percentiles(&job.percentile_list)
 }
 
-/// `Sat Nov 21 22:02:12 2026`, in UTC.
+/// Returns a date such as `Sat Nov 21 22:02:12 2026`, in UTC.
 fn date(timestamp_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

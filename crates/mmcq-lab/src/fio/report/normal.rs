@@ -49,7 +49,7 @@ pub fn normal(report: &Report) -> String {
     out
 }
 
-/// Whether sizes are binary first, and how many figures they have.
+/// Returns whether sizes are shown in binary units first, and their number of digits.
 fn units(job: &Job) -> (bool, u8) {
     (job.kb_base == 1024, job.significant_figures)
 }
@@ -209,7 +209,7 @@ fn decimals(percent: f64) -> usize {
     fraction.len()
 }
 
-/// Five shares a line, empty ones left out.
+/// Writes five shares a line; empty ones are left out.
 fn distribution(out: &mut String, unit: &str, names: &[&str], shares: &[f64]) {
     let shown: Vec<String> = names
         .iter()

@@ -29,7 +29,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |n| n as usize + 1)
 }
 
-/// Latencies in the unit that keeps them readable: divisor and name.
+/// Returns the unit in which latencies are readable: divisor and name.
 pub fn latency_unit(min: u64, max: u64, deviation: f64) -> (f64, &'static str) {
     if min > 2_000_000 && max > 99_999_999 && deviation > 1_000_000.0 {
         (1_000_000.0, "msec")

@@ -6,7 +6,7 @@ use crate::fio::job::{Dir, Job};
 use crate::fio::stats::{DirStats, Running};
 use std::fmt::Write;
 
-/// Percentiles that the format has place for.
+/// Number of percentiles in the format.
 const PERCENTILES: usize = 20;
 
 /// Writes the lines.
@@ -86,8 +86,8 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     );
 }
 
-/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of
-/// the group.
+/// Returns the entry's share of its group's bandwidth. Unlike the other formats this one uses whole
+/// KiB of the group.
 fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     match group.aggregate_bw / 1024 {
         0 => 100.0,
@@ -95,7 +95,7 @@ fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     }
 }
 
-/// Least, greatest, mean and deviation in microseconds.
+/// Writes least, greatest, mean and deviation in microseconds.
 fn latency(out: &mut String, series: &Running) {
     let _ = write!(
         out,

@@ -2,41 +2,40 @@
 
 use super::{Entry, Op, When};
 
-/// What the length of all requests is a multiple of, and where they begin.
+/// Unit in bytes of the offsets and lengths of all compactly stored requests.
 const BLOCK: u64 = 512;
-/// Bits of a place: what, and when; the block is above.
+/// Bits of a place for operation and time; the block number is above.
 const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
-/// No request has this operation: it stands in the list of odd ones.
+/// Operation code of a request that is stored in the list of odd ones.
 const ODD: u64 = 7;
-/// No time.
+/// Value for no time.
 const NONE: u64 = u64::MAX;
 
-/// When a request may go, beside its times.
+/// Code of a request that may start at once.
 const AT_ONCE: u64 = 0;
-/// At the time at which it should.
+/// Code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
 const AFTER_START: u64 = 2;
 const AFTER_END: u64 = 3;
 
-/// Requests in the order in which they go: 20 bytes each, 12 where none has a time of its own, and
-/// 28 where some wait for others.
+/// Requests in the order in which they start: 20 bytes each, 12 where none has a time of its own,
+/// and 28 where some wait for others.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    /// Block, and bits for what and when. Of an odd one: its place in `odd`.
+    /// Block number, with bits for operation and time. For an odd request: its index in `odd`.
     places: Vec<u64>,
-    /// Blocks.
+    /// Lengths in blocks.
     blocks: Vec<u32>,
-    /// When it should go; nothing, as long as none says so.
+    /// Ideal start times; empty as long as no request has one.
     dues: Vec<u64>,
-    /// The one that it waits for, and how long after that, in nanoseconds; nothing, as long as none
-    /// waits.
+    /// The request that it waits for, and the delay after that in ns; empty as long as none waits.
     waits: Vec<(u32, u32)>,
-    /// Those that do not fit.
+    /// Requests that do not fit the compact form.
     odd: Vec<Entry>,
 }
 
-/// What is added to a list that may be empty because all before have this value.
+/// Adds a value to a list that is empty as long as all values are the usual one.
 fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T) {
     if list.is_empty() && value != usual {
         list.resize(before, usual);
@@ -47,17 +46,17 @@ fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T
 }
 
 impl Entries {
-    /// How many there are.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// There are none.
+    /// Returns whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Adds one behind all others.
+    /// Adds a request at the end.
     pub fn push(&mut self, entry: Entry) {
         let packed = Packed::of(&entry).unwrap_or_else(|| {
             self.odd.push(entry);
@@ -71,7 +70,7 @@ impl Entries {
         add(&mut self.waits, before, (0, 0), packed.wait);
     }
 
-    /// One of them, by its number.
+    /// Returns the request of this number.
     pub fn get(&self, number: usize) -> Option<Entry> {
         let place = *self.places.get(number)?;
         let op = place & ((1 << OP_BITS) - 1);
@@ -92,12 +91,12 @@ impl Entries {
         Some(Entry { op, offset, bytes, when, due })
     }
 
-    /// All of them, in order.
+    /// Returns all requests, in order.
     pub fn iter(&self) -> impl Iterator<Item = Entry> {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 
-    /// No more will be added.
+    /// Frees spare memory; no more requests will be added.
     pub fn shrink_to_fit(&mut self) {
         self.places.shrink_to_fit();
         self.blocks.shrink_to_fit();
@@ -116,7 +115,7 @@ struct Packed {
 }
 
 impl Packed {
-    /// `None`: something of it is too large, or no whole block.
+    /// Packs a request. Returns `None` if a value is too large, or no whole block.
     fn of(entry: &Entry) -> Option<Self> {
         let op = OPS.iter().position(|op| *op == entry.op)? as u64;
         let (when, wait) = match entry.when {

@@ -1,4 +1,4 @@
-//! What a completion changes: measurements, errors, verification.
+//! Effects of a completion: measurements, errors, verification.
 
 use super::{How, Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
 use crate::fio::job::Dir;
@@ -6,12 +6,12 @@ use crate::fio::stats::WorkerError;
 use crate::fio::verify::{self, VerifyError};
 
 const EIO: u32 = 5;
-/// fio's "invalid or incomplete multibyte character" stands for data that differs.
+/// fio's error number for data that differ ("invalid or incomplete multibyte character").
 const EILSEQ: u32 = 84;
 
 impl JobState {
-    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with
-    /// [`Io::check`] brought.
+    /// Records the end of a transfer: the number of bytes, or an error. `data`: what a read with
+    /// [`Io::check`] returned.
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -72,14 +72,14 @@ impl JobState {
         }
     }
 
-    /// A request of the script has ended.
+    /// Records the end of a request of the script.
     fn ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(player) = &mut self.player {
             player.ended(entry, at_ns);
         }
     }
 
-    /// A flush is over.
+    /// Records the end of a flush.
     pub fn complete_sync(&mut self, sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);

@@ -37,12 +37,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use written::Written;
 
-/// A transfer to do. It is given back to [`JobState::complete`].
+/// A transfer to do. The caller passes it back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Direction.
     pub dir: Dir,
-    /// How it is done.
+    /// How the transfer is done.
     pub how: How,
     /// Index into the worker's files.
     pub file: usize,
@@ -50,50 +50,51 @@ pub struct Io {
     pub offset: u64,
     /// Length.
     pub bytes: u64,
-    /// What a write leaves behind, and what a read of the verify phase must find.
+    /// Identity of a write's content, which a read of the verify phase must find.
     pub stamp: Option<Stamp>,
-    /// Data of a read is to be handed to [`JobState::complete`] and will be checked.
+    /// Whether the data of a read must be passed to [`JobState::complete`], where they are checked.
     pub check: bool,
-    /// Place in the worker's script; 0 without one.
+    /// Index in the worker's script; 0 without one.
     pub entry: u32,
 }
 
-/// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may
-/// still be outstanding, it covers those that completed, and its thread does nothing else meanwhile.
+/// A flush to do. The caller passes it back to [`JobState::complete_sync`]. As in fio, earlier
+/// transfers may still be outstanding, the flush covers those that completed, and its thread does
+/// nothing else meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index into the worker's files.
     pub file: usize,
-    /// It stands for `fdatasync`.
+    /// Whether it stands for `fdatasync`.
     pub data_only: bool,
     /// As in [`Io::entry`].
     pub entry: u32,
 }
 
-/// What a worker wants.
+/// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Do this transfer.
     Io(Io),
     /// Do this flush.
     Sync(Sync),
-    /// Nothing before this time.
+    /// Nothing to do before this time.
     Wait(u64),
-    /// Nothing before something outstanding completes.
+    /// Nothing to do before something outstanding completes.
     AfterCompletion,
-    /// All is over, nothing is outstanding.
+    /// The worker has finished, and nothing is outstanding.
     Done,
 }
 
-/// Moments of one transfer or flush.
+/// Times of one transfer or flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The worker began to submit it.
+    /// Time at which the worker began to submit it.
     pub start_ns: u64,
-    /// The submission returned (engines that do not block), or the call began to wait (those that
-    /// do).
+    /// Time at which the submission returned (I/O engines that do not block), or the call began to
+    /// wait (those that do).
     pub issue_ns: u64,
-    /// The worker saw its completion.
+    /// Time at which the worker saw its completion.
     pub complete_ns: u64,
 }
 
@@ -103,11 +104,11 @@ enum Phase {
     Waiting,
     /// Transfers of a pass.
     Pass,
-    /// The pass is issued; what is outstanding must complete.
+    /// All transfers of the pass are issued; outstanding ones must complete.
     Draining,
-    /// Flushes of `end_fsync`: the next file.
+    /// Flushes of `end_fsync`; the field is the next file.
     EndSync(usize),
-    /// Written data is read back.
+    /// Written data are read back.
     Verify,
     Done,
 }
@@ -121,13 +122,13 @@ pub struct JobState {
     offsets: Offsets,
     seeds: Taus88,
     poisson: Poisson,
-    /// Reads of `verify_backlog=` that are still to do.
+    /// Number of reads of `verify_backlog=` that are still to do.
     backlog: u32,
     last_read: bool,
     phase: Phase,
     outstanding: u32,
     outstanding_writes: u32,
-    /// The thread is in a flush.
+    /// Whether the thread is in a flush.
     flushing: bool,
     filling: bool,
     started_ns: u64,
@@ -159,12 +160,12 @@ pub struct JobState {
     player: Option<Player>,
 }
 
-/// Verify errors that are kept; later ones are only counted.
+/// Most verify errors that are stored; later ones are only counted.
 pub const VERIFY_ERRORS_KEPT: usize = 100;
 
 impl JobState {
-    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio
-    /// would ask for it.
+    /// Makes a worker over files of these sizes. `run_seed` replaces the system's randomness where
+    /// fio would use that.
     pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
         let job = Arc::clone(&worker.job);
         let seeds = Seeds::of(&job, worker.thread_number, run_seed);
@@ -219,12 +220,13 @@ impl JobState {
         })
     }
 
-    /// The job.
+    /// Returns the job.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Bytes that the worker will move, without its verify phase: for a progress bar.
+    /// Returns the bytes that the worker will transfer, without its verify phase: for a progress
+    /// bar.
     pub fn planned_bytes(&self) -> u64 {
         if let Some(player) = &self.player {
             return player.planned_bytes();
@@ -233,22 +235,22 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// It is in the midst of a pass, and may want another transfer.
+    /// Returns whether it is in a pass, and may issue another transfer.
     pub fn is_passing(&self) -> bool {
         self.phase == Phase::Pass && !self.stop
     }
 
-    /// Transfers and flushes under way.
+    /// Returns the number of transfers and flushes under way.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Bytes moved so far.
+    /// Returns the bytes transferred so far.
     pub fn moved_bytes(&self) -> u64 {
         self.done_bytes
     }
 
-    /// What comes next at `now_ns`.
+    /// Returns the next action at `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Next {
         let begin_ns = match self.begin_ns {
             Some(at) => at,
@@ -299,7 +301,7 @@ impl JobState {
         begin_ns
     }
 
-    /// Measuring starts here.
+    /// Starts measuring at this time.
     fn set_start(&mut self, at_ns: u64) {
         self.started_ns = at_ns;
         self.last_ns = at_ns;
@@ -331,14 +333,14 @@ impl JobState {
         }
     }
 
-    /// The time is up.
+    /// Returns whether the run time is over.
     fn timed_out(&self, now_ns: u64) -> bool {
         let Some(runtime_ns) = self.job.runtime_ns.filter(|ns| *ns > 0) else { return false };
         let ramp_ns = if self.ramping { self.job.ramp_time_ns } else { 0 };
         now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
     }
 
-    /// Whether another pass follows, and its beginning.
+    /// Begins another pass. Returns whether there is one.
     fn begin_pass(&mut self, now_ns: u64) {
         let job = &self.job;
         let first = self.phase == Phase::Waiting;
@@ -376,7 +378,7 @@ impl JobState {
         Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
     }
 
-    /// The pass has drained.
+    /// Ends a pass whose transfers have all completed.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {
@@ -388,7 +390,7 @@ impl JobState {
         };
     }
 
-    /// Adds the phase's time to the directions that moved bytes in it.
+    /// Adds the phase's time to the directions that transferred bytes in it.
     fn end_phase(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
         let all = self.stats.dirs.iter_mut().chain([&mut self.stats.discards]);
@@ -400,8 +402,8 @@ impl JobState {
         self.phase_start_ns = now_ns;
     }
 
-    /// Decides whether requests are issued now, by the depth and how many are outstanding. True: they
-    /// are.
+    /// Decides whether requests are issued now, by the depth and the number outstanding. Returns
+    /// true if so.
     fn update_filling(&mut self) -> bool {
         let depth = self.job.depth();
         let low = if self.job.iodepth_low == 0 { depth - 1 } else { self.job.iodepth_low.min(depth - 1) };
@@ -413,7 +415,7 @@ impl JobState {
         self.filling
     }
 
-    /// The next step of a pass; `None` when the pass is issued.
+    /// Returns the next step of a pass; `None` when the pass is issued.
     fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
         if self.stop {
             return None;
@@ -495,7 +497,8 @@ impl JobState {
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
-    /// `verify_backlog=`: after so many writes they are read back, when all are on the card.
+    /// Returns the next step of `verify_backlog=`: after a number of writes they are read back,
+    /// when all are on the card.
     fn next_of_backlog(&mut self) -> Option<Next> {
         let every = self.job.verify_backlog;
         if every == 0 || self.written.is_empty() {
@@ -531,42 +534,42 @@ impl JobState {
         Next::Io(io)
     }
 
-    /// Counts a submission as fio does, flushes too.
+    /// Counts a submission as fio does, flushes included.
     fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
         self.stats.mark_submit(1);
     }
 
-    /// Writes the contents of a write into `buffer`; `now_ns` is what headers carry as time.
+    /// Writes the content of a write into `buffer`; `now_ns` is the time in headers.
     pub fn fill(&self, io: &Io, now_ns: u64, buffer: &mut [u8]) {
         if let Some(stamp) = &io.stamp {
             verify::fill(&self.job, stamp, io.offset, now_ns, buffer);
         }
     }
 
-    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers
+    /// Ends the worker from outside at the next call of [`JobState::next`]. Outstanding transfers
     /// still complete.
     pub fn stop(&mut self) {
         self.stop = true;
     }
 
-    /// What the verify phase found wrong, at most [`VERIFY_ERRORS_KEPT`].
+    /// Returns the errors of the verify phase, at most [`VERIFY_ERRORS_KEPT`].
     pub fn verify_errors(&self) -> &[VerifyError] {
         &self.verify_errors
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The logs that the job asked for.
+    /// Returns the logs that the job requested.
     pub fn logs(&self) -> Option<&Logs> {
         self.logs.as_ref()
     }
 
-    /// Ends measuring: charges the CPU time that the model counted and gives the results.
+    /// Ends measuring: charges the CPU time that the model counted, and returns the results.
     pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
         self.tick(now_ns);
         self.end_phase(self.last_ns);

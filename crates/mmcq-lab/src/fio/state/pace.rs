@@ -1,9 +1,10 @@
-//! When the next transfer may go: `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
+//! Time of the next transfer: `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
 
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
 
-/// Arrivals by chance, `[read, write]`: the streams, and when each has its next from the beginning.
+/// Random arrivals, `[read, write]`: the streams, and the time of each next arrival from the
+/// beginning.
 #[derive(Debug)]
 pub(super) struct Poisson {
     streams: [Taus88; 2],
@@ -16,7 +17,7 @@ impl Poisson {
         Poisson { streams: seeds.map(Taus88::new), next_ns: [None; 2], sum_us: [0; 2] }
     }
 
-    /// When the next goes, at so many in a second.
+    /// Returns the time in ns of the next arrival, at this rate per second.
     fn due_ns(&mut self, dir: usize, per_second: u64) -> u64 {
         let (stream, sum_us) = (&mut self.streams[dir], &mut self.sum_us[dir]);
         *self.next_ns[dir].get_or_insert_with(|| {
@@ -27,24 +28,24 @@ impl Poisson {
         })
     }
 
-    /// That one has gone.
+    /// Records that the request of that arrival has started.
     pub(super) fn gone(&mut self, dir: Dir) {
         self.next_ns[dir.index()] = None;
     }
 }
 
-/// A transfer that its rate does not let go yet.
+/// A transfer that must wait because of its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub file: usize,
     pub dir: Dir,
     pause_ns: u64,
-    /// Nothing is under way since, and the pause has begun.
+    /// End in ns of its pause; `None`: the pause has not begun, as transfers are under way.
     until_ns: Option<u64>,
 }
 
 impl JobState {
-    /// `thinktime=`: after some blocks all is drained, then nothing happens for a while.
+    /// Applies `thinktime=`: after some blocks all transfers must end, then the worker pauses.
     pub(super) fn think(&mut self, now_ns: u64) -> Option<Next> {
         if let Some(until_ns) = self.think_until_ns {
             if now_ns < until_ns {
@@ -64,9 +65,9 @@ impl JobState {
         Some(Next::Wait(until_ns))
     }
 
-    /// In which direction the next transfer of a pass goes, by `rate=` and `rate_iops=`. As in fio, a
-    /// direction that is late goes before one that must wait, whatever the mix says. Before a pause
-    /// all that is under way must end, and then the pause is as long as it was to be before.
+    /// Returns the direction of the next transfer of a pass by `rate=` and `rate_iops=`. As in fio,
+    /// a direction that is late comes before one that must wait, whatever the mix is. Before a
+    /// pause all transfers under way must end; the pause then has its planned length.
     pub(super) fn paced(&mut self, file: usize, dir: Dir, now_ns: u64) -> Result<Dir, Next> {
         let mut allowed_ns = self.allowed_ns(dir);
         if allowed_ns <= now_ns {
@@ -88,7 +89,7 @@ impl JobState {
         self.still_held(held, now_ns).map_or(Ok(next), Err)
     }
 
-    /// Until when a transfer is held; none: it may go.
+    /// Returns the step that waits for a held transfer; `None`: it may start.
     pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
         if held.until_ns.is_none() && self.outstanding > 0 {
             self.held = Some(held);
@@ -102,8 +103,9 @@ impl JobState {
         Some(Next::Wait(until_ns))
     }
 
-    /// When `rate=` and `rate_iops=` let the next transfer of this direction go. As fio 3.33 has it,
-    /// I/Os in a second are bytes in a second by the smallest block.
+    /// Returns the time in ns at which `rate=` and `rate_iops=` allow the next transfer of this
+    /// direction. As in fio 3.33, I/Os per second are converted to bytes per second by the smallest
+    /// block.
     fn allowed_ns(&mut self, dir: Dir) -> u64 {
         let i = dir.index();
         let least = self.job.bs[i].min.max(1);

@@ -1,25 +1,25 @@
-//! A worker whose requests are written down: which is next, when it may go, and how late it is.
+//! A worker that plays a script: its next request, when that may start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;
 use crate::fio::script::{Op, Script, When};
 
-/// It has not ended.
+/// End time of a request that has not ended.
 const UNDER_WAY: u64 = u64::MAX;
 
-/// Where a worker is in its script.
+/// Position of a worker in its script.
 #[derive(Debug)]
 pub(super) struct Player {
     script: Script,
     capacity: u64,
     at: usize,
-    /// When the newest request went.
+    /// Time in ns at which the newest request started.
     went_ns: u64,
-    /// When each request ended, if any waits for that.
+    /// End time in ns of each request, if any request waits for one.
     ended_ns: Vec<u64>,
 }
 
-/// When the next request may go.
+/// When the next request may start.
 enum Ready {
     Over,
     At(u64),
@@ -27,19 +27,19 @@ enum Ready {
 }
 
 impl Player {
-    /// At the begin, on a card of so many bytes.
+    /// Makes a player at the begin of its script, on a card of this size.
     pub(super) fn new(script: Script, capacity: u64) -> Self {
         let waits = script.entries.iter().any(|entry| matches!(entry.when, When::AfterEnd(..)));
         let ended_ns = if waits { vec![UNDER_WAY; script.entries.len()] } else { Vec::new() };
         Player { script, capacity, at: 0, went_ns: 0, ended_ns }
     }
 
-    /// Bytes that it moves.
+    /// Returns the bytes that it transfers.
     pub(super) fn planned_bytes(&self) -> u64 {
         self.script.bytes()
     }
 
-    /// A request has ended.
+    /// Records the end of a request.
     pub(super) fn ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(ended_ns) = self.ended_ns.get_mut(entry as usize) {
             *ended_ns = at_ns;
@@ -61,7 +61,7 @@ impl Player {
 }
 
 impl JobState {
-    /// The run began then: the times of a script are from there.
+    /// Sets the begin of the run, from which the times of a script count.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);
@@ -69,7 +69,7 @@ impl JobState {
         }
     }
 
-    /// The next request of the script; `None` when all have gone.
+    /// Returns the next request of the script; `None` when all have started.
     pub(super) fn next_of_script(&mut self, now_ns: u64) -> Option<Next> {
         let began_ns = self.started_ns;
         let player = self.player.as_mut()?;

@@ -1,12 +1,12 @@
-//! What a pass has written and the verify phase will read.
+//! Blocks that a pass has written and the verify phase will read.
 
 use super::{How, Io};
 use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 
-/// With a random map no block is written twice and the order of writing is kept; else blocks are
-/// sorted, and a later write replaces what it covers.
+/// Written blocks. With a random map no block is written twice and the order of writing is kept.
+/// Else blocks are sorted, and a later write replaces what it covers.
 #[derive(Debug)]
 pub(super) enum Written {
     Ordered(VecDeque<(usize, u64, u64, Stamp)>),
@@ -36,7 +36,7 @@ impl Written {
         }
     }
 
-    /// Forgets a write that failed.
+    /// Removes a write that failed.
     pub(super) fn remove(&mut self, file: usize, offset: u64) {
         match self {
             Written::Ordered(list) => {

@@ -1,4 +1,4 @@
-//! One cell of the sweep: where, what, how deep, how dear a wake-up, and how much of it is run.
+//! One cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
 
 use super::{EARLY, OURS, Pause, Place};
 use crate::fio::Worker;
@@ -7,36 +7,36 @@ use crate::reproduce::workers;
 use crate::runner::{RunError, Setting};
 use std::fmt;
 
-/// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them
-/// waits in the job.
+/// Requests that Linux's scheduler accepts for a queue of 64 tags. Further requests of a job wait
+/// in the job.
 const SCHEDULER_REQUESTS: u32 = 128;
 
-/// How long a reader is watched beside a writer, in seconds: 400 reads and more.
+/// Length in seconds of a run with a reader beside a writer: 400 reads and more.
 const BESIDE_S: u64 = 4;
 
-/// What the jobs do.
+/// Load of the jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// All jobs read the same file in sequence, as in the published jobs.
+    /// All jobs read the same file from beginning to end (`rw=read`), as in the published jobs.
     Read,
-    /// All jobs write it in sequence.
+    /// All jobs write the same file from beginning to end.
     Write,
     /// Reads at random places of the card.
     RandRead,
-    /// Writes there.
+    /// Writes at random places of the card.
     RandWrite,
-    /// Seven reads and three writes of ten, at random places.
+    /// Seven reads and three writes out of ten requests, at random places.
     Mixed,
-    /// One job reads 4 KiB at random places, one request at a time; the other jobs write in
-    /// sequence beside it.
+    /// One job reads 4 KiB at random places, one request at a time, while the other jobs write in
+    /// sequence.
     Beside,
 }
 
 impl Load {
-    /// Those that are measured by their rate.
+    /// Loads that are measured by their rate.
     pub const RATES: [Load; 5] = [Load::Read, Load::Write, Load::RandRead, Load::RandWrite, Load::Mixed];
 
-    /// Its name in the tables.
+    /// Returns its name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Load::Read => "read",
@@ -48,23 +48,23 @@ impl Load {
         }
     }
 
-    /// Some of it are writes.
+    /// Returns whether some of it are writes.
     pub fn writes(self) -> bool {
         !matches!(self, Load::Read | Load::RandRead)
     }
 
-    /// Requests of it may merge.
+    /// Returns whether its requests may merge.
     pub fn sequential(self) -> bool {
         matches!(self, Load::Read | Load::Write)
     }
 }
 
-/// Settings that promise the same.
+/// Settings that promise the same about a completed write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Side {
-    /// Ours: at Linux's prices, and at its own.
+    /// mmcq's settings: at Linux's prices, and at its own.
     pub ours: [Setting; 2],
-    /// Linux's.
+    /// Linux's settings.
     pub linux: Vec<Setting>,
 }
 
@@ -73,34 +73,34 @@ pub(super) struct Side {
 pub struct Cell {
     /// Board, card and settings.
     pub place: Place,
-    /// What the jobs do.
+    /// Load of the jobs.
     pub load: Load,
-    /// Bytes of a request; with [`Load::Beside`], of the writer's.
+    /// Bytes of a request; with [`Load::Beside`], of a request of the writers.
     pub bytes: u64,
-    /// Requests that a job has under way; with [`Load::Beside`], the writer.
+    /// Requests that a job has under way; with [`Load::Beside`], a writer.
     pub depth: u32,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u32,
-    /// What it takes to wake a thread, in microseconds.
+    /// Time to wake a thread, in microseconds.
     pub wake_us: u32,
-    /// The jobs rest after each request.
+    /// Pause of the jobs after each request.
     pub pause: Option<Pause>,
 }
 
 impl Cell {
-    /// Requests under way.
+    /// Returns the number of requests under way.
     pub fn under_way(&self) -> u32 {
         self.depth * self.jobs
     }
 
-    /// What is run in it; the limit comes first.
+    /// Returns the settings that run in the cell; the limit comes first.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let sides = self.sides();
         let linux = self.place.linux.iter().copied();
         [Setting::Limit].into_iter().chain(linux).chain(sides.into_iter().flat_map(|side| side.ours))
     }
 
-    /// What is compared: ours with those of Linux's settings that promise as much.
+    /// Returns what is compared: mmcq's settings with those of Linux's that promise as much.
     pub(super) fn sides(&self) -> Vec<Side> {
         let Place { linux, early, .. } = self.place;
         if early.is_empty() || !self.load.writes() {
@@ -110,7 +110,8 @@ impl Cell {
         vec![Side { ours: OURS, linux: waits }, Side { ours: EARLY, linux: early.to_vec() }]
     }
 
-    /// Why the cell says nothing: what is under way is more than Linux's scheduler holds.
+    /// Returns the reason why the cell is left out: it has more requests under way than Linux's
+    /// scheduler accepts.
     pub fn senseless(&self) -> Option<String> {
         (self.under_way() > SCHEDULER_REQUESTS).then(|| {
             format!(
@@ -120,14 +121,14 @@ impl Cell {
         })
     }
 
-    /// The board, with its wake-ups at the cell's price.
+    /// Returns the board, with the wake-up times of the cell.
     pub fn platform(&self) -> Result<Platform, PlatformError> {
         let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// The board as it was priced after Linux, where a thread takes as long to wake as in the cell.
-    /// What else the wake-up of a worker costs there stays.
+    /// Returns the board as its costs were derived from Linux, where a thread takes as long to wake
+    /// as in the cell. The other costs of a worker's wake-up stay.
     pub(super) fn priced(&self) -> Result<Platform, PlatformError> {
         let costs = Platform::load(self.place.platform)?.costs;
         let more_us = |cost| costs.value(cost) - costs.value("job_wake") + f64::from(self.wake_us);
@@ -136,10 +137,10 @@ impl Cell {
         Platform::load_with(self.place.platform, &changes)
     }
 
-    /// Requests of all jobs together. The steady state is what counts ([`crate::runner::Steady`]):
-    /// so there are at least 24 for each that is under way, enough bytes that the card's cache is
-    /// full before a quarter of them has moved, and enough requests that a random load's mean is
-    /// near its limit.
+    /// Returns the number of requests of all jobs together. The steady state is measured
+    /// ([`crate::runner::Steady`]). So there are at least 24 requests for each under way, enough
+    /// bytes that the card's cache is full before a quarter of them is transferred, and enough
+    /// requests that a random load's mean is near its limit.
     fn requests(&self, times: u64) -> u64 {
         if self.pause.is_some() {
             return times * if self.bytes > 65_536 { 96 } else { 256 };
@@ -156,7 +157,7 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// What runs, so many times as long as the shortest that will do.
+    /// Returns the workers, for `times` times the shortest sufficient run.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {
@@ -165,8 +166,8 @@ impl Cell {
         Ok(workers)
     }
 
-    /// The cell as a fio job, so many times as long as the shortest that will do. What pauses has a
-    /// script beside it.
+    /// Returns the cell as a fio job, for `times` times the shortest sufficient run. A job that
+    /// pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =
             "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";
@@ -193,7 +194,7 @@ impl Cell {
     }
 }
 
-/// `512`, `4k`, `64k`.
+/// Returns a size such as `512`, `4k` or `64k`.
 pub fn size(bytes: u64) -> String {
     if bytes < 1024 { bytes.to_string() } else { format!("{}k", bytes / 1024) }
 }

@@ -1,23 +1,25 @@
-//! What a cell's figures say.
+//! Verdict on a cell from its figures.
 
 use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
-/// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is
-/// off by, several times.
+/// Percent by which mmcq may be slower than the best of Linux: several times the error of a steady
+/// rate.
 const SLOWER_PERCENT: f64 = 1.0;
-/// ... and its 99th percentile this much longer: a bucket of fio's histogram, which is 1.6 % wide.
+/// Percent by which mmcq's 99th percentile may be longer. A bucket of fio's histogram is 1.6 %
+/// wide.
 const LONGER_PERCENT: f64 = 2.0;
-/// Gains in percent that are too near to the line to be judged, for each length of a run: a rate
-/// that has not settled might decide.
+/// Gains in percent that are too near to the border to be judged, for each length of a run: a rate
+/// that is not yet steady might decide.
 const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -10.0..-0.5];
-/// The same of the 99th percentile. With few requests under way it is a sum of few service times,
-/// and the next such sum may be half as long again: one request in 3072 decides.
+/// Differences in percent of the 99th percentile that are too near to the border. With few requests
+/// under way the percentile is a sum of few service times, and the next such sum may be half as
+/// long again: one request in 3072 decides.
 const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..60.0, 2.0..20.0];
-/// A rate may be this much above the limit, in percent, without passing it.
+/// Percent by which a rate may be above the limit without counting as beyond it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// What a setting does in a cell.
+/// Figures of a setting in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Rate, in MiB a second.
@@ -26,14 +28,14 @@ pub struct Figures {
     pub p99_us: f64,
     /// Mean of the latency, in microseconds.
     pub mean_us: f64,
-    /// The latency of a request that waited for half of the run, in microseconds; 0: there was
-    /// none.
+    /// Latency in microseconds of a request that waited for half of the run; 0: there was none.
     pub starved_us: f64,
 }
 
 impl Figures {
-    /// The mean is longer than 99 of 100 requests took, so the others are what a client waits for;
-    /// or one request was left out ([`super::STARVES`]).
+    /// Returns whether requests starve: the mean is longer than 99 of 100 requests took, so a
+    /// client waits for the others; or one request was left out of the figures
+    /// ([`super::STARVES`]).
     pub fn starves(&self) -> bool {
         self.starved_us > 0.0 || percent(self.mean_us, self.p99_us) > LONGER_PERCENT
     }
@@ -42,22 +44,22 @@ impl Figures {
 /// A cell with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
-    /// How many times as long as the shortest run.
+    /// Length of the run as a multiple of the shortest.
     pub times: u64,
-    /// By setting; the limit comes first.
+    /// Figures by setting; the limit comes first.
     pub figures: Vec<(Setting, Figures)>,
 }
 
-/// What becomes of a cell.
+/// Verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Slower than the best of Linux by more than 1 %.
     Slower,
-    /// As fast, but the slowest hundredth of its requests takes longer by more than 2 %.
+    /// As fast, but the slowest hundredth of its requests takes more than 2 % longer.
     Longer,
-    /// Slower or longer, but listed as a loss against Linux that is not solved ([`super::KNOWN`]).
+    /// Slower or longer, but listed as an open loss against Linux ([`super::KNOWN`]).
     Known,
     /// Within 1 %.
     Level,
@@ -72,12 +74,12 @@ fn percent(this: f64, than: f64) -> f64 {
 }
 
 impl Measured {
-    /// Figures of a setting.
+    /// Returns the figures of a setting.
     pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
-    /// What wire and card allow.
+    /// Returns the rate in MiB/s that wire and card allow.
     pub fn limit(&self) -> f64 {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
@@ -86,21 +88,21 @@ impl Measured {
         self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
     }
 
-    /// The side on which ours gains least.
+    /// Returns the side on which mmcq gains least.
     pub(super) fn slower_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
         sides.swap_remove(0)
     }
 
-    /// The side on which our slowest hundredth is longest, compared with that of Linux.
+    /// Returns the side on which mmcq's slowest hundredth is longest, compared with Linux's.
     fn longer_side(&self) -> Side {
         let mut sides = self.cell.sides();
         sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));
         sides.swap_remove(0)
     }
 
-    /// Linux's fastest setting.
+    /// Returns Linux's fastest setting and its rate.
     pub fn best(&self) -> (Setting, f64) {
         self.best_of(&self.slower_side())
     }
@@ -110,7 +112,8 @@ impl Measured {
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Linux's setting with the shortest 99th percentile, of those that starve no request.
+    /// Returns Linux's setting with the shortest 99th percentile, among those that starve no
+    /// request.
     pub fn shortest(&self) -> (Setting, f64) {
         self.shortest_of(&self.longer_side())
     }
@@ -122,13 +125,14 @@ impl Measured {
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// All of Linux's settings have requests that take so long, so no order makes them: the card
-    /// does.
+    /// Returns whether all of Linux's settings have requests that starve: then the card causes it,
+    /// and no order of requests.
     fn slowest_is_the_card(&self, side: &Side) -> bool {
         self.linux(side).all(|(_, figures)| figures.starves())
     }
 
-    /// Linux's settings whose 99th percentile is no measure, and would be the one to beat.
+    /// Returns Linux's settings whose 99th percentile is no valid measure, and would be the
+    /// shortest.
     pub(super) fn starving(&self) -> Vec<(Setting, Figures)> {
         if self.cell.load.sequential() {
             return Vec::new();
@@ -150,7 +154,7 @@ impl Measured {
         self.gain_of(&self.slower_side())
     }
 
-    /// Our slower rate.
+    /// Returns mmcq's lower rate.
     pub(super) fn ours(&self) -> f64 {
         self.ours_of(&self.slower_side())
     }
@@ -164,8 +168,8 @@ impl Measured {
         percent(self.ours_of(side), self.best_of(side).1)
     }
 
-    /// How much longer the slowest hundredth of its requests takes, in percent, where that is
-    /// compared.
+    /// Returns in percent how much longer the slowest hundredth of mmcq's requests takes, where
+    /// that is compared.
     pub fn tail_percent(&self) -> Option<f64> {
         (!self.cell.load.sequential()).then(|| self.tail_of(&self.longer_side()))
     }
@@ -174,12 +178,13 @@ impl Measured {
         percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Our longer 99th percentile.
+    /// Returns mmcq's longer 99th percentile in microseconds.
     pub(super) fn tail_us(&self) -> f64 {
         self.tail_us_of(&self.longer_side())
     }
 
-    /// Where ours starves requests and Linux does not, it is the mean at least.
+    /// Returns the 99th percentile of mmcq on one side. Where mmcq starves requests and Linux does
+    /// not, it is at least the mean.
     fn tail_us_of(&self, side: &Side) -> f64 {
         let card = self.slowest_is_the_card(side);
         let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
@@ -187,7 +192,8 @@ impl Measured {
         tails.fold(0.0, f64::max)
     }
 
-    /// Nothing would change if it were run longer; `length` counts the lengths of runs from 0.
+    /// Returns whether a longer run would not change the verdict; `length` counts the lengths of
+    /// runs from 0.
     pub(super) fn is_clear(&self, length: usize) -> bool {
         let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
             ranges.get(length).is_some_and(|range| range.contains(&percent))
@@ -197,12 +203,12 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// What becomes of it.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }
 
-    /// ... with these open losses.
+    /// Returns the verdict with these open losses.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         if let Some(below) = self.below() {
             let is_open = known::find(open, &self.cell).is_some();
@@ -217,14 +223,14 @@ impl Measured {
         }
     }
 
-    /// Below the best of Linux's settings?
+    /// Returns whether it is below the best of Linux's settings, and how.
     fn below(&self) -> Option<Verdict> {
         let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
         let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
         slower.then_some(Verdict::Slower).or(longer.then_some(Verdict::Longer))
     }
 
-    /// A setting that is faster than the limit, and by how many percent: then the limit is none.
+    /// Returns a setting that is faster than the limit, with the percents: then the limit is wrong.
     pub fn passes(&self) -> Option<(Setting, f64)> {
         if self.cell.load == Load::Beside {
             return None;

@@ -1,5 +1,5 @@
-//! Cells that were measured before: a file with a JSON object a line, so that a grid can be run in
-//! parts, and go on where it was broken off.
+//! Stored results of cells: a file with a JSON object a line. So a grid can be run in parts, and
+//! continued after an interruption.
 
 use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// What is wrong with the file.
+/// Error about the file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// It cannot be read or written.
@@ -25,7 +25,7 @@ pub enum KeptError {
     },
 }
 
-/// The file, open for more.
+/// The file, open for appending.
 pub struct Kept {
     file: Mutex<File>,
     seed: u64,
@@ -33,8 +33,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens it, and reads what was measured with this seed. A last line that was not finished is
-    /// cut off.
+    /// Opens the file, and reads the results with this seed. An incomplete last line is cut off.
     pub fn open(path: &Path, seed: u64) -> Result<Self, KeptError> {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let text = io::read_to_string(&file)?;
@@ -54,8 +53,7 @@ impl Kept {
         Ok(Kept { file: Mutex::new(file), seed, known })
     }
 
-    /// What is known of a cell: the last that was written, if it has all figures that the cell
-    /// needs.
+    /// Returns the last stored result of a cell, if it has all figures that the cell needs.
     pub fn find(&self, cell: &Cell) -> Option<Measured> {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;
@@ -69,7 +67,7 @@ impl Kept {
         Some(Measured { cell: *cell, times: *times, figures: figures? })
     }
 
-    /// Writes a cell down.
+    /// Appends the result of a cell.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
         let four = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us, f.starved_us]);
         let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), four(f)));

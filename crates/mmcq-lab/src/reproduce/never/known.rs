@@ -1,33 +1,33 @@
-//! The open losses: cells in which ours is below, with what is known of the reason.
+//! Open losses: cells in which mmcq is below the best of Linux, with what is known of the reason.
 //!
-//! Each is printed with its figures. A cell that is below and not in the list fails the sweep, and
-//! so does one in the list that is not below any more: it is taken out then.
+//! Each is printed with its figures. The sweep fails if a cell is below and not in the list, and
+//! also if a cell in the list is not below any more: it must be removed then.
 
 use super::{Cell, Load};
 
-/// A cell that is below.
+/// A cell that is below the best of Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Board and card.
     pub place: (&'static str, &'static str),
-    /// What the jobs do.
+    /// Load of the jobs.
     pub load: Load,
     /// Bytes of a request.
     pub bytes: u64,
     /// Requests that a job has under way.
     pub depth: u32,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u32,
-    /// What it takes to wake a thread, in microseconds.
+    /// Time to wake a thread, in microseconds.
     pub wake_us: u32,
-    /// Why.
+    /// Reason of the loss.
     pub reason: &'static str,
 }
 
-/// All of them, of the thin grid.
+/// All open losses of the thin grid.
 pub const KNOWN: &[Known] = &[];
 
-/// The open loss of a cell, in a list.
+/// Returns the open loss of a cell in a list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
     list.iter().find(|known| known.is(cell))
 }

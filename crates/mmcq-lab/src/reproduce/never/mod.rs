@@ -1,18 +1,21 @@
-//! Never slower: our engine against the best of Linux's settings, over boards, cards, loads, sizes,
-//! depths, jobs and prices of a wake-up.
+//! Never slower: mmcq's engine against the best of Linux's settings, over boards, cards, loads,
+//! sizes, depths, jobs and wake-up times.
 //!
-//! A cell is *below* if ours is more than 1 % slower than the best setting of Linux, or if the 99th
-//! percentile of its latency is more than 2 % longer than the best one's where that is compared:
-//! random loads, and a reader beside a writer. None may be below but the open losses of [`KNOWN`].
-//! Where some of Linux's settings tell writes as done before the card has answered for them, ours
-//! are told to do so for these, and by default for the others ([`TOLD_EARLY`]); a 99th percentile
-//! beyond which requests starve is not compared ([`STARVES`]). Where the best of Linux is within 1
-//! % of what wire and card allow there is nothing to gain: the cell is *at the limit*. Of the other
-//! sequential cells at least half must be faster.
+//! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
+//! the 99th percentile of its latency is more than 2 % longer than that of the best one. The
+//! percentile is compared for random loads, and for a reader beside a writer. Only the open losses
+//! of [`KNOWN`] may be below.
 //!
-//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a line is
-//! run again, four and sixteen times as long, before it is judged, and 64 times if it passes the
-//! limit: a rate that has not settled decides nothing.
+//! Some of Linux's settings report writes as done before the card has answered for them. mmcq is
+//! compared with these when it does the same, and with the others by default ([`TOLD_EARLY`]). A
+//! 99th percentile beyond which requests starve is not compared ([`STARVES`]).
+//!
+//! Where the best of Linux is within 1 % of what wire and card allow there is nothing to gain: the
+//! cell is *at the limit*. Of the other sequential cells at least half must be faster.
+//!
+//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a border
+//! is run again, four and sixteen times as long, before the verdict, and 64 times if it is beyond
+//! the limit. So a rate that is not yet steady decides nothing.
 
 mod cell;
 mod judge;
@@ -43,18 +46,18 @@ pub struct Place {
     pub platform: &'static str,
     /// Card.
     pub card: &'static str,
-    /// What Linux offers there.
+    /// Linux's settings on that host.
     pub linux: &'static [Setting],
-    /// Those of them that tell a write as done before anything is known of it ([`TOLD_EARLY`]).
+    /// Those of them that report a write as done before anything is known of it ([`TOLD_EARLY`]).
     pub early: &'static [Setting],
 }
 
-/// Why writes on a host that does not tell the end of busy are compared twice.
+/// Reason why writes are compared twice on a host that does not report the end of busy.
 pub const TOLD_EARLY: &str = "the host does not tell the end of busy. There HSQ tells a write as done when its data have moved: it asks no CMD13 \
      and does not wait for the card (mmc_blk_hsq_req_done). mmcq-early does the same (Acknowledge::Transferred), and its next flush tells of \
      an error. Ours by default and none ask the card first (mmc_blk_card_busy)";
 
-/// Why a 99th percentile of Linux's is not the one to beat.
+/// Reason why a 99th percentile of Linux's is not compared.
 pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of them. The rate says the same, by Little's law: mean = requests under way / rate. \
      So the setting starves some requests, and the others get their time. What a client waits for is beyond that percentile. Or one request \
      waits for half of the run and more: one client gets nothing, and the others share what it would have had";
@@ -62,23 +65,23 @@ pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of
 const QUEUES: &[Setting] = &[Setting::None, Setting::HsqTag, Setting::HsqFifo];
 const STREAMS: &[Setting] = &[Setting::Close, Setting::Patch];
 
-/// Ours: at Linux's prices, and at its own.
+/// mmcq's settings: at Linux's prices, and at its own.
 pub const OURS: [Setting; 2] = [Setting::Mmcq, Setting::MmcqOwn];
 
-/// Ours with writes that are complete with their data.
+/// mmcq's settings with writes that are complete with their data.
 pub const EARLY: [Setting; 2] = [Setting::MmcqEarly, Setting::MmcqEarlyOwn];
 
 const fn place(platform: &'static str, card: &'static str, linux: &'static [Setting]) -> Place {
     Place { platform, card, linux, early: &[] }
 }
 
-/// A host that does not tell the end of busy.
+/// Returns the place on a host that does not report the end of busy.
 const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
 
-/// Where it runs: an eMMC that is soldered on, one whose busy the controller does not see, a fast
-/// SD card, an old one, an older eMMC, and a reader that can continue data.
+/// Places of the sweep: a soldered eMMC, one whose busy the controller does not see, a fast SD
+/// card, an old one, an older eMMC, and a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     unseen(place("hsq-nobusy", "hbg4a2", QUEUES)),
@@ -88,7 +91,7 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
-/// What is swept.
+/// Grid of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Boards with cards.
@@ -97,29 +100,29 @@ pub struct Grid {
     pub sizes: &'static [u64],
     /// Requests that each job has under way.
     pub depths: &'static [u32],
-    /// How many jobs.
+    /// Numbers of jobs.
     pub jobs: &'static [u32],
-    /// What it takes to wake a thread, in microseconds.
+    /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
-    /// Bytes of a request, and depth, of the writer that a reader runs beside.
+    /// Bytes of a request, and depth, of the writers in [`Load::Beside`].
     pub writers: &'static [(u64, u32)],
-    /// What rests after each request, on hosts that can continue data.
+    /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,
 }
 
-/// Sequential jobs that rest after each request.
+/// Sequential jobs that pause after each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
     /// Bytes of a request.
     pub sizes: &'static [u64],
-    /// How long.
+    /// Lengths of the pause in microseconds.
     pub pauses_us: &'static [u32],
-    /// By chance between nothing and twice as long, or not.
+    /// Whether the pause is random between nothing and twice as long.
     pub jitters: &'static [bool],
 }
 
 impl Grid {
-    /// All of it.
+    /// The whole grid.
     pub const FULL: Grid = Grid {
         places: &PLACES,
         sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],
@@ -133,7 +136,7 @@ impl Grid {
             jitters: &[false, true],
         },
     };
-    /// A part of it that runs in a minute.
+    /// A part of the grid that runs in a minute.
     pub const THIN: Grid = Grid {
         places: &PLACES,
         sizes: &[4 << 10, 64 << 10],
@@ -144,14 +147,14 @@ impl Grid {
         pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
-    /// Boards that it runs on.
+    /// Returns the boards of the grid.
     pub fn platforms(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self.places.iter().map(|place| place.platform).collect();
         names.dedup();
         names
     }
 
-    /// Its cells, of all boards or of one, and what is left out and why.
+    /// Returns its cells, of all boards or of one, and what is left out and why.
     pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
         for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
@@ -185,12 +188,12 @@ impl Grid {
     }
 }
 
-/// How much longer a cell is run that is too near to a line to be judged, and then again. The last
-/// is for a setting that passes the limit: the card's cache takes that long to fill where it is
+/// Lengths, as multiples of the shortest, of further runs of a cell that is too near to a border.
+/// The last is for a setting beyond the limit: the card's cache takes that long to fill where it is
 /// filled hardly faster than it drains.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// A request that waits for this part of a run is left out, if that is so many times the mean as
-/// well.
+/// Conditions under which a request is left out of the figures: it waits for this part of the run,
+/// and for this many times the mean.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs one cell.
@@ -198,7 +201,7 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// The same on a board whose wake-ups have prices of their own.
+/// Runs one cell on a board whose wake-ups have times of their own.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -221,7 +224,7 @@ fn once(platform: &Platform, cell: &Cell, seed: u64, times: u64) -> Result<Measu
     Ok(Measured { cell: *cell, times, figures })
 }
 
-/// What one run says.
+/// Returns the figures of one run.
 fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
     let group = match (cell.load, &outcome.stats[..]) {
@@ -241,7 +244,7 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     Figures { mib_per_s: rate, p99_us: p99_ns as f64 / 1e3, mean_us, starved_us }
 }
 
-/// Runs a grid; `progress` is told of each cell when it is done.
+/// Runs a grid. Calls `progress` after each cell.
 pub fn sweep(
     cells: &[Cell],
     amount: Amount,
@@ -255,7 +258,7 @@ pub fn sweep(
     measured.into_iter().collect()
 }
 
-/// The figures as rows for [`super::json_lines`].
+/// Returns the figures as rows for [`super::json_lines`].
 pub fn rows(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {
@@ -279,8 +282,8 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
 mod tests {
     use super::*;
 
-    /// HSQ admits three requests. In the order of tags the three others' always come before that of
-    /// the fourth client, until one has run out of work.
+    /// Checks that starving is detected. HSQ admits three requests. In the order of tags the three
+    /// other clients always come before the fourth, until one has no work left.
     #[test]
     fn a_client_that_is_left_out_while_three_are_served_is_seen() {
         let (cells, _) = Grid::FULL.cells(Some("generic"));

@@ -1,5 +1,5 @@
-//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card
-//! (`mmcq guest`), beside the stand-ins and ours.
+//! Linux itself as the reference: cells that an unmodified kernel ran on the laboratory's
+//! controller and card (`mmcq guest`), next to the models of Linux and mmcq.
 
 use super::{Cell, Grid, Load, Measured, OURS, measure_on};
 use crate::board::BoardError;
@@ -9,60 +9,60 @@ use crate::runner::{RunError, Setting};
 use mmcq_sim::parallel;
 use std::fmt::Write;
 
-/// Settings of Linux that the original can have.
+/// Settings of Linux that an unmodified kernel can have.
 const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
 
-/// What `mmcq.ko` is beside: the same stack in the simulator.
+/// Setting that `mmcq.ko` is compared with: the same stack in the simulator.
 const MODULE: Setting = Setting::Mmcq;
 
-/// A cell as Linux itself ran it.
+/// Result of a cell on Linux itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
-    /// MiB a second, by setting; of `mmcq.ko` by that of the simulator's stack.
+    /// Rates in MiB/s by setting; that of `mmcq.ko` is under the simulated stack's setting.
     pub rates: Vec<(Setting, f64)>,
 }
 
-/// ... and as the laboratory does.
+/// Results of a cell on Linux itself and in the laboratory.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The laboratory's figures.
     pub measured: Measured,
-    /// MiB a second of the original code, by setting.
+    /// Rates in MiB/s of Linux itself, by setting.
     pub original: Vec<(Setting, f64)>,
 }
 
 impl Judged {
-    /// What the original does with this setting.
+    /// Returns the rate of Linux itself with this setting.
     pub fn of(&self, wanted: Setting) -> Option<f64> {
         self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
     }
 
-    /// How much the stand-in is off, in percent.
+    /// Returns the error of the model of Linux in percent.
     pub fn error_percent(&self, setting: Setting) -> Option<f64> {
         let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
     }
 
-    /// The faster setting of Linux itself.
+    /// Returns the rate of the faster setting of Linux itself.
     pub fn best(&self) -> f64 {
         let linux = self.original.iter().filter(|(setting, _)| LINUX.contains(setting));
         linux.map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// How much faster `mmcq.ko` is than that, in percent.
+    /// Returns in percent how much faster `mmcq.ko` is than that.
     pub fn module_percent(&self) -> Option<f64> {
         Some(100.0 * (self.of(MODULE)? / self.best().max(f64::MIN_POSITIVE) - 1.0))
     }
 
-    /// How much faster ours is, in percent: the slower one of ours.
+    /// Returns in percent how much faster mmcq is; the slower of its settings counts.
     pub fn gain_percent(&self) -> f64 {
         100.0 * (self.measured.ours() / self.best().max(f64::MIN_POSITIVE) - 1.0)
     }
 }
 
-/// The cells of a file of reports, with the original's rates. An error is one line.
+/// Returns the cells in a file of reports, with the rates of Linux itself. An error is one line.
 pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     let mut cells: Vec<Seen> = Vec::new();
     for (number, report) in (1..).zip(reports(text)?) {
@@ -101,7 +101,7 @@ pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
     Ok(cells)
 }
 
-/// Runs them in the laboratory.
+/// Runs the cells in the laboratory.
 pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     let judged = parallel::each(cells.len(), amount.threads, |at| {
         let Seen { cell, rates } = &cells[at];
@@ -111,7 +111,7 @@ pub fn judge(cells: &[Seen], amount: Amount) -> Result<Vec<Judged>, RunError> {
     judged.into_iter().collect()
 }
 
-/// A table in Markdown, MiB a second: Linux itself, the stand-in, and ours against the better
+/// Returns a table in Markdown, in MiB/s: Linux itself, its model, and mmcq against the better
 /// setting of Linux itself.
 pub fn table(judged: &[Judged]) -> String {
     let mut out = String::from("| cell ");

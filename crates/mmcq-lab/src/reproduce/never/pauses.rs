@@ -1,7 +1,9 @@
-//! Jobs that go through the card in sequence and rest after each request, alone and beside another
-//! one: what a transfer that stays open in the pauses gains, and what it costs the others.
+//! Jobs that read or write the card in sequence and pause after each request, alone and beside
+//! another job. Shows the gain by a transfer that stays open in the pauses, and the cost for the
+//! others.
 //!
-//! The rate is that of all jobs together. They end together, so each has its share of the same time.
+//! The rate is that of all jobs together. They end together, so each has its share of the same
+//! time.
 
 use super::cell::{Cell, Load, size};
 use super::judge::Measured;
@@ -18,27 +20,27 @@ use std::sync::Arc;
 pub enum Beside {
     /// Nothing.
     Nothing,
-    /// The same job in another place.
+    /// The same job at another place.
     Twin,
     /// Reads of as many bytes at random places, with the same pauses.
     Reader,
 }
 
-/// A rest after each request.
+/// A pause after each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// How long, in the mean.
+    /// Mean length in microseconds.
     pub us: u32,
-    /// By chance between nothing and twice as long.
+    /// Whether the length is random between nothing and twice the mean.
     pub jitter: bool,
-    /// Who else is there.
+    /// What else uses the card.
     pub beside: Beside,
 }
 
-/// Where the second job begins, and where its random places end.
+/// Begin in bytes of the second job's part of the card, and end of its random places.
 const SECOND_BYTES: u64 = 8 << 30;
 const LAST_BYTES: u64 = 40 << 30;
-/// What it takes to wake a thread.
+/// Time to wake a thread, in microseconds.
 const WAKE_US: u32 = 20;
 
 impl fmt::Display for Pause {
@@ -54,7 +56,7 @@ impl fmt::Display for Pause {
 }
 
 impl Pauses {
-    /// The cells of a place.
+    /// Returns the cells of a place.
     pub(super) fn cells(&self, place: Place) -> Vec<Cell> {
         let mut cells = Vec::new();
         for load in [Load::Read, Load::Write] {
@@ -74,7 +76,7 @@ impl Pauses {
     }
 }
 
-/// Numbers by chance, the same each time.
+/// Random numbers, the same each time.
 struct Chance(u64);
 
 impl Chance {
@@ -87,7 +89,7 @@ impl Chance {
 }
 
 impl Pause {
-    /// The jobs, which have a [script](Self::script) each.
+    /// Returns the jobs, which have a [script](Self::script) each.
     pub(super) fn jobs(&self, global: &str, rw: &str) -> String {
         let job = |name: &str, rw: &str| format!("[{name}]\nioengine=psync\nexitall\nrw={rw}\n");
         let second = match self.beside {
@@ -98,7 +100,7 @@ impl Pause {
         format!("{global}{}{second}", job("first", rw))
     }
 
-    /// Gives the jobs their requests, so many each.
+    /// Gives each job this number of requests.
     pub(super) fn script(&self, cell: &Cell, requests: u64, workers: &mut [Worker]) {
         for (n, worker) in (0u64..).zip(workers) {
             let random = n > 0 && self.beside == Beside::Reader;
@@ -125,7 +127,8 @@ impl Pause {
     }
 }
 
-/// A line for each cell of a place: every setting's rate, and ours against the better of Linux's.
+/// Writes a line for each cell of a place: every setting's rate, and mmcq against the better of
+/// Linux's.
 pub(super) fn table(out: &mut String, measured: &[Measured], place: Place) {
     let cells: Vec<(&Measured, Pause)> = measured
         .iter()

@@ -1,35 +1,35 @@
-//! The sweep in words and numbers.
+//! The sweep's results as text and tables.
 
 use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verdict, known, pauses, size};
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Cells by what became of them.
+/// Counts of cells by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All.
+    /// All cells.
     pub cells: usize,
-    /// In the order of [`Verdict`].
+    /// Cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
-    /// Sequential ones without pauses.
+    /// Sequential cells without pauses.
     pub sequential: usize,
-    /// ... those of them that are faster, and those at the limit.
+    /// Sequential cells that are faster.
     pub sequential_faster: usize,
-    /// There is nothing to gain.
+    /// Sequential cells at the limit, where there is nothing to gain.
     pub sequential_at_limit: usize,
-    /// A setting passes the limit.
+    /// Cells in which a setting is beyond the limit.
     pub beyond_limit: usize,
-    /// In the list of open losses, and not lost any more.
+    /// Cells in the list of open losses that are not lost any more.
     pub mended: usize,
 }
 
 impl Summary {
-    /// Of these.
+    /// Counts these cells.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
 
-    /// ... with these open losses.
+    /// Counts these cells, with these open losses.
     pub(super) fn with(measured: &[Measured], open: &[Known]) -> Self {
         let mut sum = Summary { cells: measured.len(), ..Summary::default() };
         for one in measured {
@@ -46,26 +46,27 @@ impl Summary {
         sum
     }
 
-    /// What is promised holds: nothing below but the open losses, all of these, a limit that is
-    /// one, and of the sequential cells that are not at the limit at least half faster.
+    /// Returns whether the promise holds: only the open losses are below, and all of them; no cell
+    /// is beyond the limit; and of the sequential cells that are not at the limit at least half are
+    /// faster.
     pub fn holds(&self) -> bool {
         let [slower, longer, ..] = self.by_verdict;
         let wrong = slower + longer + self.mended + self.beyond_limit;
         wrong == 0 && 2 * self.sequential_faster >= self.sequential_with_room()
     }
 
-    /// Sequential cells in which there is something to gain.
+    /// Returns the number of sequential cells in which there is something to gain.
     fn sequential_with_room(&self) -> usize {
         self.sequential - self.sequential_at_limit
     }
 }
 
-/// All of it: a table of all cells, what was left out, the cells below, the counts.
+/// Returns the whole text: a table of all cells, what was left out, the cells below, the counts.
 pub fn text(measured: &[Measured], left_out: &[String]) -> String {
     text_with(measured, left_out, KNOWN)
 }
 
-/// ... with these open losses.
+/// Returns the whole text, with these open losses.
 pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Known]) -> String {
     let mut out = String::new();
     for place in places(measured) {
@@ -95,8 +96,8 @@ fn places(measured: &[Measured]) -> Vec<Place> {
     places
 }
 
-/// Gains of a place in percent: a line for each load, size and price of a wake-up, a column for
-/// each number of jobs and depth.
+/// Writes the gains of a place in percent: a line for each load, size and wake-up time, a column
+/// for each number of jobs and depth.
 fn rates(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| {
         one.cell.place == place && one.cell.load != Load::Beside && one.cell.pause.is_none()
@@ -136,7 +137,7 @@ fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
     (cell.load.name(), cell.bytes, cell.wake_us)
 }
 
-/// The reader beside a writer.
+/// Writes the cells of a reader beside a writer.
 fn readers(out: &mut String, measured: &[Measured], place: Place) {
     let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
     for one in measured.iter().filter(of_place) {
@@ -153,7 +154,7 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
     out.push('\n');
 }
 
-/// Every cell that is below, the worst first.
+/// Writes every cell that is below, the worst first.
 fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let slower = |one: &&Measured| one.verdict_with(open) == Verdict::Slower;
     let mut slower: Vec<&Measured> = measured.iter().filter(slower).collect();
@@ -170,19 +171,19 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// The rates, and what ours loses.
+/// Returns the rates, and what mmcq loses.
 fn against_best(one: &Measured) -> String {
     let (best, rate) = one.best();
     format!("{} {rate:.2} MiB/s{}: {:+.1} %", best.name(), rates_of(one), one.gain_percent())
 }
 
-/// The 99th percentile to beat, and by how much ours is longer.
+/// Returns the shortest 99th percentile of Linux, and by how much mmcq's is longer.
 fn against_shortest(one: &Measured) -> String {
     let (best, us) = one.shortest();
     one.tail_percent().map_or(String::new(), |tail| format!(", {} {us:.0}: {tail:+.1} %", best.name()))
 }
 
-/// Every open loss with its reason, and what is in the list for nothing.
+/// Writes every open loss with its reason, and the listed ones that are lost no more.
 fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     for one in measured {
         let Some(loss) = known::find(open, &one.cell) else { continue };
@@ -203,7 +204,7 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
     }
 }
 
-/// What would be a shorter 99th percentile than ours, and is no measure.
+/// Writes the 99th percentiles that are shorter than mmcq's and no valid measure.
 fn starving(out: &mut String, measured: &[Measured]) {
     let mut any = false;
     for one in measured {
@@ -230,7 +231,7 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// That there are cells which are compared twice, and why.
+/// Writes that some cells are compared twice, and why.
 fn twice(out: &mut String, measured: &[Measured]) {
     let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
     if count > 0 {
@@ -244,7 +245,7 @@ fn rates_of(one: &Measured) -> String {
     one.slower_side().ours.map(named).concat() + &named(Setting::Limit)
 }
 
-/// Every cell whose limit is none.
+/// Writes every cell in which a setting is beyond the limit.
 fn beyond(out: &mut String, measured: &[Measured]) {
     for one in measured {
         if let Some((setting, above)) = one.passes() {

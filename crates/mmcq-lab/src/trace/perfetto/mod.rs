@@ -1,5 +1,6 @@
-//! A capture as a trace of Perfetto (ui.perfetto.dev): requests, the bus, the cores and counters on
-//! a tree of tracks, and arrows from a request to its transfer, the interrupt and the completion.
+//! A capture as a trace for Perfetto (ui.perfetto.dev): requests, the bus, the cores and counters
+//! on a tree of tracks, with arrows from a request to its transfer, the interrupt and the
+//! completion.
 
 mod packets;
 
@@ -10,16 +11,16 @@ use packets::{
 };
 use prost::Message;
 
-/// The one writer of the packets.
+/// Number of the one writer of the packets.
 const SEQUENCE: u32 = 1;
-/// Children stand in the order of their ranks.
+/// Value for children in the order of their ranks.
 const BY_RANK: i32 = 3;
-/// Windows of a share of time.
+/// Number of windows for a counter of shares of time.
 const SHARES: u64 = 200;
-/// The shortest of them.
+/// Length in ns of the shortest of them.
 const SHARE_MIN_NS: u64 = 10_000;
 
-/// The file. Times are nanoseconds from the begin of the window.
+/// Returns the file. Times are nanoseconds from the begin of the window.
 pub fn write(capture: &Capture) -> Vec<u8> {
     let mut out = Out { from_ns: capture.from_ns, until_ns: capture.until_ns, ..Out::default() };
     let phases = steps::phases(capture);
@@ -31,15 +32,15 @@ pub fn write(capture: &Capture) -> Vec<u8> {
     out.encode()
 }
 
-/// The way of a request: the phase that moved its first block, and the interrupt after it.
+/// Course of a request: the phase that transferred its first block, and the interrupt after it.
 #[derive(Clone, Copy, Default)]
 struct Way {
     phase: Option<usize>,
     interrupt: Option<usize>,
 }
 
-/// The ways of all requests. A request whose first block no data command of the window has moved
-/// (a task of the card's queue, or one of a packed transfer) has none.
+/// Returns the courses of all requests. A request has none if no data command of the window has
+/// transferred its first block: a task of the card's queue, or a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {
@@ -68,13 +69,13 @@ fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     capture.requests.iter().map(way).collect()
 }
 
-/// From when to when the interrupt line is high.
+/// Returns begin and end of each time in which the interrupt line is high.
 fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     let ends = capture.interrupts.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// The arrow of a request. 0 is none.
+/// Returns the number of a request's arrow; 0 is none.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }
@@ -187,7 +188,7 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// A counter in percent of `lanes`, a value for each of [`SHARES`] windows.
+/// Writes a counter in percent of `lanes`, with a value for each of [`SHARES`] windows.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -210,14 +211,14 @@ fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u6
     out.count(track, until_ns, 0.0);
 }
 
-/// The packets, and the tracks that there are.
+/// The packets, and the tracks so far.
 #[derive(Default)]
 struct Out {
     from_ns: u64,
     until_ns: u64,
     tracks: u64,
     described: Vec<TracePacket>,
-    /// With the rank among those of one time: an end comes before a begin.
+    /// Events with a rank among those of one time: an end comes before a begin.
     events: Vec<(u64, u8, TracePacket)>,
 }
 
@@ -255,7 +256,7 @@ impl Out {
         self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
     }
 
-    /// From when to when, as far as that lies in the window. `what` is shown beside it.
+    /// Writes a slice, cut off at the window's ends. `what` is shown with it.
     fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
         let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
         if to_ns < from_ns {

@@ -1,4 +1,4 @@
-//! The device as the bus sees it.
+//! How an eMMC reacts to the bus.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::config::{BOOT_CHOICE, byte};
 use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
 
-/// tRSTW: RST_n is low for so long at least.
+/// Shortest RST_n pulse that resets the card (tRSTW), in ns.
 const RESET_PULSE_NS: u64 = 1000;
 
 impl Interfaced for EmmcCard {
@@ -60,8 +60,8 @@ impl Interfaced for EmmcCard {
         self.reset(now_ns);
     }
 
-    /// A pulse on RST_n, where EXT_CSD says that the card looks at it, is as a power cycle. One
-    /// that is too short is not seen [eMMC 6.15.10].
+    /// Handles changes of RST_n. Where EXT_CSD enables it, a pulse acts as a power cycle. A pulse
+    /// that is too short has no effect [eMMC 6.15.10].
     fn bus_moved(&mut self, _was: &BusState, now_ns: u64) {
         if self.interface.bus.reset && self.ext_csd[usize::from(byte::RST_N_FUNCTION)] & 3 == 1 {
             self.reset_low_ns.get_or_insert(now_ns);

@@ -1,4 +1,4 @@
-//! What a command does in which state [eMMC 6.9, 6.10, 6.11].
+//! Commands of an eMMC in each state [eMMC 6.9, 6.10, 6.11].
 
 use super::super::quirk::WornOut;
 use super::super::registers::seal;
@@ -11,9 +11,9 @@ use super::stores::Partition;
 use super::switch::Effect;
 use super::{Count, EmmcCard, EraseRange, Transfer};
 
-/// 1.70 to 1.95 V and 2.7 to 3.6 V.
+/// OCR bits of the voltages 1.70 to 1.95 V and 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8080;
-/// Arguments of CMD0 that reset.
+/// Argument of a CMD0 that resets.
 const GO_IDLE: u32 = 0;
 const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
 
@@ -45,7 +45,7 @@ impl EmmcCard {
         }
     }
 
-    /// Before the device is identified, and asleep.
+    /// Executes a command before the device is identified, or while it sleeps.
     fn identification(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         match (index, self.interface.state) {
             (0, _) => self.go_idle(arg, now_ns),
@@ -70,7 +70,7 @@ impl EmmcCard {
         }
     }
 
-    /// Not selected, or something is under way.
+    /// Executes a command while the device is not selected, or while something is under way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.interface.state) {
@@ -126,7 +126,7 @@ impl EmmcCard {
         }
     }
 
-    /// Selected and free.
+    /// Executes a command in the state `tran`: selected and free.
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
         let rpmb = self.partition == Partition::Rpmb;
@@ -239,7 +239,7 @@ impl EmmcCard {
         (arg >> 16) as u16 == self.rca
     }
 
-    /// CMD1 [eMMC 6.4.2].
+    /// Executes CMD1 [eMMC 6.4.2].
     fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let sector_mode = if self.config.sector_mode() { 1 << 30 } else { 0 };
@@ -273,7 +273,7 @@ impl EmmcCard {
         reply
     }
 
-    /// A read that is cut off may leave a page fetch behind.
+    /// Stops a read. A page fetch may still be under way afterwards.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = self.transfer
             && self.interface.data_end_ns.is_none()
@@ -331,12 +331,12 @@ impl EmmcCard {
         reply
     }
 
-    /// Byte address of an argument.
+    /// Returns the byte address for an argument.
     pub(super) fn byte_address(&self, arg: u32) -> u64 {
         if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
     }
 
-    /// Byte address of a transfer, or the error bit.
+    /// Returns the byte address of a transfer, or its error bit.
     pub(super) fn address(&self, arg: u32) -> Result<u64, u32> {
         let at = self.byte_address(arg);
         let len = u64::from(self.transfer_len());
@@ -353,7 +353,7 @@ impl EmmcCard {
         if self.config.sector_mode() || self.width & 0x0f >= 5 { 512 } else { self.block_len }
     }
 
-    /// CMD17, or CMD18 with the count of CMD23.
+    /// Executes CMD17, or CMD18 with the count of CMD23.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         self.pack.gives_up_read();
         if self.transfer_len() != 512 {
@@ -408,8 +408,8 @@ impl EmmcCard {
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
-    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or
-    /// never.
+    /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
+    /// counted transfer, or locks the card up.
     pub(super) fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
@@ -418,7 +418,7 @@ impl EmmcCard {
         if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
     }
 
-    /// CMD18 in the RPMB partition.
+    /// Executes CMD18 in the RPMB partition.
     fn rpmb_read(&mut self, count: Option<Count>) -> Reply {
         let (Some(count), Some(rpmb)) = (count, &mut self.rpmb) else { return self.illegal() };
         rpmb.asked(count.blocks);
@@ -429,13 +429,13 @@ impl EmmcCard {
         reply
     }
 
-    /// CMD25 in the RPMB partition.
+    /// Executes CMD25 in the RPMB partition.
     fn rpmb_write(&mut self, count: Option<Count>) -> Reply {
         let Some(count) = count else { return self.illegal() };
         self.receive(25, Transfer::RpmbWrite { left: count.blocks, reliable: count.reliable }, 512)
     }
 
-    /// Is this range of the selected partition protected?
+    /// Returns whether this range of the selected partition is write protected.
     pub(super) fn write_protected(&self, at: u64, bytes: u64) -> bool {
         let user = self.partition == Partition::User;
         let boot_wp = self.ext_csd[usize::from(byte::BOOT_WP)] & 0x05 != 0;
@@ -462,7 +462,7 @@ impl EmmcCard {
         reply
     }
 
-    /// CMD14: the first two bits of each line come back inverted, the rest is zero.
+    /// Answers CMD14: the first two bits of each line come back inverted, the rest is zero.
     pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let lines = usize::from(self.interface.bus.width);
         buffer.fill(0);
@@ -499,7 +499,7 @@ impl EmmcCard {
         reply
     }
 
-    /// R1 with an error and no data; the device stays where it is.
+    /// Answers R1 with an error and no data; the state does not change.
     pub(super) fn refuse(&mut self, index: u8, errors: u32) -> Reply {
         self.status.raise(errors);
         self.r1(index)

@@ -1,4 +1,4 @@
-//! What an eMMC says about itself: CID, CSD and EXT_CSD [eMMC 7].
+//! Identity registers of an eMMC: CID, CSD and EXT_CSD [eMMC 7].
 
 use super::super::flash::Timing;
 use super::super::queue::QueueConfig;
@@ -7,7 +7,7 @@ use super::super::registers::{Identity, emmc_cid, put, seal};
 use super::current::PowerClasses;
 use super::packed::PackedConfig;
 
-/// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
+/// Places in EXT_CSD of the bytes that the model uses [eMMC 7.4].
 pub(super) mod byte {
     pub(crate) const CMDQ_MODE_EN: u8 = 15;
     pub(crate) const FLUSH_CACHE: u8 = 32;
@@ -37,7 +37,7 @@ pub(super) mod byte {
     pub(crate) const DRIVER_STRENGTH: u8 = 197;
     pub(crate) const SEC_FEATURE_SUPPORT: u8 = 231;
 
-    /// They outlive a power cycle, as does a part of PARTITION_CONFIG.
+    /// Bytes of EXT_CSD that survive a power cycle, as does a part of PARTITION_CONFIG.
     pub(crate) const KEPT: [(&str, u8); 6] = [
         ("RST_N_FUNCTION", RST_N_FUNCTION),
         ("BKOPS_EN", BKOPS_EN),
@@ -48,10 +48,10 @@ pub(super) mod byte {
     ];
 }
 
-/// BOOT_ACK and BOOT_PARTITION_ENABLE in PARTITION_CONFIG.
+/// Mask of BOOT_ACK and BOOT_PARTITION_ENABLE in PARTITION_CONFIG.
 pub(super) const BOOT_CHOICE: u8 = 0x78;
 
-/// CARD_TYPE bits.
+/// Bits of CARD_TYPE.
 pub(super) const TYPE_HS52: u8 = 0x02;
 pub(super) const TYPE_DDR52: u8 = 0x04;
 pub(super) const TYPE_HS200: u8 = 0x10;
@@ -70,7 +70,7 @@ pub(crate) enum Revision {
     V5_1 = 8,
 }
 
-/// The fastest timing of the part; each includes those before it.
+/// Fastest timing of the device; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fastest {
     Hs26,
@@ -81,7 +81,7 @@ pub(crate) enum Fastest {
     Hs400Es,
 }
 
-/// All of an eMMC but its medium.
+/// Configuration of an eMMC, without its medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EmmcConfig {
     pub(crate) identity: Identity,
@@ -93,7 +93,7 @@ pub(crate) struct EmmcConfig {
     pub(crate) boot_bytes: u64,
     pub(crate) gp_bytes: [u64; 4],
     pub(crate) rpmb_bytes: u64,
-    /// High priority interrupt by CMD13.
+    /// Whether CMD13 can send a high priority interrupt (HPI).
     pub(crate) hpi: bool,
     pub(crate) power_up_ns: u64,
     pub(crate) switch_ns: u64,
@@ -102,20 +102,20 @@ pub(crate) struct EmmcConfig {
     pub(crate) generic_cmd6_time_ms: u64,
     pub(crate) power_classes: PowerClasses,
     pub(crate) flash: Timing,
-    /// The command queue, since 5.1.
+    /// The command queue, from 5.1 on.
     pub(crate) queue: Option<QueueConfig>,
-    /// Packed commands, since 4.5.
+    /// Packed commands, from 4.5 on.
     pub(crate) packed: Option<PackedConfig>,
     pub(crate) quirks: Quirks,
 }
 
-/// Erase group: 512 KiB, both in the old and in the high-capacity counting.
+/// Size in bytes of an erase group: 512 KiB, in the old and in the high-capacity definition.
 pub(crate) const ERASE_GROUP_BYTES: u64 = 512 * 1024;
-/// Write protect group: 16 erase groups.
+/// Size in bytes of a write protect group: 16 erase groups.
 pub(crate) const WP_GROUP_BYTES: u64 = 16 * ERASE_GROUP_BYTES;
-/// Unit of BOOT_SIZE_MULT.
+/// Unit in bytes of BOOT_SIZE_MULT.
 pub(crate) const BOOT_UNIT_BYTES: u64 = 128 * 1024;
-/// Up to this size an eMMC is addressed by bytes.
+/// Largest capacity in bytes of an eMMC that is addressed by bytes.
 pub(crate) const BYTE_MODE_BYTES: u64 = 2 << 30;
 
 impl EmmcConfig {
@@ -127,7 +127,8 @@ impl EmmcConfig {
         emmc_cid(&self.identity, self.revision >= Revision::V4_41)
     }
 
-    /// CSD [eMMC 7.3]. Parts of more than 2 GiB put the largest C_SIZE here and count in EXT_CSD.
+    /// Returns the CSD [eMMC 7.3]. A device of more than 2 GiB has the largest C_SIZE here; its
+    /// true size is in EXT_CSD.
     pub(crate) fn csd(&self) -> [u8; 16] {
         let mut csd = [0u8; 16];
         put(&mut csd, 127, 126, 3);
@@ -157,7 +158,7 @@ impl EmmcConfig {
         csd
     }
 
-    /// EXT_CSD after a power-up [eMMC 7.4].
+    /// Returns EXT_CSD after a power-up [eMMC 7.4].
     pub(crate) fn ext_csd(&self) -> [u8; 512] {
         let mut ext = [0u8; 512];
         let since = |revision| self.revision >= revision;
@@ -243,7 +244,7 @@ impl EmmcConfig {
     }
 }
 
-/// S_A_TIMEOUT: 100 ns << code.
+/// Returns the S_A_TIMEOUT code of a time: 100 ns << code.
 fn sleep_code(ns: u64) -> u8 {
     (1..=0x17).find(|code| 100u64 << code >= ns).unwrap_or(0x17)
 }

@@ -1,10 +1,11 @@
-//! What the device draws, and what the host has allowed it: power classes [eMMC 6.6.3].
+//! Power classes: the current that the device needs, and what the host has allowed [eMMC 6.6.3].
 
 use super::EmmcCard;
 use super::config::byte;
 use serde::Deserialize;
 
-/// PWR_CL_ff_vvv of each timing, with four lines and with eight; 0 to 15. The same at each voltage.
+/// Power class of each timing (PWR_CL_ff_vvv), with four lines and with eight; 0 to 15. The same at
+/// each voltage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PowerClasses {
@@ -16,7 +17,7 @@ pub(crate) struct PowerClasses {
 }
 
 impl PowerClasses {
-    /// Each fits in its four bits.
+    /// Returns whether each class fits in its four bits.
     pub(crate) fn fit(&self) -> bool {
         [self.hs26, self.hs52, self.ddr52, self.hs200, self.hs400]
             .as_flattened()
@@ -40,7 +41,8 @@ impl PowerClasses {
 }
 
 impl EmmcCard {
-    /// Data move: that needs a class, and the host has chosen one.
+    /// Checks, when data are transferred, that the host has selected the power class that this
+    /// needs.
     pub(super) fn draw(&mut self, now_ns: u64) {
         let classes = &self.config.power_classes;
         let mode = self.mode();

@@ -18,14 +18,15 @@ const SECURE_TRIM_1: u32 = 0x8000_0001;
 const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
-    /// CMD35 and CMD36.
+    /// Executes CMD35 and CMD36.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = self.byte_address(arg) & !511;
         let errors = self.erase.edge(is_start, at, self.capacity());
         self.status.raise(errors);
     }
 
-    /// What CMD38 is to do, for a card that takes it out of EXT_CSD[113] instead of the argument.
+    /// Returns the operation of CMD38 on a card that takes it from EXT_CSD[113] instead of the
+    /// argument.
     fn hidden_argument(&mut self, arg: u32, now_ns: u64) -> u32 {
         let hidden = match self.ext_csd[usize::from(byte::INAND_CMD38)] {
             0x01 => TRIM,
@@ -40,7 +41,7 @@ impl EmmcCard {
         hidden
     }
 
-    /// CMD38: erase works on whole groups, trim and discard on sectors.
+    /// Executes CMD38: an erase works on whole groups, trim and discard on sectors.
     pub(super) fn erase_command(&mut self, arg: u32, now_ns: u64) -> Reply {
         let range = std::mem::take(&mut self.erase);
         let (Some(start), Some(end)) = (range.start, range.end) else {
@@ -92,7 +93,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Sectors read as erased, or as discarded, from now on.
+    /// Makes sectors read as erased or as discarded.
     fn wipe(&mut self, from: u64, to: u64, discard: bool) -> std::io::Result<()> {
         self.flash.journal.forget(self.partition.number(), from, to - from);
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
@@ -112,7 +113,7 @@ impl EmmcCard {
         }
     }
 
-    /// The erase group from here on loses its content.
+    /// Destroys the content of the erase group that begins here.
     fn damage(&mut self, from: u64) {
         let bytes = ERASE_GROUP_BYTES.min(self.capacity().saturating_sub(from));
         if let Some(medium) = self.stores.get_mut(self.partition) {

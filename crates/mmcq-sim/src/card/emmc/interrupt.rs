@@ -1,25 +1,24 @@
-//! PollOutcome that waits, and work that is interrupted: background operations and HPI
-//! [eMMC 6.6.23, 6.6.25].
+//! Interruption of work: background operations and the high priority interrupt (HPI) [eMMC 6.6.23,
+//! 6.6.25].
 
 use super::super::status::State;
 use super::EmmcCard;
 use super::config::byte;
 
-/// The card is free again within OUT_OF_INTERRUPT_TIME.
+/// Time in ns after an HPI until the card is free again, within OUT_OF_INTERRUPT_TIME.
 const INTERRUPT_NS: u64 = 1_000_000;
-/// Background work of one level.
+/// Time in ns of the background work of one level.
 const LEVEL_NS: u64 = 50_000_000;
-/// A write of a card whose background work is urgent takes so much longer; twice as long if it is
-/// critical.
+/// Extra time in ns of a write while background work is urgent; twice as long if it is critical.
 const NEGLECTED_NS: u64 = 5_000_000;
 /// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
 const URGENT_BKOPS: u8 = 1 << 0;
 const SYSPOOL_EXHAUSTED: u8 = 1 << 2;
 const PACKED_FAILURE: u8 = 1 << 3;
-/// EXCEPTION_EVENT in R1.
+/// Bit EXCEPTION_EVENT of R1.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
-/// Background work: when it began, when it ends, and for how many written bytes.
+/// Background work: its begin, its end, and the written bytes that it covers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Background {
     begin_ns: u64,
@@ -28,7 +27,7 @@ pub(super) struct Background {
 }
 
 impl EmmcCard {
-    /// CMD13 with bit 0 set, while the device is busy.
+    /// Handles CMD13 with bit 0 set (HPI) while the device is busy.
     pub(super) fn high_priority_interrupt(&mut self, now_ns: u64) {
         if self.ext_csd[usize::from(byte::HPI_MGMT)] & 1 == 0 || self.interface.state != State::Prg {
             return;
@@ -52,7 +51,7 @@ impl EmmcCard {
         }
     }
 
-    /// BKOPS_STATUS: 0 nothing to do, 2 and 3 urgent.
+    /// Returns BKOPS_STATUS: 0 nothing to do, 2 and 3 urgent.
     pub(super) fn background_level(&self) -> u8 {
         let Some(mib) = self.config.quirks.urgent_after_mib else { return 0 };
         let waiting = self.flash.wear.written_bytes - self.background_done_bytes;
@@ -65,7 +64,7 @@ impl EmmcCard {
         }
     }
 
-    /// BKOPS_START: how long the work takes.
+    /// Starts background work (BKOPS_START). Returns the time that it takes in ns.
     pub(super) fn background_work(&mut self, now_ns: u64) -> u64 {
         let busy_ns = LEVEL_NS * u64::from(self.background_level());
         let bytes = self.flash.wear.written_bytes - self.background_done_bytes;
@@ -74,12 +73,12 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// A write that needs a free block has to make one first.
+    /// Returns the extra time in ns of a write that must first make a free block.
     pub(super) fn neglected_ns(&self) -> u64 {
         NEGLECTED_NS * u64::from(self.background_level().saturating_sub(1))
     }
 
-    /// EXCEPTION_EVENTS_STATUS.
+    /// Returns EXCEPTION_EVENTS_STATUS.
     fn exceptions(&self) -> u8 {
         let used_up = self
             .config
@@ -91,13 +90,14 @@ impl EmmcCard {
             + u8::from(self.pack.failed()) * PACKED_FAILURE
     }
 
-    /// The bit of R1: urgent work always shows there, the others if the host wants them to.
+    /// Returns the EXCEPTION_EVENT bit of R1. Urgent work always sets it, other events only if the
+    /// host has enabled them.
     pub(super) fn exception(&self) -> u32 {
         let shown = self.ext_csd[usize::from(byte::EXCEPTION_EVENTS_CTRL_LOW)] | URGENT_BKOPS;
         if self.exceptions() & shown != 0 { EXCEPTION_EVENT } else { 0 }
     }
 
-    /// EXT_CSD as CMD8 sends it: with the bytes that change by themselves.
+    /// Returns EXT_CSD as CMD8 sends it, with the bytes that change by themselves.
     pub(super) fn live_ext_csd(&self) -> [u8; 512] {
         let mut ext = self.ext_csd;
         let level = self.background_level();

@@ -33,11 +33,11 @@ use rpmb::Rpmb;
 pub use stores::Partition;
 use stores::Stores;
 
-/// What is under way on the data lines.
+/// Transfer under way on the data lines.
 #[derive(Clone, Copy, Debug)]
 enum Transfer {
     None,
-    /// A register or a tuning block: one block out of `scratch`.
+    /// A register or a tuning block: one block, sent from `scratch`.
     Register {
         len: u16,
     },
@@ -50,11 +50,11 @@ enum Transfer {
     Packed,
     /// Entries of a packed read.
     PackedRead,
-    /// Frames out of RPMB, so many.
+    /// Frames sent from RPMB, and their number.
     RpmbRead {
         left: u32,
     },
-    /// Frames into RPMB.
+    /// Frames received for RPMB.
     RpmbWrite {
         left: u32,
         reliable: bool,
@@ -65,14 +65,14 @@ enum Transfer {
     BusTest,
 }
 
-/// CMD23: how long the next transfer is.
+/// Announcement of CMD23: the length of the next transfer.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     blocks: u32,
     reliable: bool,
-    /// Forced programming: past the cache.
+    /// Forced programming: the data bypass the cache.
     forced: bool,
-    /// Of a packed command: the header says the rest.
+    /// Whether a packed command is announced; its header has the rest.
     packed: bool,
 }
 
@@ -84,27 +84,26 @@ pub struct EmmcCard {
     rpmb: Option<Rpmb>,
     partition: Partition,
     flash: Flash,
-    /// Something was written since the power came.
+    /// Whether anything was written since power-up.
     written: bool,
-    /// Read commands so far.
+    /// Number of read commands so far.
     reads: u32,
-    /// More busy at the end of the write at hand.
+    /// Extra busy time in ns at the end of the write under way.
     extra_busy_ns: u64,
-    /// Bytes that background work has dealt with.
+    /// Written bytes that background work has covered.
     background_done_bytes: u64,
-    /// Background work that is under way, or was the last.
+    /// Background work under way, or the last one.
     background: Background,
-    /// Since when RST_n is low.
+    /// Time in ns since which RST_n is low.
     reset_low_ns: Option<u64>,
-    /// Was initialised before.
+    /// Whether the card was initialised before.
     was_up: bool,
     lock: Lock,
     protection: Protection,
     ext_csd: [u8; 512],
     /// Byte 14 of the CSD.
     csd_flags: u8,
-    /// HS_TIMING and BUS_WIDTH that the interface works with: they change when the switch's busy
-    /// ends.
+    /// HS_TIMING and BUS_WIDTH in force on the bus. They change when the busy of their switch ends.
     timing: u8,
     width: u8,
     interface: Interface,
@@ -116,9 +115,9 @@ pub struct EmmcCard {
     transfer: Transfer,
     scratch: Box<[u8; 512]>,
     erase: EraseRange,
-    /// Its command queue, if it has one.
+    /// The command queue, if the device has one.
     queue: Option<Tasks>,
-    /// The packed command at hand, or the last one.
+    /// The packed command under way, or the last one.
     pack: Pack,
 }
 
@@ -163,36 +162,37 @@ impl EmmcCard {
         })
     }
 
-    /// The bytes of a partition, if the device has it.
+    /// Returns the medium of a partition, if the device has it.
     #[must_use]
     pub fn store(&self, partition: Partition) -> Option<&Medium> {
         self.stores.get(partition)
     }
 
-    /// The bytes of a partition, to be prepared or looked at without the bus.
+    /// Returns the medium of a partition, to read or prepare it without the bus.
     pub fn store_mut(&mut self, partition: Partition) -> Option<&mut Medium> {
         self.stores.get_mut(partition)
     }
 
-    /// RPMB has been written so many times.
+    /// Sets the write counter of RPMB.
     pub fn set_rpmb_counter(&mut self, counter: u32) {
         if let Some(rpmb) = &mut self.rpmb {
             rpmb.set_counter(counter);
         }
     }
 
-    /// The card has been given this password: it is locked from its next power-up on.
+    /// Gives the card this password: it is locked from its next power-up on.
     pub fn set_password(&mut self, password: &[u8]) {
         self.lock = Lock::with_password(password);
     }
 
-    /// Present state, as a status at this time would show it.
+    /// Returns the present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
         self.interface.state
     }
 
-    /// Back to idle: CMD0 or a power cycle. Bytes of EXT_CSD that outlive it are kept.
+    /// Resets the device to `idle`, by CMD0 or a power cycle. Bytes of EXT_CSD that survive it are
+    /// kept.
     fn reset(&mut self, now_ns: u64) {
         use byte::PARTITION_CONFIG;
         // A reset turns the cache off; that it saves what is in it is not promised [eMMC 6.6.31].
@@ -230,7 +230,7 @@ impl EmmcCard {
         }
     }
 
-    /// What the bus must be like now.
+    /// Returns what the card's present mode requires of the bus.
     fn mode(&self) -> Mode {
         let (max_hz, signal18) = match (self.interface.state, self.timing & 0xf) {
             (State::Idle | State::Ready | State::Ident, _) => (IDENTIFICATION_HZ, None),
@@ -249,7 +249,7 @@ impl EmmcCard {
         Mode { max_hz, width, ddr, signal18, strobe }
     }
 
-    /// Lets everything happen that was due.
+    /// Handles everything that was due until now.
     fn settle(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));
@@ -280,7 +280,7 @@ impl EmmcCard {
         }
     }
 
-    /// The data of a write ended: programming begins. Returns the end of busy.
+    /// Ends the data of a write and begins programming. Returns the end of busy in ns.
     fn program(&mut self, now_ns: u64) -> u64 {
         let mut busy_ns = now_ns;
         if let Transfer::Packed = self.transfer {
@@ -307,7 +307,7 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// A write to the user area changes another partition.
+    /// Changes another partition at a write to the user area (a planted lie).
     #[cold]
     fn lie_about_partitions(&mut self) {
         for (lie, partition) in

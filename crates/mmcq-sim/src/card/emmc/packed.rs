@@ -1,8 +1,9 @@
 //! Packed commands: several writes, or reads, of different places in one transfer [eMMC 6.6.29].
 //!
-//! A header of one block says what follows: for each entry the argument of a CMD23, and an address.
-//! Entries are executed in their order. At the first that fails the device stops: those before it
-//! are done, it and those behind it are not, and the device says which it was.
+//! A header of one block has, for each entry, the argument of a CMD23 and an address. Entries are
+//! executed in order. At the first entry that fails the device stops: the entries before it are
+//! done, the failed one and the later ones are not. The device reports the index of the failed
+//! entry.
 
 use super::super::cut::mixed;
 use super::super::flash::UNIT_BYTES;
@@ -16,26 +17,26 @@ use crate::faults::{Point, Strike};
 const VERSION: u32 = 1;
 const READS: u32 = 1;
 const WRITES: u32 = 2;
-/// Entries that a header of one block has room for.
+/// Most entries of a header of one block.
 const MOST: usize = 63;
-/// PACKED_COMMAND_STATUS: an error; PACKED_FAILURE_INDEX is valid.
+/// Values of PACKED_COMMAND_STATUS: an error; PACKED_FAILURE_INDEX is valid.
 const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
-/// What packed commands of a device are like.
+/// Packed commands of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedConfig {
-    /// Entries of a packed write; 0: none is taken.
+    /// Most entries of a packed write; 0: not supported.
     pub writes: u8,
-    /// Entries of a packed read.
+    /// Most entries of a packed read.
     pub reads: u8,
-    /// Busy after an entry that is not the last.
+    /// Busy time in ns after each entry except the last.
     pub entry_ns: u64,
-    /// Units of the flash that read at the same time.
+    /// Flash units that read at the same time.
     pub units: u8,
 }
 
-/// A part of a packed command.
+/// One entry of a packed command.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Byte address.
@@ -43,31 +44,31 @@ struct Entry {
     blocks: u32,
     reliable: bool,
     forced: bool,
-    /// Of a read: its first page is loaded by then.
+    /// Time in ns at which the first page of a read entry is loaded.
     loaded_ns: u64,
 }
 
-/// A packed command.
+/// State of a packed command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pack {
-    /// Blocks that CMD23 said; they are counted down. The first is the header.
+    /// Blocks left, of the number in CMD23. The first block is the header.
     left: u32,
     headed: bool,
     entries: Vec<Entry>,
-    /// The entry at hand.
+    /// Index of the current entry.
     place: usize,
     write: Option<Write>,
     read: Option<Read>,
-    /// The header of a read has come, and its CMD18 has not.
+    /// Whether the header of a read has come, and its CMD18 has not.
     awaits_read: bool,
-    /// Nothing is stored any more: of this command.
+    /// Whether nothing more is stored of this command.
     over: bool,
-    /// A damaged block has come: no other is answered.
+    /// Whether a damaged block has come; later blocks get no answer then.
     deaf: bool,
     /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
     status: u8,
     index: u8,
-    /// This entry fails, and the index that is told is so far from its own.
+    /// Fault: index of the entry that fails, and the error of the index that is reported.
     struck: Option<(usize, i32)>,
 }
 
@@ -76,29 +77,29 @@ impl Pack {
         self.status != 0
     }
 
-    /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
+    /// Returns PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
     pub(super) fn told(&self) -> (u8, u8) {
         (self.status, self.index)
     }
 
-    /// Other data go: the header of a read is forgotten.
+    /// Forgets the header of a read because other data follow.
     pub(super) fn gives_up_read(&mut self) {
         self.awaits_read = false;
     }
 
-    /// The header, or all of it, makes no sense: no entry is to blame.
+    /// Refuses the header or the whole command: no entry is named in the status.
     fn refuse(&mut self) {
         (self.status, self.index, self.over) = (FAILED, 0, true);
     }
 
-    /// The entry at hand fails.
+    /// Fails the current entry.
     fn fail(&mut self) {
         let astray = self.struck.filter(|(place, _)| *place == self.place).map_or(0, |(_, by)| by);
         let index = (self.place as i32 + 1).saturating_add(astray);
         (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
     }
 
-    /// Takes the header. `blocks`: what CMD23 said. False: it makes no sense.
+    /// Parses the header. `blocks`: number in CMD23. Returns false if the header is not valid.
     fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
         let word = |n: usize| {
             let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
@@ -133,7 +134,7 @@ impl Pack {
 }
 
 impl EmmcCard {
-    /// May a CMD23 with this argument begin a packed command?
+    /// Returns whether a CMD23 with this argument may announce a packed command.
     pub(super) fn takes_packed(&self, arg: u32) -> bool {
         let flags = 0xff << 24;
         self.config.packed.is_some_and(|packed| packed.writes > 0 || packed.reads > 0)
@@ -141,7 +142,7 @@ impl EmmcCard {
             && self.partition == super::Partition::User
     }
 
-    /// CMD25 behind it: the header comes, and the data of writes.
+    /// Executes the CMD25 after such a CMD23: the header comes, and the data of writes.
     pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let blocks = count.map_or(0, |count| count.blocks);
         if let Err(errors) = self.address(arg) {
@@ -155,7 +156,7 @@ impl EmmcCard {
         self.receive(25, Transfer::Packed, 512)
     }
 
-    /// CMD18 behind it: the data of the reads whose header has come.
+    /// Executes the CMD18 of a packed read, whose header has come.
     pub(super) fn packed_read(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let sum: u32 = self.pack.entries.iter().map(|entry| entry.blocks).sum();
         let first = self.pack.entries.first().map(|entry| entry.at);
@@ -173,7 +174,7 @@ impl EmmcCard {
         reply
     }
 
-    /// A block of a packed command.
+    /// Takes a block of a packed command.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };
@@ -229,7 +230,7 @@ impl EmmcCard {
         }
     }
 
-    /// A block of an entry; the end of the busy behind it.
+    /// Takes a block of an entry. Returns the end of busy in ns.
     fn take_entry(&mut self, data: &[u8], now_ns: u64) -> u64 {
         if self.pack.over {
             return now_ns;
@@ -291,7 +292,7 @@ impl EmmcCard {
         Ok(write)
     }
 
-    /// The data of an entry are over: it is programmed.
+    /// Ends the data of an entry and programs it.
     fn entry_ends(&mut self, mut write: Write, now_ns: u64) -> u64 {
         let medium = self.stores.active(self.partition);
         let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
@@ -305,7 +306,8 @@ impl EmmcCard {
         until_ns.saturating_add(if self.pack.left <= 1 { self.neglected_ns() } else { 0 })
     }
 
-    /// The data of a packed command are over, or cut off.
+    /// Ends a packed command whose data are complete or were cut off. Returns the end of busy in
+    /// ns.
     pub(super) fn packed_ends(&mut self, now_ns: u64) -> u64 {
         match self.pack.write.take() {
             Some(write) => {
@@ -325,7 +327,7 @@ impl EmmcCard {
         }
     }
 
-    /// The next block of a packed read: its time, and whether it is the last.
+    /// Sends the next block of a packed read. Returns its time in ns, and whether it is the last.
     pub(super) fn send_packed(&mut self, buffer: &mut [u8], now_ns: u64) -> Option<(u64, bool)> {
         let &entry = self.pack.entries.get(self.pack.place).filter(|_| !self.pack.over)?;
         let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::config::WP_GROUP_BYTES;
 
-/// Protected groups of the user area. Protection set by CMD28 is temporary: it ends with CMD29, or
-/// with a power cycle for power-on protection.
+/// Protected groups of the user area. Protection by CMD28 is temporary (it ends with CMD29) or
+/// power-on (it ends with a power cycle).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     temporary: BTreeSet<u64>,
@@ -13,18 +13,18 @@ pub(super) struct Protection {
 }
 
 impl Protection {
-    /// After a power cycle.
+    /// Ends power-on protection after a power cycle.
     pub(super) fn power_up(&mut self) {
         self.until_power_off.clear();
     }
 
-    /// CMD28.
+    /// Executes CMD28.
     pub(super) fn set(&mut self, at: u64, until_power_off: bool) {
         let groups = if until_power_off { &mut self.until_power_off } else { &mut self.temporary };
         groups.insert(at / WP_GROUP_BYTES);
     }
 
-    /// CMD29; false: this protection cannot be lifted.
+    /// Executes CMD29. Returns false if this protection cannot be lifted.
     pub(super) fn clear(&mut self, at: u64) -> bool {
         let group = at / WP_GROUP_BYTES;
         if self.until_power_off.contains(&group) {
@@ -34,12 +34,12 @@ impl Protection {
         true
     }
 
-    /// Is a group protected beyond the next power cycle?
+    /// Returns whether a group is protected beyond the next power cycle.
     pub(super) fn is_temporary(&self) -> bool {
         !self.temporary.is_empty()
     }
 
-    /// Is any byte of the range protected?
+    /// Returns whether any byte of the range is protected.
     #[inline]
     pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {
         if self.temporary.is_empty() && self.until_power_off.is_empty() {
@@ -50,13 +50,13 @@ impl Protection {
         any(&self.temporary) || any(&self.until_power_off)
     }
 
-    /// CMD30: 32 groups from this address, the first in bit 0.
+    /// Executes CMD30: returns the state of 32 groups from this address, the first in bit 0.
     pub(super) fn bits(&self, at: u64) -> u32 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))
     }
 
-    /// CMD31: two bits for each of 32 groups: 0 none, 1 temporary, 2 power-on.
+    /// Executes CMD31: returns two bits for each of 32 groups: 0 none, 1 temporary, 2 power-on.
     pub(super) fn kinds(&self, at: u64) -> u64 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (self.kind(first + n) << (2 * n)))

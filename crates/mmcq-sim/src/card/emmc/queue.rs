@@ -1,5 +1,4 @@
-//! The command queue of a device: CMD44 to CMD48, and CMD13 that asks for the queue's status
-//! [eMMC 6.6.39].
+//! The command queue of a device: CMD44 to CMD48, and CMD13 for the queue's status [eMMC 6.6.39].
 
 use super::super::queue::Task;
 use super::super::status::{self, State};
@@ -9,29 +8,29 @@ use super::config::byte;
 use super::{EmmcCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// CMD13: the answer is the queue's status, and not the device's.
+/// Argument bit of CMD13 that requests the queue's status instead of the device's.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// CMD48: what is discarded.
+/// Arguments of CMD48.
 const DISCARD_ALL: u32 = 1;
 const DISCARD_ONE: u32 = 2;
 
 impl EmmcCard {
-    /// CMDQ_MODE_EN is set.
+    /// Returns whether the queue is on (CMDQ_MODE_EN).
     pub(super) fn queue_is_on(&self) -> bool {
         self.ext_csd[usize::from(byte::CMDQ_MODE_EN)] & 1 == 1
     }
 
-    /// May CMDQ_MODE_EN be written? The queue is empty, and RPMB is not selected.
+    /// Returns whether CMDQ_MODE_EN may be written: the queue is empty, and RPMB is not selected.
     pub(super) fn queue_may_change(&self) -> bool {
         self.queue_is_idle() && self.partition != super::Partition::Rpmb
     }
 
-    /// There is no queue, or nothing in it.
+    /// Returns whether there is no queue, or no task in it.
     pub(super) fn queue_is_idle(&self) -> bool {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// What a command does with the queue on; `None`: what it does without.
+    /// Executes a command while the queue is on. Returns `None` if it works as without the queue.
     pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         use State::{Data, Prg, Rcv, Stby, Tran};
         let state = self.interface.state;
@@ -80,12 +79,13 @@ impl EmmcCard {
         }
     }
 
-    /// A task's first page is in its buffer so long after its unit began.
+    /// Returns the time in ns from the begin of a flash unit's read to the task's first page in its
+    /// buffer.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }
 
-    /// The data of a task are over, if they were of one.
+    /// Ends the data of a task, if the data were of a task.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         if let Some(queue) = &mut self.queue {
@@ -93,7 +93,7 @@ impl EmmcCard {
         }
     }
 
-    /// CMD45: the task is complete.
+    /// Executes CMD45, which completes a task.
     fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
         let at = self.byte_address(arg);
         let (capacity, load_ns) = (self.capacity(), self.load_ns());
@@ -111,7 +111,7 @@ impl EmmcCard {
         self.r1(45)
     }
 
-    /// CMD46 and CMD47.
+    /// Executes CMD46 and CMD47.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
@@ -149,7 +149,7 @@ impl EmmcCard {
         self.receive(47, Transfer::Write { write, single: false }, 512)
     }
 
-    /// CMD48.
+    /// Executes CMD48.
     fn discard_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
         let load_ns = self.load_ns();
         let Some(queue) = &mut self.queue else { return self.illegal() };

@@ -20,42 +20,42 @@ const COUNT: std::ops::Range<usize> = 506..508;
 const RESULT: std::ops::Range<usize> = 508..510;
 const KIND: std::ops::Range<usize> = 510..512;
 
-/// Requests; the answer to each has it in the high byte.
+/// Requests. The answer to each has the same number in the high byte.
 const PROGRAM_KEY: u16 = 1;
 const READ_COUNTER: u16 = 2;
 const WRITE: u16 = 3;
 const READ: u16 = 4;
 const READ_RESULT: u16 = 5;
 
-/// Results.
+/// Results of a request.
 const GENERAL_FAILURE: u16 = 1;
 const AUTHENTICATION_FAILURE: u16 = 2;
 const COUNTER_FAILURE: u16 = 3;
 const ADDRESS_FAILURE: u16 = 4;
 const NO_KEY: u16 = 7;
-/// The write counter has come to its end.
+/// Flag of a result: the write counter has expired.
 const EXPIRED: u16 = 0x80;
 
 const BLOCK: usize = 256;
 
 type Frame = [u8; 512];
 
-/// What stands between host and device.
+/// Attack between host and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// The next answer is that of the message before.
+    /// The next answer is replaced by the one before.
     Replay,
-    /// The code of the next answer is wrong.
+    /// The authentication code of the next answer is wrong.
     ForgedMac,
-    /// The data of the next answer are others.
+    /// The data of the next answer are changed.
     ForgedData,
     /// The next answer does not come.
     DroppedAnswer,
-    /// The next authenticated write does not reach the device, and nothing is answered to it.
+    /// The next authenticated write does not reach the device, and gets no answer.
     DroppedWrite,
 }
 
-/// The block, and its conversation.
+/// The RPMB and its protocol state.
 #[derive(Debug)]
 pub(super) struct Rpmb {
     data: Vec<u8>,
@@ -63,15 +63,15 @@ pub(super) struct Rpmb {
     written: BTreeSet<u64>,
     key: Option<[u8; 32]>,
     counter: u32,
-    /// Frames of the request that comes in.
+    /// Frames of the request that is being received.
     incoming: Vec<Frame>,
-    /// Frames to be sent, the last first.
+    /// Frames to be sent, the last one first.
     outgoing: Vec<Frame>,
-    /// The last request that was understood.
+    /// The last valid request.
     request: Option<Frame>,
-    /// What READ_RESULT answers.
+    /// Answer to READ_RESULT.
     result: Option<Frame>,
-    /// The message sent before.
+    /// The last message sent.
     sent: Vec<Frame>,
     attack: Option<Attack>,
 }
@@ -100,7 +100,7 @@ impl Rpmb {
         self.counter = counter;
     }
 
-    /// A reset forgets the conversation; key, counter and data stay.
+    /// Resets the protocol state; key, counter and data stay.
     pub(super) fn reset(&mut self) {
         self.incoming.clear();
         self.outgoing.clear();
@@ -117,14 +117,15 @@ impl Rpmb {
         mac.finalize().into_bytes().into()
     }
 
-    /// A frame came in.
+    /// Takes a frame from the host.
     pub(super) fn take(&mut self, frame: &[u8]) {
         if let Ok(frame) = frame.try_into() {
             self.incoming.push(frame);
         }
     }
 
-    /// All frames of a request are in. `reliable`: it was announced as a reliable write.
+    /// Executes a request whose frames are complete. `reliable`: it was announced as a reliable
+    /// write.
     pub(super) fn requested(&mut self, reliable: bool) {
         let frames = std::mem::take(&mut self.incoming);
         let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return };
@@ -200,14 +201,14 @@ impl Rpmb {
         0
     }
 
-    /// The first block changes by itself.
+    /// Changes the first block without a request (a planted lie).
     #[cold]
     pub(super) fn lie(&mut self) {
         self.data[0] ^= 1;
         self.written.insert(0);
     }
 
-    /// Tells of the sectors that were written; all of them once there is a key.
+    /// Calls `each` with the sectors that were written; with all sectors once there is a key.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         match self.key {
             Some(_) => each(0..self.data.len() as u64 / SECTOR_BYTES),
@@ -215,7 +216,7 @@ impl Rpmb {
         }
     }
 
-    /// CMD18: so many frames are asked for.
+    /// Prepares the frames that a CMD18 for this number of blocks reads.
     pub(super) fn asked(&mut self, blocks: u32) {
         self.outgoing.clear();
         let Some(request) = self.request.take() else { return };
@@ -282,7 +283,7 @@ impl Rpmb {
         self.sent = honest;
     }
 
-    /// The next frame of the answer.
+    /// Returns the next frame of the answer.
     pub(super) fn send(&mut self) -> Option<Frame> {
         self.outgoing.pop()
     }

@@ -19,7 +19,7 @@ pub enum Partition {
 }
 
 impl Partition {
-    /// PARTITION_ACCESS.
+    /// Returns the number of the partition in PARTITION_ACCESS.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -30,7 +30,7 @@ impl Partition {
         }
     }
 
-    /// The partition that PARTITION_ACCESS means.
+    /// Returns the partition with this number in PARTITION_ACCESS.
     pub(super) fn from_number(number: u8) -> Self {
         match number & 7 {
             0 => Self::User,
@@ -41,7 +41,7 @@ impl Partition {
     }
 }
 
-/// All partitions but RPMB, which is no block device.
+/// Media of all partitions except RPMB, which is no block device.
 #[derive(Debug)]
 pub(super) struct Stores {
     pub(super) user: Medium,
@@ -87,7 +87,7 @@ impl Stores {
         }
     }
 
-    /// Tells of all sectors that were ever written or erased.
+    /// Calls `each` with all sectors that were ever written or erased.
     pub(super) fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         for partition in (0..8).map(Partition::from_number) {
             if let Some(medium) = self.get(partition) {
@@ -96,7 +96,7 @@ impl Stores {
         }
     }
 
-    /// The medium that is selected.
+    /// Returns the medium of the selected partition.
     pub(super) fn active(&mut self, partition: Partition) -> &mut Medium {
         match partition {
             Partition::Boot(number) => self.boot.get_mut(usize::from(number)).unwrap_or(&mut self.user),

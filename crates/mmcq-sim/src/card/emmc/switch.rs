@@ -3,25 +3,25 @@
 use super::config::{Revision, TYPE_DDR52, TYPE_HS52, TYPE_HS200, TYPE_HS400, byte};
 use super::{EmmcCard, Partition};
 
-/// What a switch sets off besides the changed byte.
+/// Effect of a switch besides the changed byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// The byte, after the usual time.
+    /// No other effect; the switch takes its usual time.
     Usual,
-    /// The byte is a command: the cache is written out.
+    /// The cache is flushed; the byte is a command.
     Flush,
-    /// The byte, and the cache is written out.
+    /// The byte changes, and the cache is flushed.
     CacheOff,
-    /// Background operations.
+    /// Background operations start.
     Background,
-    /// What was erased is made unreadable for good.
+    /// Erased data become unreadable for good (sanitize).
     Sanitize,
-    /// Another partition is addressed.
+    /// Another partition is selected.
     Partition(Partition),
 }
 
 impl EmmcCard {
-    /// Does the switch; `None`: SWITCH_ERROR.
+    /// Executes the switch. Returns `None` for SWITCH_ERROR.
     pub(super) fn switch(&mut self, arg: u32) -> Option<Effect> {
         let index = (arg >> 16) as u8;
         let given = (arg >> 8) as u8;
@@ -97,8 +97,8 @@ impl EmmcCard {
         Some(Effect::Partition(partition))
     }
 
-    /// HS200 must be entered with a wide single-edge bus, HS400 from HS with eight lines and both
-    /// edges.
+    /// Returns whether HS_TIMING may get this value. HS200 needs a wide bus with single data rate
+    /// before, HS400 needs HS with eight lines and double data rate.
     fn hs_timing(&self, value: u8) -> bool {
         let strengths = self.ext_csd[usize::from(byte::DRIVER_STRENGTH)] | 1;
         let strength = value >> 4;
@@ -117,7 +117,8 @@ impl EmmcCard {
         }
     }
 
-    /// Both edges only at HS; the strobe only with eight lines and where there is one.
+    /// Returns whether BUS_WIDTH may get this value. Double data rate is possible only at HS, the
+    /// enhanced strobe only with eight lines on a device that has it.
     fn bus_width(&self, value: u8) -> bool {
         let card_type = self.ext_csd[usize::from(byte::CARD_TYPE)];
         let timing = self.ext_csd[usize::from(byte::HS_TIMING)] & 0xf;

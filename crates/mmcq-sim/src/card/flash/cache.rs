@@ -1,25 +1,27 @@
-//! What the flash takes where the cache does not hide it.
+//! Flash times that the write cache does not hide.
 //!
-//! With the cache on, a write is over when its data are in the cache, and the cache drains beside the
-//! bus. With the cache off, and for a reliable or forced write, it is over when the flash has
-//! programmed it: after all that was taken before, and [`Cache::program_ns`] more. A flush takes
-//! what the cache still has to drain, and [`Cache::flush_ns`] for the tables that say where it all
-//! went. With nothing written since the last one it costs what any switch does.
+//! With the cache on, a write is over when its data are in the cache; the cache drains in the
+//! background. With the cache off, and for a reliable or forced write, a write is over when the
+//! flash has programmed its data. That is after everything received earlier, and
+//! [`Cache::program_ns`] more. A flush takes the time to drain the cache, and [`Cache::flush_ns`]
+//! for the mapping tables. With nothing written since the last flush it takes as long as any
+//! switch.
 
 use super::Flash;
 
-/// The prices of what the cache hides.
+/// Times of a device that the cache would hide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// More busy of a write command past the cache, once its data have drained.
+    /// Extra busy time in ns of a write command that bypasses the cache, once its data have
+    /// drained.
     pub program_ns: u64,
-    /// More busy of a flush, once the cache has drained.
+    /// Extra busy time in ns of a flush, once the cache has drained.
     pub flush_ns: u64,
 }
 
 impl Flash {
-    /// A write command would be busy until `busy_ns`: until when it is. `past`: it does not count as
-    /// cached.
+    /// Returns the end of busy in ns of a write command that would otherwise be busy until
+    /// `busy_ns`. `past`: it bypasses the cache.
     pub(crate) fn settled_ns(&mut self, now_ns: u64, busy_ns: u64, past: bool) -> u64 {
         match (self.timing.cache, past) {
             (Some(cache), true) => {
@@ -34,7 +36,7 @@ impl Flash {
         }
     }
 
-    /// When a flush that begins now is over.
+    /// Returns the end in ns of a flush that begins now.
     pub(super) fn flushed_ns(&mut self, now_ns: u64, least_ns: u64) -> u64 {
         let drained_ns = self.drained_ns(now_ns);
         let flush_ns = match self.timing.cache {

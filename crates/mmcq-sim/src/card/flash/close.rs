@@ -1,62 +1,62 @@
-//! Writes that end only when all of them are in the flash.
+//! Write commands that end only when all of their data are in the flash.
 //!
-//! Blocks go into the cache one by one, and the flash programs beside the bus at
-//! [`super::Timing::drain_bytes_per_s`], also while the host pauses; when the cache is full, the
+//! Blocks go into the cache one by one. The flash programs in the background at
+//! [`super::Timing::drain_bytes_per_s`], also while the host pauses. When the cache is full, the
 //! card is busy between blocks. The end of the command (CMD12, the last block of a count, CMD24)
-//! waits until the cache is empty and then takes [`Close::close_ns`]. A write that goes on in the
-//! open transfer pays nothing.
+//! waits until the cache is empty and then takes [`Close::close_ns`]. A write that continues in an
+//! open transfer does not pay that time.
 //!
-//! A *run* is a chain of write commands each of which begins where the one before ended. Ending a
-//! command of a run that was already long when the command began costs [`Reopen::reopen_ns`] more.
+//! A *run* is a chain of write commands in which each begins where the one before ended. To end a
+//! command of a run that was already long when the command began takes [`Reopen::reopen_ns`] more.
 //!
 //! The first [`Gc::run_bytes`] of each run count as not sequential. For every [`Gc::every_bytes`]
-//! of them one stall of garbage collection falls due, at a place inside that stretch which moves by
-//! the golden ratio from stretch to stretch (the same each time, but with no rhythm); the command
-//! that passes it is busy for [`Gc::stall_ns`] longer.
+//! of these bytes there is one stall of garbage collection. Its place in the stretch moves from
+//! stretch to stretch by the golden ratio: the same in each run of the model, but without a rhythm.
+//! The command that passes the place is busy for [`Gc::stall_ns`] longer.
 //!
-//! With [`Close::volatile`] the power takes what the cache holds with it, the newest blocks: those
-//! places then read as before they were written.
+//! With [`Close::volatile`] a power loss takes what the cache holds, which is the newest blocks.
+//! Their places then read as before they were written.
 
 use std::collections::VecDeque;
 
 use super::super::medium::Medium;
 use super::Flash;
 
-/// The end of a write command.
+/// How a write command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Busy once all is in the flash.
+    /// Busy time in ns once all data are in the flash.
     pub close_ns: u64,
-    /// More for a command that goes on with a long run.
+    /// Extra time for a command that continues a long run.
     pub reopen: Option<Reopen>,
     /// Garbage collection.
     pub gc: Option<Gc>,
-    /// What is not in the flash yet is lost with the power.
+    /// Whether a power loss loses the data that are not yet in the flash.
     pub volatile: bool,
 }
 
-/// The price of ending the same run again and again.
+/// Extra time to end the same run again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// More busy at the end.
+    /// Extra busy time in ns at the end.
     pub reopen_ns: u64,
-    /// For commands that begin after this much of the run.
+    /// Length in bytes of the run at the begin of a command, from which on it takes the extra time.
     pub from_bytes: u64,
 }
 
 /// Garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// So much of each run is not sequential.
+    /// Bytes at the beginning of each run that count as not sequential.
     pub run_bytes: u64,
-    /// One stall for so many bytes that are not sequential.
+    /// Bytes that are not sequential for each stall.
     pub every_bytes: u64,
-    /// How long it is.
+    /// Length of a stall in ns.
     pub stall_ns: u64,
 }
 
 impl Gc {
-    /// Bytes after which stall number `index`, from 0, is due.
+    /// Returns the number of bytes after which stall number `index`, counted from 0, is due.
     fn due_bytes(&self, index: u64) -> u64 {
         // 2^64 / golden ratio: multiples of it spread evenly over the stretch.
         let place = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -65,16 +65,16 @@ impl Gc {
     }
 }
 
-/// What earlier write commands left behind.
+/// State left by earlier write commands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// Where the last command ended.
+    /// Byte address at which the last command ended.
     end: Option<u64>,
-    /// Length of its run.
+    /// Length of its run in bytes.
     bytes: u64,
-    /// Bytes that were not sequential.
+    /// Bytes so far that were not sequential.
     scattered: u64,
-    /// Stalls so far.
+    /// Number of stalls so far.
     stalls: u64,
 }
 
@@ -83,7 +83,7 @@ impl Runs {
         self.end = None;
     }
 
-    /// A command wrote this; what it is busy for once all is in the flash.
+    /// Records a write command. Returns its busy time in ns once all data are in the flash.
     fn close(&mut self, close: &Close, at: u64, bytes: u64) -> u64 {
         let before = if self.end == Some(at) { self.bytes } else { 0 };
         self.end = at.checked_add(bytes);
@@ -109,14 +109,14 @@ impl Runs {
     }
 }
 
-/// A block that was taken, and what its place held before.
+/// A block that was received, and the content before it.
 #[derive(Clone, Debug)]
 struct Before {
     at: u64,
     bytes: Box<[u8]>,
 }
 
-/// The newest blocks, oldest first.
+/// The newest blocks that may not be in the flash yet, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unprogrammed {
     blocks: VecDeque<Before>,
@@ -134,7 +134,7 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// The cache holds only so many bytes: blocks of which nothing is left in it are safe.
+    /// Drops the blocks that are safe: those beyond the bytes that are still in the cache.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes
@@ -144,7 +144,7 @@ impl Unprogrammed {
         }
     }
 
-    /// Takes back what the cache held.
+    /// Restores the content before the blocks that the cache held.
     pub(super) fn undo(&mut self, medium: &mut Medium, cached_bytes: u64) {
         self.keep(cached_bytes);
         while let Some(newest) = self.blocks.pop_back() {
@@ -157,7 +157,7 @@ impl Unprogrammed {
 }
 
 impl Flash {
-    /// The content of a place that is about to be written, if it may have to come back.
+    /// Returns the content of a place before it is written, if it may have to be restored.
     pub(crate) fn before(
         &self,
         medium: &mut Medium,
@@ -172,7 +172,8 @@ impl Flash {
         Ok(Some(bytes))
     }
 
-    /// Takes a block of an open write into the cache; returns when there was room.
+    /// Takes a block of an open write into the cache. Returns the time in ns at which there was
+    /// room for it.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {
@@ -183,7 +184,7 @@ impl Flash {
         room_ns
     }
 
-    /// A write command of these bytes ends; returns when busy does.
+    /// Ends a write command. Returns the end of busy in ns.
     pub(crate) fn close(&mut self, close: &Close, at: u64, bytes: u64, now_ns: u64) -> u64 {
         self.drained_ns(now_ns).saturating_add(self.runs.close(close, at, bytes))
     }

@@ -1,20 +1,22 @@
-//! The time flash takes. All numbers are integer nanoseconds and bytes.
+//! Times of the flash. All numbers are integer nanoseconds and bytes.
 //!
-//! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB,
-//! [`Timing::read_next_4k_ns`] before each further 4 KiB. Writes: data are taken at wire speed into
-//! a buffer; at the end of the command's data the card is busy for [`Timing::write_first_ns`] and
-//! [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has no
-//! room. The cache drains into the flash at a steady rate, a token bucket that is exact to the
-//! nanosecond. It programs whole pages ([`Timing::program_bytes`]): a write of 4 KiB may cost the
-//! cache as much as one of 16. A write command that goes on nowhere and is longer than what the card
-//! gathers may cost [`Scatter::busy_ns`] more: the card closes the stripe that it had open.
+//! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB, and
+//! [`Timing::read_next_4k_ns`] before each further 4 KiB.
 //!
-//! A card may tell more about itself; what its profile does not ask for does not exist:
-//! - [`Prefetch`]: a read that goes on where the last one ended is served from what was fetched.
-//! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
-//! - [`Cache`]: a write past the cache waits for the flash, and a flush has a price.
-//! - [`Close`]: a write command ends only when all of it is in the flash; what was sent and is not
-//!   there yet may be lost with the power.
+//! Writes: data are received at wire speed into a buffer. At the end of the command's data the card
+//! is busy for [`Timing::write_first_ns`], and [`Timing::write_next_4k_ns`] for each 4 KiB touched,
+//! and for as long as the write cache has no room. The cache drains into the flash at a steady
+//! rate, a token bucket that is exact to the nanosecond. It programs whole pages
+//! ([`Timing::program_bytes`]): a write of 4 KiB may fill the cache as much as one of 16. A write
+//! command that does not continue the one before, and is longer than what the card gathers, may
+//! take [`Scatter::busy_ns`] more: the card closes the stripe that it had open.
+//!
+//! A card profile may enable more:
+//! - [`Prefetch`]: a read that continues where the last one ended is served from prefetched data.
+//! - [`Pages`]: reads go by page through a pipeline, and beyond what was requested ([`Ahead`]).
+//! - [`Cache`]: a write that bypasses the cache waits for the flash, and a flush takes time.
+//! - [`Close`]: a write command ends only when all of its data are in the flash; data that were
+//!   sent and are not there yet may be lost with the power.
 
 mod cache;
 mod close;
@@ -33,100 +35,102 @@ use super::quirk::{Quirks, Wear};
 use crate::faults::{Faults, Point, Strike};
 use close::{Runs, Unprogrammed};
 
-/// The unit that flash management works in.
+/// Unit of flash management in bytes.
 pub const UNIT_BYTES: u64 = 4096;
 
 /// Parameters of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From the read command to the first block.
+    /// Time in ns from the read command to the first block.
     pub read_first_ns: u64,
-    /// Before the first block of each further 4 KiB of the same command; not with
+    /// Time in ns before the first block of each further 4 KiB of the same command; not with
     /// [`Timing::pages`].
     pub read_next_4k_ns: u64,
-    /// The card reads ahead; not with [`Timing::pages`].
+    /// Prefetching; not with [`Timing::pages`].
     pub prefetch: Option<Prefetch>,
-    /// Reads go by page.
+    /// Reads by page.
     pub pages: Option<Pages>,
-    /// Busy at the end of a write command; this, the next and [`Timing::buffer_bytes`] not with
-    /// [`Timing::close`].
+    /// Busy time in ns at the end of a write command. This field, the next and
+    /// [`Timing::buffer_bytes`] are not used with [`Timing::close`].
     pub write_first_ns: u64,
-    /// More busy for each 4 KiB touched.
+    /// Extra busy time in ns for each 4 KiB touched.
     pub write_next_4k_ns: u64,
-    /// Size of the write cache; 0: no limit by the cache.
+    /// Size of the write cache in bytes; 0: no limit.
     pub cache_bytes: u64,
-    /// Rate at which the cache empties; 0: at once.
+    /// Rate at which the cache drains; 0: at once.
     pub drain_bytes_per_s: u64,
-    /// The flash programs pages of this size: each page that a write touches, and the one before it
-    /// did not, drains as a whole. 0: as many bytes as were written. Not with [`Timing::close`].
+    /// Size in bytes of a page that is programmed as a whole. Each page that a write touches drains
+    /// as a whole, unless the write before touched it too. 0: only the written bytes drain. Not
+    /// with [`Timing::close`].
     pub program_bytes: u64,
-    /// Writes that go on nowhere cost more.
+    /// Extra time of writes that do not continue the one before.
     pub scatter: Option<Scatter>,
-    /// A longer transfer than this moves into the cache in pieces of this size, with busy between
-    /// blocks; 0: never.
+    /// Size of the receive buffer in bytes. A longer transfer goes into the cache in pieces of this
+    /// size, with busy between blocks. 0: never.
     pub buffer_bytes: u64,
-    /// What the flash takes where the cache does not hide it. `None`: a write costs the same with the
-    /// cache off, and a flush takes what the cache needs to drain.
+    /// Times that the cache does not hide. `None`: a write takes the same with the cache off, and a
+    /// flush takes the time to drain the cache.
     pub cache: Option<Cache>,
-    /// A write command ends when all of it is in the flash.
+    /// Set if a write command ends only when all of its data are in the flash.
     pub close: Option<Close>,
-    /// Busy of an erase command.
+    /// Busy time in ns of an erase command.
     pub erase_first_ns: u64,
-    /// More busy for each erase group.
+    /// Extra busy time in ns for each erase group.
     pub erase_next_group_ns: u64,
 }
 
-/// The price of a write command that does not begin where the one before ended.
+/// Extra time of a write command that does not begin where the one before ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
-    /// More busy at the end.
+    /// Extra busy time in ns at the end.
     pub busy_ns: u64,
-    /// For commands that are longer than this; shorter ones the card gathers.
+    /// Length in bytes above which a command takes the extra time; the card gathers shorter ones.
     pub from_bytes: u64,
 }
 
 impl Timing {
-    /// Busy of a write into a register.
+    /// Returns the busy time in ns of a write into a register.
     #[must_use]
     pub fn register_ns(&self) -> u64 {
         self.close.map_or(self.write_first_ns, |close| close.close_ns)
     }
 }
 
-/// Flash at work.
+/// State of the flash.
 #[derive(Clone, Debug)]
 pub struct Flash {
     timing: Timing,
-    /// Bytes in the cache, times 10^9: one nanosecond drains `drain_bytes_per_s` of this.
+    /// Fill level of the cache in bytes times 10^9: one nanosecond drains `drain_bytes_per_s` of
+    /// it.
     level: u64,
-    /// Time for which `level` holds.
+    /// Time in ns for which `level` is valid.
     level_ns: u64,
-    /// Something was written into the cache since the last flush.
+    /// Whether anything was written into the cache since the last flush.
     dirty: bool,
-    /// Reads that go on, one where the other ended.
+    /// The run of consecutive reads, each beginning where the one before ended.
     run: Option<prefetch::Run>,
-    /// A page that is not wanted any more is being fetched until then.
+    /// Time in ns until which a page that is no longer wanted is fetched.
     fetching_until_ns: u64,
-    /// The page that was programmed last.
+    /// Number of the page that was programmed last.
     page: Option<u64>,
-    /// Where the last write command ended.
+    /// Byte address at which the last write command ended.
     written_to: Option<u64>,
     runs: Runs,
     unprogrammed: Unprogrammed,
-    /// What is not safe yet.
+    /// Journal of the sectors that are not safe in the flash.
     pub(crate) journal: Journal,
-    /// What goes wrong.
+    /// Faults that strike the card.
     pub(crate) faults: Faults,
-    /// What is really there, and for how long.
+    /// The real capacity and life of the flash.
     pub(crate) wear: Wear,
-    /// The partition that is written.
+    /// Number of the partition that is written.
     pub(crate) partition: u8,
-    /// The supply dips once the block at hand is over.
+    /// Whether the power dips at the end of the present block.
     pub(crate) dips: bool,
 }
 
 impl Flash {
-    /// Idle flash with an empty cache.
+    /// Makes idle flash with an empty cache.
     #[must_use]
     pub fn new(timing: Timing) -> Self {
         Self {
@@ -148,7 +152,7 @@ impl Flash {
         }
     }
 
-    /// With what this card does wrong.
+    /// Applies the card's quirks.
     #[must_use]
     pub(crate) fn with(mut self, quirks: &Quirks) -> Self {
         self.wear = quirks.wear();
@@ -157,13 +161,13 @@ impl Flash {
         self
     }
 
-    /// The parameters.
+    /// Returns the times.
     #[must_use]
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Bytes taken from `at` on at the end of (part of) a write at `now_ns`; returns when busy ends.
+    /// Takes bytes from `at` on at the end of (a part of) a write. Returns the end of busy in ns.
     /// `last`: the command's data end here.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
         self.run = None;
@@ -173,14 +177,15 @@ impl Flash {
         room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
     }
 
-    /// A write command of these bytes ends; how much longer it is busy because of its place.
+    /// Ends a write command of these bytes. Returns the extra busy time in ns because it did not
+    /// continue the one before.
     pub(crate) fn scatter_ns(&mut self, at: u64, bytes: u64) -> u64 {
         let Some(scatter) = self.timing.scatter else { return 0 };
         let goes_on = self.written_to.replace(at.saturating_add(bytes)) == Some(at);
         if goes_on || bytes <= scatter.from_bytes { 0 } else { scatter.busy_ns }
     }
 
-    /// What is programmed for a write of these bytes.
+    /// Returns the number of bytes that are programmed for a write of these bytes.
     fn programmed_bytes(&mut self, at: u64, bytes: u64) -> u64 {
         let size = self.timing.program_bytes;
         if size == 0 || bytes == 0 {
@@ -191,7 +196,7 @@ impl Flash {
         (last - first + u64::from(!goes_on)).saturating_mul(size)
     }
 
-    /// When the cache will have been written to the flash.
+    /// Returns the time in ns at which the cache will have drained into the flash.
     pub fn drained_ns(&mut self, now_ns: u64) -> u64 {
         self.drain(now_ns);
         match self.timing.drain_bytes_per_s {
@@ -200,7 +205,7 @@ impl Flash {
         }
     }
 
-    /// When an erase of so many groups ends.
+    /// Returns the end in ns of an erase of this number of groups.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
         // What was there before may not come back.
         self.run = None;
@@ -210,8 +215,8 @@ impl Flash {
             .saturating_add(groups.saturating_mul(self.timing.erase_next_group_ns))
     }
 
-    /// The supply was cut: what the cache held is gone, and the medium is as it was before that
-    /// came.
+    /// Handles a power loss: what the cache held is lost, and the medium is restored to the content
+    /// before.
     pub fn power_lost(&mut self, medium: &mut Medium, now_ns: u64) {
         let bytes = self.cached_bytes(now_ns);
         self.unprogrammed.undo(medium, bytes);
@@ -223,8 +228,8 @@ impl Flash {
         self.runs.forget_place();
     }
 
-    /// The supply is cut: of what is at stake, that is left which `keep` says; unknown to the
-    /// journal, what was cached is gone.
+    /// Cuts the power: `keep` decides what is left of each sector at stake. Cached data that the
+    /// journal does not track are lost.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         if self.journal.follows() {
             // The journal knows the same sectors, and more.
@@ -236,8 +241,8 @@ impl Flash {
         }
     }
 
-    /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits
-    /// if it is not.
+    /// Flushes the cache, which takes until `least_ns` at least. Returns the end in ns, and error
+    /// bits if it fails.
     pub(crate) fn flush(&mut self, media: &mut dyn Media, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.flushed_ns(now_ns, least_ns);
         match self.faults.strike(Point::Cache) {
@@ -254,7 +259,7 @@ impl Flash {
         }
     }
 
-    /// Bytes taken that are not in the flash yet.
+    /// Returns the number of received bytes that are not in the flash yet.
     fn cached_bytes(&mut self, now_ns: u64) -> u64 {
         self.drain(now_ns);
         // The level may be that of a later moment: the end of a wait for room.
@@ -269,7 +274,7 @@ impl Flash {
         self.level_ns = self.level_ns.max(now_ns);
     }
 
-    /// Puts bytes into the cache; returns when they are in.
+    /// Puts bytes into the cache. Returns the time in ns at which they are in.
     fn make_room(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let rate = self.timing.drain_bytes_per_s;
         if self.timing.cache_bytes == 0 || rate == 0 {

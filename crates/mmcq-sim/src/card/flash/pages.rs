@@ -1,18 +1,18 @@
-//! Reads by page, and beyond what was asked for.
+//! Reads by page, and reading ahead of what was requested.
 //!
 //! The first page comes [`super::Timing::read_first_ns`] after the command. The array is a
 //! pipeline: the second page of the command comes [`Pages::second_ns`] after the end of the first
-//! one, all later ones in time. Blocks follow each other at wire time and [`Pages::gap_ns`]; that
+//! one, all later ones in time. Blocks follow each other at wire time plus [`Pages::gap_ns`]. That
 //! is also the rate at which the card fetches.
 //!
-//! While an open-ended read waits for the host, the card goes on fetching, until its buffer is
-//! full. So a transfer that is continued after a pause finds its next pages there. The price: a
-//! stop finds a page fetch on its way, and the first page of the next read begins only
-//! [`Ahead::abort_ns`] after it; unless the buffer was full, or the end of the card was reached. A
-//! read counted by CMD23 is either fetched to its count and not further, or like an open-ended one
-//! ([`Ahead::when_counted`]). CMD17 fetches nothing but its block.
+//! While an open-ended read waits for the host, the card continues to fetch until its buffer is
+//! full. So a transfer that continues after a pause finds its next pages in the buffer. The price:
+//! a stop interrupts a page fetch, and the first page of the next read begins only
+//! [`Ahead::abort_ns`] later, unless the buffer was full or the end of the card was reached. A read
+//! counted by CMD23 is either fetched up to its count, or like an open-ended one
+//! ([`Ahead::when_counted`]). CMD17 fetches only its block.
 //!
-//! Since the bus is never faster than the array, the pages in the buffer grow only while the host
+//! The bus is never faster than the array, so the pages in the buffer grow only while the host
 //! pauses. The buffer is assumed to be large enough to hide the restart of the pipeline: four pages
 //! or more.
 
@@ -24,45 +24,47 @@ use super::Flash;
 pub struct Pages {
     /// Size of a page, a power of two.
     pub page_bytes: u64,
-    /// From the end of the first page to the second: the pipeline is not yet full.
+    /// Time in ns from the end of the first page to the second, while the pipeline is not yet full.
     pub second_ns: u64,
-    /// From block to block, beside the wire.
+    /// Time in ns from block to block, in addition to the wire time.
     pub gap_ns: u64,
-    /// The card reads ahead.
+    /// Reading ahead, if the card does it.
     pub ahead: Option<Ahead>,
 }
 
 /// Reading ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// How far.
+    /// Number of bytes that the card reads ahead.
     pub bytes: u64,
-    /// From the end of a read to the first page of the next, if a fetch was on its way.
+    /// Time in ns from the end of a read to the first page of the next, if a page fetch was
+    /// interrupted.
     pub abort_ns: u64,
-    /// Also beyond the count of CMD23.
+    /// Whether the card also reads ahead beyond the count of CMD23.
     pub when_counted: bool,
 }
 
 /// Clocks between two blocks [SD 4.12.1: N_AC at least].
 const GAP_CLK: u64 = 8;
 
-/// Where a read command is in the pipeline.
+/// State of a read command in the pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
-    /// The page being sent, once a block was.
+    /// The page being sent, once a block was sent.
     page: Option<u64>,
-    /// The pipeline has delivered a second page.
+    /// Whether the pipeline has delivered a second page.
     full: bool,
-    /// The next block not before this.
+    /// Earliest time in ns of the next block.
     due_ns: u64,
-    /// Time from block to block.
+    /// Time in ns from block to block.
     block_ns: u64,
-    /// Time in which blocks could have gone, but the host did not take any.
+    /// Time in ns in which blocks could have been sent, but the host did not take any.
     paused_ns: u64,
 }
 
 impl Reading {
-    /// When the block at this address starts; `ready_ns`: when the command's first page is there.
+    /// Returns the time in ns at which the block at this address starts. `ready_ns`: time of the
+    /// command's first page.
     pub(crate) fn start_ns(
         &mut self,
         pages: &Pages,
@@ -92,8 +94,8 @@ impl Reading {
         start_ns
     }
 
-    /// Is the card fetching at this time? `len`: bytes in a block; `limit`: it reads ahead to this
-    /// address.
+    /// Returns whether the card is fetching at this time. `len`: bytes in a block. `limit`: address
+    /// up to which it reads ahead.
     fn fetching(&self, pages: &Pages, ahead: &Ahead, len: u16, limit: u64, now_ns: u64) -> bool {
         let Some(page) = self.page else {
             return true;
@@ -106,7 +108,7 @@ impl Reading {
         room > 0 && paused_ns < fill_ns
     }
 
-    /// The read ends at `now_ns`, when the card would have gone on to the address `limit`.
+    /// Ends the read at `now_ns`, when the card would have continued to the address `limit`.
     pub(crate) fn stop(&self, flash: &mut Flash, len: u16, limit: u64, now_ns: u64) {
         if let Some(pages) = flash.timing.pages
             && let Some(ahead) = pages.ahead
@@ -118,7 +120,7 @@ impl Reading {
 }
 
 impl Flash {
-    /// When the first page of a read command that came at `now_ns` is there.
+    /// Returns the time in ns of the first page of a read command that came at `now_ns`.
     pub(crate) fn first_page_ns(&self, now_ns: u64) -> u64 {
         now_ns.max(self.fetching_until_ns).saturating_add(self.timing.read_first_ns)
     }

@@ -1,33 +1,35 @@
-//! Reads that go on where the last one ended.
+//! Prefetching for reads that continue where the last one ended.
 //!
-//! Behind a read command the card fetches what follows, up to [`Prefetch::bytes`] beyond what the
+//! After a read command the card fetches what follows, up to [`Prefetch::bytes`] beyond what the
 //! host has read, at [`Prefetch::bytes_per_s`]. A command that begins exactly where the last read
-//! ended is served from there: its first block comes after [`Prefetch::hit_ns`], or when its 4 KiB
-//! have been fetched. So does each further 4 KiB; the fetching goes on meanwhile. Any other read
-//! costs what it costs without, and a write or an erase ends the run.
+//! ended is served from these data: its first block comes after [`Prefetch::hit_ns`], or when its 4
+//! KiB have been fetched. The same holds for each further 4 KiB, and the card continues to fetch
+//! meanwhile. Any other read takes its time as without prefetching. A write or an erase ends the
+//! run.
 
 use super::{Flash, UNIT_BYTES};
 
 /// A second, in nanoseconds.
 const S: u128 = 1_000_000_000;
 
-/// The card reads ahead of a run of reads.
+/// Prefetching along a run of consecutive reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// How far beyond what the host has read.
+    /// Number of bytes fetched beyond what the host has read.
     pub bytes: u64,
-    /// From a command that goes on to its first block, if that is there.
+    /// Time in ns from a command that continues the run to its first block, if that is already
+    /// fetched.
     pub hit_ns: u64,
-    /// How fast the flash fills it.
+    /// Rate at which the flash fills the buffer.
     pub bytes_per_s: u64,
 }
 
-/// The run under way.
+/// The run of reads under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// The host has read up to here.
+    /// Address up to which the host has read.
     next: u64,
-    /// The card has fetched up to here, at this time.
+    /// Address up to which the card has fetched, and the time in ns of that.
     fetched: u64,
     at_ns: u64,
 }
@@ -42,7 +44,7 @@ impl Run {
         self.at_ns = self.at_ns.max(now_ns);
     }
 
-    /// When all below this address is there.
+    /// Returns the time in ns at which everything below this address is fetched.
     fn there_ns(&self, prefetch: &Prefetch, address: u64) -> u64 {
         let missing = u128::from(address.saturating_sub(self.fetched));
         let wait_ns = (missing * S).div_ceil(u128::from(prefetch.bytes_per_s.max(1)));
@@ -50,14 +52,14 @@ impl Run {
     }
 }
 
-/// The end of the 4 KiB in which this address is.
+/// Returns the end of the 4 KiB that contain this address.
 fn unit_end(at: u64) -> u64 {
     (at / UNIT_BYTES + 1).saturating_mul(UNIT_BYTES)
 }
 
 impl Flash {
-    /// When the first block is there of a read command that goes on with the run; `None`: it does
-    /// not.
+    /// Returns the time in ns of the first block of a read command that continues the run; `None`
+    /// if it does not continue it.
     pub(crate) fn goes_on_ns(&mut self, at: u64, now_ns: u64) -> Option<u64> {
         let prefetch = self.timing.prefetch?;
         let run = self.run.as_mut().filter(|run| run.next == at)?;
@@ -66,7 +68,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// When the next 4 KiB of such a command are there, which begin at this address.
+    /// Returns the time in ns at which the next 4 KiB of such a command, from this address on, are
+    /// fetched.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);
@@ -74,7 +77,7 @@ impl Flash {
         run.there_ns(&prefetch, unit_end(at)).max(now_ns)
     }
 
-    /// A read command has ended at this address; `on`: it went on with the run.
+    /// Records that a read command has ended at this address. `on`: it continued the run.
     pub(crate) fn read_to(&mut self, at: u64, on: bool, now_ns: u64) {
         let Some(prefetch) = self.timing.prefetch else { return };
         match &mut self.run {

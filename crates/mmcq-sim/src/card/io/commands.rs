@@ -1,17 +1,17 @@
-//! What a command does in which state [SDIO 3.2 to 3.4, 4, 5].
+//! Commands of an I/O card in each state [SDIO 3.2 to 3.4, 4, 5].
 
 use super::super::{Answer, Flow, Reply};
 use super::registers::capability;
 use super::transfer::Transfer;
 use super::{IoCard, State};
 
-/// Flags of R5, as they lie in bits 15:8 of its content.
+/// Flags of R5, in bits 15:8 of its content.
 pub(super) mod flag {
     pub const ILLEGAL: u8 = 0x40;
     pub const ERROR: u8 = 0x08;
     pub const FUNCTION_NUMBER: u8 = 0x02;
     pub const OUT_OF_RANGE: u8 = 0x01;
-    /// IO_CURRENT_STATE.
+    /// Values of IO_CURRENT_STATE.
     pub const STATE_CMD: u8 = 0x10;
     pub const STATE_TRN: u8 = 0x20;
 }
@@ -70,7 +70,7 @@ impl IoCard {
         !self.trouble.never_ready && self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
     }
 
-    /// CMD5 [SDIO 3.2].
+    /// Executes CMD5 [SDIO 3.2].
     fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.illegal = false;
         let wanted = arg & 0x00ff_ffff;
@@ -94,7 +94,7 @@ impl IoCard {
         Reply::ocr(content)
     }
 
-    /// CMD3: an address for both parts.
+    /// Executes CMD3: takes one address for both the I/O part and the memory part.
     fn take_address(&mut self, memory: &Reply) -> Reply {
         if let Some(Answer::Short { content, .. }) = memory.answer {
             self.rca = (content >> 16) as u16;
@@ -117,7 +117,7 @@ impl IoCard {
         Reply::short(index, u32::from(flags | illegal | state) << 8 | u32::from(data))
     }
 
-    /// What is wrong with access to `span` addresses of a function from `address` on.
+    /// Returns the error flags of an access to `span` addresses of a function from `address` on.
     fn fault(&self, number: usize, address: u32, span: u32, now_ns: u64) -> Option<u8> {
         let addresses = match number.checked_sub(1).map(|place| self.slots.get(place)) {
             None => super::function::ADDRESSES,
@@ -147,7 +147,7 @@ impl IoCard {
         }
     }
 
-    /// CMD52 [SDIO 5.1].
+    /// Executes CMD52 [SDIO 5.1].
     fn direct(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number, raw) = (arg >> 31 != 0, (arg >> 28 & 7) as usize, arg >> 27 & 1 != 0);
         let (address, value) = (arg >> 9 & 0x1_ffff, arg as u8);
@@ -182,7 +182,7 @@ impl IoCard {
         self.r5(52, 0, shown)
     }
 
-    /// ASx and RES [SDIO 6.9].
+    /// Executes a write to ASx and RES [SDIO 6.9].
     fn abort(&mut self, value: u8, now_ns: u64) -> Reply {
         if value & 8 != 0 {
             let reply = self.r5(52, 0, value);
@@ -195,14 +195,14 @@ impl IoCard {
         self.r5(52, 0, value)
     }
 
-    /// Deselected in the middle of whatever it was.
+    /// Ends a transfer because the card is deselected in the middle of it.
     fn abandon(&mut self, now_ns: u64) {
         if self.transfer.is_some() {
             self.end_transfer(now_ns);
         }
     }
 
-    /// CMD53 [SDIO 5.3].
+    /// Executes CMD53 [SDIO 5.3].
     fn extended(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (write, number) = (arg >> 31 != 0, (arg >> 28 & 7) as usize);
         let (blocks, increment) = (arg >> 27 & 1 != 0, arg >> 26 & 1 != 0);

@@ -1,4 +1,4 @@
-//! What an I/O card says about itself, and the bytes of its CIS [SDIO 6.9, 16].
+//! Identity of an I/O card, and the bytes of its CIS [SDIO 6.9, 16].
 
 use super::quirk::IoQuirks;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 /// First address of the CIS area in function 0.
 pub const CIS_BASE: u32 = 0x1000;
 
-/// Bytes of the CIS area, and where each chain begins.
+/// Bytes of the CIS area, and the begin of each tuple chain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cis {
-    /// From [`CIS_BASE`] on.
+    /// Bytes from [`CIS_BASE`] on.
     pub image: Vec<u8>,
-    /// Behind the image.
+    /// Value of all bytes after the image.
     pub fill: u8,
     /// Pointers of the card and of the functions 1 to 7, 24 bits.
     pub pointers: [u32; 8],
@@ -24,7 +24,7 @@ impl fmt::Debug for Cis {
 }
 
 impl Cis {
-    /// Chains one after the other: the card's, and one for each function.
+    /// Makes a CIS of chains one after the other: the card's, and one for each function.
     #[must_use]
     pub fn chains(chains: &[Vec<u8>]) -> Self {
         let mut cis = Cis { image: Vec::new(), fill: 0xff, pointers: [0; 8] };
@@ -35,41 +35,41 @@ impl Cis {
         cis
     }
 
-    /// These bytes as the card's chain and as that of every function; `fill` behind them. Nothing
-    /// is checked.
+    /// Makes a CIS with these bytes as the chain of the card and of every function, and `fill`
+    /// after them. Nothing is checked.
     #[must_use]
     pub fn raw(image: Vec<u8>, fill: u8) -> Self {
         Cis { image, fill, pointers: [CIS_BASE; 8] }
     }
 
-    /// The byte at an address of function 0.
+    /// Returns the byte at an address of function 0.
     pub(super) fn byte(&self, address: u32) -> u8 {
         let at = address.checked_sub(CIS_BASE).map(|at| at as usize);
         at.and_then(|at| self.image.get(at).copied()).unwrap_or(self.fill)
     }
 }
 
-/// What a card says of one of its functions.
+/// Identity of one function of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionConfig {
     /// Standard interface code: 2 is Bluetooth Type-A; 0: none.
     pub class: u8,
     /// Largest block, and most bytes of a CMD53 in byte mode: 1 to 2048.
     pub max_block_bytes: u16,
-    /// From IOEx to IORx; `u64::MAX`: never ready.
+    /// Time in ns from IOEx to IORx; `u64::MAX`: never ready.
     pub enable_ns: u64,
-    /// What the CIS says of it, in units of 10 ms.
+    /// The same time as the CIS declares it, in units of 10 ms.
     pub enable_timeout_10ms: u16,
 }
 
-/// An I/O card without its functions.
+/// Identity of an I/O card, without what its functions do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoConfig {
-    /// CCCR 00h: formats of CCCR and of the SDIO specification.
+    /// CCCR 00h: versions of CCCR and of the SDIO specification.
     pub revision: u8,
-    /// CCCR 01h: physical layer.
+    /// CCCR 01h: version of the physical layer.
     pub sd_revision: u8,
-    /// CCCR 08h: what the card can do; bit 5 (interrupt between blocks) starts at 0.
+    /// CCCR 08h: capabilities. Bit 5 (interrupt between blocks) starts at 0.
     pub capabilities: u8,
     /// Supply voltages of R4, bits 23:0.
     pub ocr: u32,
@@ -81,9 +81,9 @@ pub struct IoConfig {
     pub async_interrupt: bool,
     /// Largest block of function 0.
     pub max_block_bytes: u16,
-    /// From the first CMD5 with voltages to readiness.
+    /// Time in ns from the first CMD5 with voltages until the card is ready.
     pub power_up_ns: u64,
-    /// Of a voltage switch.
+    /// Time in ns after which the card releases the lines in a voltage switch.
     pub voltage_release_ns: u64,
     /// Relative card address; 0 is not one.
     pub rca: u16,
@@ -91,11 +91,11 @@ pub struct IoConfig {
     pub functions: Vec<FunctionConfig>,
     /// The CIS.
     pub cis: Cis,
-    /// What the card does wrong.
+    /// Quirks of the card.
     pub quirks: IoQuirks,
 }
 
-/// TRAN_SPEED of a clock, if it has one exactly.
+/// Returns the TRAN_SPEED code of a clock, if there is an exact one.
 pub(super) fn tran_speed(khz: u32) -> Option<u8> {
     const VALUES: [u32; 15] = [10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
     let mut unit_khz = 10;
@@ -114,7 +114,7 @@ fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Chain of the card: manufacturer, function 0's extension.
+/// Returns the tuple chain of the card: manufacturer, function 0's extension.
 pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
     let mut chain = Vec::new();
     let ([m0, m1], [d0, d1], [b0, b1]) =
@@ -126,7 +126,7 @@ pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_
     chain
 }
 
-/// Chain of a function.
+/// Returns the tuple chain of a function.
 pub(super) fn function_chain(function: &FunctionConfig, ocr: u32) -> Vec<u8> {
     let mut body = [0u8; 42];
     body[0] = 1;

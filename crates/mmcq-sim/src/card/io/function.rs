@@ -1,48 +1,50 @@
-//! What lies behind a function's registers, and a plain one for tests.
+//! The trait of what is behind a function's registers, and a plain function for tests.
 
 use std::collections::VecDeque;
 
-/// Addresses of a function's register space: 17 bits [SDIO 5.1].
+/// Number of addresses in a function's register space: 17 bits [SDIO 5.1].
 pub const ADDRESSES: u32 = 0x2_0000;
 
-/// An I/O function of a card, behind its own register space.
+/// What an I/O function of a card does when its register space is accessed.
 ///
-/// The card deals with enabling, interrupt enables and the forms of CMD52 and CMD53; a function
-/// sees bytes at addresses. Times are absolute and never go back.
+/// The card handles enabling, interrupt enables and the forms of CMD52 and CMD53. A function only
+/// sees bytes at addresses. Times are absolute and never decrease.
 pub trait Function {
-    /// Addresses from here on are out of range.
+    /// Returns the number of addresses; higher ones are out of range.
     fn addresses(&self) -> u32 {
         ADDRESSES
     }
 
-    /// A byte is read, with its side effects.
+    /// Reads a byte, with the side effects of the read.
     fn read(&mut self, address: u32, now_ns: u64) -> u8;
 
-    /// A byte is written.
+    /// Writes a byte.
     fn write(&mut self, address: u32, value: u8, now_ns: u64);
 
-    /// From a read command to its first block, at least.
+    /// Returns the least time in ns from a read command to its first block.
     fn access_ns(&self) -> u64 {
         0
     }
 
-    /// Busy after a written block.
+    /// Returns the busy time in ns after a written block.
     fn busy_ns(&self) -> u64 {
         0
     }
 
-    /// A CMD53 is over: all of it went by, or it was aborted.
+    /// Ends a CMD53: all of its data are transferred, or it was aborted.
     fn ended(&mut self, write: bool, now_ns: u64) {
         let _ = (write, now_ns);
     }
 
-    /// The function asks for attention.
+    /// Returns whether the function asserts its interrupt.
     fn interrupt(&self, now_ns: u64) -> bool;
 
-    /// The next moment after `now_ns` at which [`Function::interrupt`] changes by itself.
+    /// Returns the next time in ns after `now_ns` at which [`Function::interrupt`] changes by
+    /// itself.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64>;
 
-    /// Disabled, or the card was reset: everything as after power-up.
+    /// Resets the function to its state after power-up, because it was disabled or the card was
+    /// reset.
     fn reset(&mut self, now_ns: u64);
 }
 
@@ -60,11 +62,11 @@ pub mod loopback {
     pub const MEMORY: u32 = 0x100;
     /// Bytes of memory.
     pub const MEMORY_BYTES: u32 = 0x2000;
-    /// Bytes that the FIFO keeps; more are lost.
+    /// Capacity of the FIFO in bytes; further bytes are lost.
     pub const FIFO_BYTES: usize = 0x1_0000;
 }
 
-/// A FIFO, some memory and an interrupt that the host sets itself.
+/// A test function: a FIFO, some memory, and an interrupt that the host sets itself.
 #[derive(Debug)]
 pub struct Loopback {
     fifo: VecDeque<u8>,
@@ -76,7 +78,8 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// As after power-up, with these times to the first block and after a written block.
+    /// Makes the function in its state after power-up, with these times in ns to the first block
+    /// and after a written block.
     #[must_use]
     pub fn new(access_ns: u64, busy_ns: u64) -> Self {
         Loopback {

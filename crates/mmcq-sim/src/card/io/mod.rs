@@ -1,13 +1,13 @@
-//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory
+//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or with the memory
 //! part of a combo card.
 //!
 //! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs`
-//! (CMD53), `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and
-//! `type_a.rs` (what lies behind the functions).
+//! (CMD53), `config.rs` (identity of the card), `profile.rs` (TOML), `function.rs` and `type_a.rs`
+//! (what the functions do).
 //!
-//! Where the standard leaves something open the card takes the strict side: a command to a function
-//! that is not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE,
-//! block mode without a block size with ERROR.
+//! Where the standard leaves something open, the card is strict: a command to a function that is
+//! not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE, block
+//! mode without a block size with ERROR.
 
 mod commands;
 pub mod config;
@@ -40,24 +40,24 @@ use transfer::Transfer;
 /// The state of the I/O part [SDIO 3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Until CMD3.
+    /// Before CMD3.
     Init,
     /// Has an address, not selected.
     Stby,
-    /// Selected; data move while there is a transfer.
+    /// Selected; also while data are transferred.
     Cmd,
     /// Silent until the next power cycle.
     Ina,
 }
 
-/// A function and what the card keeps for it.
+/// A function and the card's state of it.
 struct Slot {
     config: FunctionConfig,
     function: Box<dyn Function>,
     block_bytes: u16,
-    /// Enabled, and ready from then on.
+    /// Time in ns from which the enabled function is ready; `None`: not enabled.
     ready_ns: Option<u64>,
-    /// What is wrong with it.
+    /// Faults of the function.
     sick: Sick,
 }
 
@@ -73,32 +73,33 @@ pub struct IoCard {
     ready_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
-    /// The command before was illegal.
+    /// Whether the command before was illegal.
     illegal: bool,
     registers: Registers,
     transfer: Option<Transfer>,
     tuning: bool,
     busy_until_ns: u64,
-    /// The memory part has the DAT lines.
+    /// Whether the memory part uses the DAT lines.
     memory_moves: bool,
-    /// DAT1 while the clock stands that the card would need to change it.
+    /// Level of DAT1 while the clock is stopped, which the card would need to change it.
     frozen: Option<bool>,
     faults: Faults,
     trouble: Trouble,
-    /// CCCR 05h was read, and FFh was not since.
+    /// Whether CCCR 05h was read, and FFh was not read since.
     polled: bool,
-    /// CCCR 05h shows an interrupt that is none.
+    /// Whether CCCR 05h shows an interrupt that does not exist.
     fake_interrupt: bool,
-    /// The byte was written that wakes the functions.
+    /// Whether the byte that wakes the functions was written.
     woken: bool,
 }
 
 impl IoCard {
-    /// A card with these functions, number 1 first; one for each of the configuration's.
+    /// Makes a card with these functions, number 1 first; one for each function of the
+    /// configuration.
     ///
     /// # Panics
     ///
-    /// If there are not as many functions as the configuration says, or more than seven.
+    /// If there are not as many functions as in the configuration, or more than seven.
     #[must_use]
     pub fn new(config: IoConfig, functions: Vec<Box<dyn Function>>) -> Self {
         assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
@@ -137,31 +138,31 @@ impl IoCard {
         }
     }
 
-    /// The same with a memory part: a combo card.
+    /// Adds a memory part: the card becomes a combo card.
     #[must_use]
     pub fn with_memory(self, memory: SdCard) -> Self {
         IoCard { memory: Some(memory), ..self }
     }
 
-    /// The same with another CIS, which is not checked.
+    /// Replaces the CIS by this one, which is not checked.
     #[must_use]
     pub fn with_cis(mut self, cis: Cis) -> Self {
         self.config.cis = cis;
         self
     }
 
-    /// What the card is.
+    /// Returns the identity of the card.
     #[must_use]
     pub fn config(&self) -> &IoConfig {
         &self.config
     }
 
-    /// The memory part of a combo card.
+    /// Returns the memory part of a combo card.
     pub fn memory_mut(&mut self) -> Option<&mut SdCard> {
         self.memory.as_mut()
     }
 
-    /// What the bus must be like now.
+    /// Returns what the card's present mode requires of the bus.
     fn mode(&self) -> Mode {
         let is_18 = self.voltage.is_18();
         let (max_hz, ddr) = match (self.state, self.registers.speed) {
@@ -175,7 +176,7 @@ impl IoCard {
         Mode { max_hz, width: self.registers.width(), ddr, signal18: Some(is_18), strobe: false }
     }
 
-    /// CMD52 write of RES, or a power cycle: the I/O part starts over; the memory part does not
+    /// Resets the I/O part, by a CMD52 write of RES or by a power cycle. The memory part does not
     /// notice.
     fn reset(&mut self, now_ns: u64) {
         self.state = State::Init;
@@ -198,7 +199,7 @@ impl IoCard {
         }
     }
 
-    /// Lets everything happen that was due.
+    /// Handles everything that was due until now.
     fn settle(&mut self, now_ns: u64) {
         if let Some(transfer) = &self.transfer
             && transfer.end_ns.is_some_and(|end_ns| now_ns >= end_ns)
@@ -207,23 +208,23 @@ impl IoCard {
         }
     }
 
-    /// Is data of the memory part on the lines?
+    /// Returns whether data of the memory part are on the lines.
     fn memory_is_moving(&mut self, now_ns: u64) -> bool {
         let state = self.memory.as_mut().map(|memory| memory.state(now_ns));
         matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
-    /// The interrupt lines of the functions that may use DAT1, before the matter of the clock.
+    /// Returns whether a function that may use DAT1 asserts its interrupt, regardless of the clock.
     fn asked(&self, now_ns: u64) -> bool {
         self.audible(now_ns).any(|slot| slot.interrupt(now_ns))
     }
 
-    /// Functions that are ready and whose interrupt is enabled.
+    /// Returns the functions that are ready and have their interrupt enabled.
     fn audible(&self, now_ns: u64) -> impl Iterator<Item = &Slot> {
         self.enabled().filter(move |slot| slot.ready(now_ns))
     }
 
-    /// Functions whose interrupt is enabled.
+    /// Returns the functions that have their interrupt enabled.
     fn enabled(&self) -> impl Iterator<Item = &Slot> {
         let enable = if self.state == State::Cmd && self.registers.interrupts & 1 != 0 {
             self.registers.interrupts

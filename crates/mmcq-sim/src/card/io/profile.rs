@@ -11,7 +11,7 @@ use crate::card::profile::Place;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// 2.7 to 3.6 V.
+/// OCR bits of 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8000;
 
 #[derive(Deserialize)]
@@ -94,28 +94,29 @@ struct PacketKeys {
     count: Option<u64>,
 }
 
-/// What lies behind a function.
+/// What a function of the card does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// Bluetooth with a source of packets.
+    /// Bluetooth Type-A with a source of packets.
     TypeA(Source),
-    /// FIFO, memory, interrupt.
+    /// The test function [`Loopback`] with FIFO, memory and interrupt.
     Loopback,
 }
 
-/// An I/O card that can be built.
+/// Profile from which an I/O card can be built.
 #[derive(Clone, Debug)]
 pub struct IoProfile {
     name: String,
     description: String,
     sources: Vec<(String, String)>,
     config: IoConfig,
-    /// What lies behind, time to the first block, busy after a written block.
+    /// For each function: what it does, time in ns to the first block, busy time in ns after a
+    /// written block.
     behind: Vec<(Behind, u64, u64)>,
 }
 
 impl IoProfile {
-    /// Reads a profile; `name` is the file's, for messages.
+    /// Reads a profile from TOML; `name` is the file's name for error messages.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
         let place = Place { text, name };
         let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
@@ -183,35 +184,35 @@ impl IoProfile {
         Ok(IoProfile { name: name.to_owned(), description: file.description, sources, config, behind })
     }
 
-    /// The name given at reading.
+    /// Returns the name given to [`IoProfile::from_toml`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// One line about the card.
+    /// Returns one line about the card.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Where the numbers come from: group and source.
+    /// Returns where the numbers come from: group and source.
     #[must_use]
     pub fn sources(&self) -> &[(String, String)] {
         &self.sources
     }
 
-    /// What the card says about itself, to be changed before it is built.
+    /// Returns the identity of the card, to be changed before the card is built.
     pub fn config_mut(&mut self) -> &mut IoConfig {
         &mut self.config
     }
 
-    /// What lies behind the functions, number 1 first, to be changed before the card is built.
+    /// Returns what the functions do, number 1 first, to be changed before the card is built.
     pub fn behind_mut(&mut self) -> impl Iterator<Item = &mut Behind> {
         self.behind.iter_mut().map(|(behind, ..)| behind)
     }
 
-    /// The card, and what its Type-A functions see, by the number of the function.
+    /// Builds the card. Also returns the counters of its Type-A functions, by function number.
     #[must_use]
     pub fn build(&self) -> (IoCard, Vec<(u8, type_a::Handle)>) {
         let mut handles = Vec::new();

@@ -1,4 +1,4 @@
-//! What I/O cards do wrong: the table `[quirk]` of a profile.
+//! Quirks of I/O cards: the table `[quirk]` of a profile.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -6,49 +6,49 @@ use toml::Spanned;
 use super::commands::flag;
 use super::{IoCard, Voltage};
 
-/// What an I/O card does wrong; by default nothing.
+/// Quirks of an I/O card; by default none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IoQuirks {
-    /// Where this is known from.
+    /// Source of the knowledge about the quirks.
     pub source: String,
-    /// The function's interface code (FBR 00h) cannot be read: such a command fails.
+    /// The function's interface code (FBR 00h) cannot be read: a command that reads it fails.
     pub nonstandard_interface: bool,
-    /// On four lines data are damaged until the resistor for card detection is off (CCCR 07h bit
-    /// 7).
+    /// On four lines data are damaged until the resistor for card detection is disconnected (CCCR
+    /// 07h bit 7).
     pub needs_cd_off: bool,
-    /// Functions get ready only when this byte of function 0, outside of the vendor's F0h to FFh,
-    /// was written.
+    /// Functions become ready only after this byte of function 0 was written. It is outside of the
+    /// vendor's bytes F0h to FFh.
     pub wakes_by: Option<u8>,
     /// Byte mode with more than a block fails.
     pub byte_mode_within_block: bool,
     /// Byte mode with 512 bytes fails.
     pub byte_mode_512_fails: bool,
-    /// Reading the pending interrupts (CCCR 05h) twice shows one that is none, unless FFh was read
-    /// in between.
+    /// A second read of the pending interrupts (CCCR 05h) shows an interrupt that does not exist,
+    /// unless FFh was read in between.
     pub polling_fakes_interrupts: bool,
-    /// Above this clock data are damaged.
+    /// Clock in kHz above which data are damaged.
     pub real_max_khz: Option<u32>,
-    /// Offers 1.8 V, and does not come back from the switch.
+    /// The card offers 1.8 V, and fails for good at the switch.
     pub breaks_at_1v8: bool,
-    /// Bytes that stand in the chains of tuples, whatever else the profile says.
+    /// Bytes of the tuple chains that replace those from the rest of the profile.
     pub cis: Vec<Spanned<CisBytes>>,
 }
 
-/// Bytes of a chain of tuples.
+/// Bytes of a tuple chain.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CisBytes {
-    /// Whose chain: 0 is the card's.
+    /// Function that the chain belongs to; 0 is the card.
     pub function: u8,
-    /// The first byte's place in the chain.
+    /// Place of the first byte in the chain.
     pub at: usize,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 impl CisBytes {
-    /// False: that chain has no such place.
+    /// Puts the bytes into their chain. Returns false if the chain has no such place.
     pub(super) fn put_into(&self, chains: &mut [Vec<u8>]) -> bool {
         let chain = chains.get_mut(usize::from(self.function));
         let place = chain.and_then(|chain| chain.get_mut(self.at..self.at.saturating_add(self.bytes.len())));
@@ -60,7 +60,8 @@ impl CisBytes {
 }
 
 impl IoCard {
-    /// A byte of function 0 is about to be read by CMD52; flags of R5 if that fails.
+    /// Applies quirks before CMD52 reads a byte of function 0. Returns flags of R5 if the read
+    /// fails.
     pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {
         let quirks = &self.config.quirks;
         match address {
@@ -81,7 +82,7 @@ impl IoCard {
         None
     }
 
-    /// Is this a CMD53 that the card does not stand? `bytes`: of byte mode.
+    /// Returns whether a quirk makes this CMD53 fail. `bytes`: number of bytes in byte mode.
     pub(super) fn stumbles(&mut self, bytes: Option<u16>, block: u16, now_ns: u64) -> bool {
         let quirks = &self.config.quirks;
         let bad = bytes.is_some_and(|bytes| {
@@ -94,7 +95,7 @@ impl IoCard {
         bad
     }
 
-    /// Data are damaged by the way the host drives the bus.
+    /// Returns whether a quirk damages data because of how the host drives the bus.
     pub(super) fn damaged(&mut self, now_ns: u64) -> bool {
         let quirks = &self.config.quirks;
         if quirks.needs_cd_off && self.registers.width() == 4 && !self.registers.cd_off() {
@@ -108,7 +109,7 @@ impl IoCard {
         false
     }
 
-    /// CMD11 was taken.
+    /// Handles an accepted CMD11.
     pub(super) fn leaves_3v3(&mut self, now_ns: u64) {
         self.voltage = Voltage::Low;
         if self.config.quirks.breaks_at_1v8 {

@@ -4,17 +4,17 @@ use super::IoCard;
 
 /// Bits of CCCR 08h.
 pub(super) mod capability {
-    /// CMD52 while data move.
+    /// CMD52 works while data are transferred.
     pub const DIRECT: u8 = 0x01;
-    /// CMD53 in block mode.
+    /// CMD53 works in block mode.
     pub const MULTI_BLOCK: u8 = 0x02;
     /// Interrupt between blocks in 4-bit mode: enable bit.
     pub const BETWEEN_ENABLE: u8 = 0x20;
-    /// The same: support bit.
+    /// Interrupt between blocks in 4-bit mode: support bit.
     pub const BETWEEN: u8 = 0x10;
 }
 
-/// Bus speed: what CCCR 13h selects.
+/// Bus speed selected by CCCR 13h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Speed {
     /// Default speed or SDR12.
@@ -27,51 +27,51 @@ pub(super) enum Speed {
     Ddr50 = 4,
 }
 
-/// What the host has written.
+/// Registers that the host has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Registers {
-    /// 04h.
+    /// CCCR 04h.
     pub interrupts: u8,
-    /// 07h.
+    /// CCCR 07h.
     interface: u8,
-    /// 08h bit 5.
+    /// CCCR 08h bit 5: interrupt between blocks.
     between: bool,
-    /// 10h.
+    /// CCCR 10h: block size of function 0.
     pub block_bytes: u16,
     /// CCCR 12h bit 1 (EMPC): the host has enabled power control of the card.
     power: bool,
     pub speed: Speed,
-    /// 15h bits 5:4.
+    /// CCCR 15h bits 5:4.
     drive: u8,
-    /// 16h bit 1.
+    /// CCCR 16h bit 1.
     pub async_interrupt: bool,
 }
 
 impl Registers {
-    /// The resistor for card detection is off.
+    /// Returns whether the resistor for card detection is disconnected.
     pub fn cd_off(&self) -> bool {
         self.interface & 0x80 != 0
     }
 
-    /// Data lines of the I/O part.
+    /// Returns the number of data lines of the I/O part.
     pub fn width(&self) -> u8 {
         if self.interface & 3 == 2 { 4 } else { 1 }
     }
 }
 
-/// One byte of a number.
+/// Returns one byte of a number.
 fn byte(value: u32, place: u32) -> u8 {
     (value >> (8 * place)) as u8
 }
 
-/// `old` with one byte changed.
+/// Returns `old` with one byte changed.
 fn with_byte(old: u16, place: u32, value: u8) -> u16 {
     let mask = 0xffu16 << (8 * place);
     old & !mask | u16::from(value) << (8 * place)
 }
 
 impl IoCard {
-    /// A byte of function 0.
+    /// Returns a byte of function 0.
     pub(super) fn read_zero(&self, address: u32, now_ns: u64) -> u8 {
         match address {
             0..=0xff => self.read_cccr(address, now_ns),
@@ -123,7 +123,7 @@ impl IoCard {
         }
     }
 
-    /// Writes a byte of function 0. ABORT (06h) is not among them.
+    /// Writes a byte of function 0, except ABORT (06h).
     pub(super) fn write_zero(&mut self, address: u32, value: u8, now_ns: u64) {
         let (number, place) = (address >> 8, address & 0xff);
         match (number, place) {
@@ -172,7 +172,8 @@ impl IoCard {
         }
     }
 
-    /// A speed that the card does not have, or not at this voltage, changes nothing.
+    /// Selects a bus speed. A speed that the card does not have, or not at this voltage, changes
+    /// nothing.
     fn select_speed(&mut self, code: u8) {
         let is_18 = self.voltage.is_18();
         let uhs = if is_18 { self.config.uhs } else { 0 };

@@ -1,22 +1,24 @@
-//! What goes wrong with the functions of an I/O card.
+//! Faults of the functions of an I/O card.
 
 use super::IoCard;
 use super::commands::flag;
 use crate::faults::{Point, Strike};
 
-/// What is wrong with a function.
+/// Faults of one function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sick {
-    /// It does not answer any more, until the card is reset.
+    /// Whether the function does not answer any more, until the card is reset.
     pub(super) gone: bool,
-    /// The interrupt stays for so many more commands to the card; `u32::MAX`: for ever.
+    /// Number of further commands to the card for which the interrupt stays asserted; `u32::MAX`:
+    /// for ever.
     pub(super) storm: u32,
-    /// So many bytes are missing: they read as ones, and the function keeps its own for later.
+    /// Number of bytes that are missing: they read as ones, and the function keeps its own for
+    /// later.
     pub(super) missing: u32,
 }
 
 impl IoCard {
-    /// A function is spoken to; flags of R5 if that fails.
+    /// Lets a fault strike a function that is accessed. Returns flags of R5 if the access fails.
     pub(super) fn strike_function(
         &mut self,
         number: usize,
@@ -46,7 +48,7 @@ impl IoCard {
         None
     }
 
-    /// Each command brings a storm nearer to its end.
+    /// Counts a command against the interrupt storms, which end after a number of commands.
     pub(super) fn calm_down(&mut self) {
         for slot in self.slots.iter_mut().filter(|slot| slot.sick.storm != u32::MAX) {
             slot.sick.storm = slot.sick.storm.saturating_sub(1);

@@ -1,27 +1,27 @@
-//! The data of CMD53.
+//! The data transfer of CMD53.
 
 use super::super::tuning::FOUR_LINES;
 use super::{IoCard, ReadBlock, WriteBlock, link};
 
-/// A CMD53 at work.
+/// State of a CMD53 that transfers data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub number: usize,
     pub write: bool,
     pub increment: bool,
     pub address: u32,
-    /// Bytes in a block; in byte mode there is one.
+    /// Bytes in a block; byte mode has one block.
     pub size: u16,
-    /// Blocks still to go; `None` until an abort.
+    /// Blocks left; `None`: until an abort.
     pub left: Option<u32>,
-    /// The first block does not begin before.
+    /// Earliest time in ns of the first block.
     pub first_ns: u64,
-    /// The last block of a read is over then.
+    /// End in ns of the last block of a read.
     pub end_ns: Option<u64>,
 }
 
 impl Transfer {
-    /// The address of the next byte.
+    /// Returns the address of the next byte.
     fn step(&mut self) -> u32 {
         let address = self.address;
         self.address = address.wrapping_add(u32::from(self.increment)) & 0x1_ffff;
@@ -35,7 +35,7 @@ impl Transfer {
 }
 
 impl IoCard {
-    /// The data are over, all or part of them.
+    /// Ends the transfer, complete or not.
     pub(super) fn end_transfer(&mut self, now_ns: u64) {
         let Some(transfer) = self.transfer.take() else { return };
         if let Some(slot) = transfer.number.checked_sub(1).and_then(|place| self.slots.get_mut(place)) {

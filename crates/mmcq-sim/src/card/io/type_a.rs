@@ -1,4 +1,4 @@
-//! Bluetooth Type-A: HCI packets over a byte FIFO, and a source of them at a steady rate.
+//! Bluetooth Type-A: HCI packets through a byte FIFO, and a source of packets at a steady rate.
 
 use super::function::Function;
 use std::cell::RefCell;
@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 /// Registers.
 pub mod register {
-    /// Data: packets are read and written here, with fixed address.
+    /// Data: packets are read and written here, with a fixed address.
     pub const DATA: u32 = 0x00;
-    /// Read packet control: 0 takes the packet off, 1 asks for it again.
+    /// Read packet control: 0 acknowledges the packet, 1 requests it again.
     pub const PC_RRT: u32 = 0x10;
     /// Write packet control: 1 drops the packet that is being written.
     pub const PC_WRT: u32 = 0x11;
-    /// Retry control: 1, retries work.
+    /// Retry control; 1: retries work.
     pub const RTC: u32 = 0x12;
     /// Interrupt: bit 0; writing 1 clears it.
     pub const INTRD: u32 = 0x13;
@@ -23,60 +23,61 @@ pub mod register {
     pub const MODE: u32 = 0x20;
 }
 
-/// Length (24 bits, little endian, itself included) and type.
+/// Bytes of a header: length (24 bits, little endian, header included) and type.
 pub const HEADER_BYTES: usize = 4;
-/// ACL data.
+/// Type of ACL data.
 pub const ACL: u8 = 2;
-/// Written packets that are kept to be looked at.
+/// Most written packets that are kept for inspection.
 const KEPT_SENT: usize = 16;
 
-/// Packets for the host at a steady rate, from the moment that the host enables the interrupt.
+/// Source of packets for the host at a steady rate, from the time that the host enables the
+/// interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Bytes of a packet after its header: 4 to 65 531.
     pub payload_bytes: u32,
-    /// From one packet to the next.
+    /// Time in ns from one packet to the next.
     pub period_ns: u64,
-    /// How many there will be; `None`: without end.
+    /// Number of packets; `None`: no end.
     pub packets: Option<u64>,
-    /// Packets that the card can keep; one that finds no room is lost.
+    /// Packets that the card can buffer; a packet that finds the buffer full is lost.
     pub buffer_packets: usize,
 }
 
-/// What the function saw.
+/// Counters of the function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets made, lost ones included.
+    /// Packets generated, lost ones included.
     pub offered: u64,
     /// Packets read to their end and acknowledged.
     pub delivered: u64,
     /// Packets acknowledged before they were read to their end.
     pub cut_short: u64,
-    /// Packets lost because there was no room.
+    /// Packets lost because the buffer was full.
     pub overrun: u64,
-    /// Packets that the host asked for again.
+    /// Packets that the host requested again.
     pub retried: u64,
-    /// Acknowledgements and retries without a packet.
+    /// Acknowledgements and retries when there was no packet.
     pub stray: u64,
-    /// Bytes read without a packet.
+    /// Bytes read when there was no packet.
     pub empty_reads: u64,
-    /// From each rise of the interrupt to its clearing.
+    /// Times in ns from each assertion of the interrupt to its clearing.
     pub latency_ns: Vec<u64>,
-    /// When each packet arrived that was delivered, and when it was acknowledged.
+    /// Arrival and acknowledgement time in ns of each delivered packet.
     pub packets_ns: Vec<(u64, u64)>,
     /// Packets written by the host.
     pub sent_count: u64,
-    /// The latest of them, header included.
+    /// The latest packets written by the host, headers included.
     pub sent: VecDeque<Vec<u8>>,
-    /// Written packets dropped by the host, or too long or too short to be one.
+    /// Written packets that the host dropped, or that were too long or too short.
     pub sent_dropped: u64,
 }
 
-/// The counts, shared with the test that looks at them.
+/// The counters, shared with the test that reads them.
 pub type Handle = Rc<RefCell<Counts>>;
 
-/// A packet of the source, header included: its number in the first four bytes, then bytes that
-/// depend on number and place.
+/// Returns a packet of the source, header included. Its first four payload bytes are its number;
+/// the rest depends on number and place.
 #[must_use]
 pub fn packet(number: u64, payload_bytes: u32) -> Vec<u8> {
     let length = payload_bytes + HEADER_BYTES as u32;
@@ -99,7 +100,7 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
-/// The function.
+/// The Type-A function.
 #[derive(Debug)]
 pub struct TypeA {
     source: Source,
@@ -107,12 +108,12 @@ pub struct TypeA {
     busy_ns: u64,
     counts: Handle,
     queue: VecDeque<Waiting>,
-    /// Bytes of the first packet that were read.
+    /// Bytes already read of the first packet.
     at: usize,
-    /// When the next packet arrives.
+    /// Arrival time in ns of the next packet.
     next_ns: Option<u64>,
     made: u64,
-    /// The interrupt is up since then.
+    /// Time in ns since which the interrupt is asserted.
     up_ns: Option<u64>,
     enabled: bool,
     mode: u8,
@@ -121,7 +122,8 @@ pub struct TypeA {
 }
 
 impl TypeA {
-    /// As after power-up, with these times to the first block and after a written block.
+    /// Makes the function in its state after power-up, with these times in ns to the first block
+    /// and after a written block.
     #[must_use]
     pub fn new(source: Source, access_ns: u64, busy_ns: u64) -> Self {
         TypeA {
@@ -141,13 +143,13 @@ impl TypeA {
         }
     }
 
-    /// What it sees, to be looked at while a card owns the function.
+    /// Returns the counters, which can be read while a card owns the function.
     #[must_use]
     pub fn counts(&self) -> Handle {
         Rc::clone(&self.counts)
     }
 
-    /// Everything that arrived by now.
+    /// Adds the packets that arrived until now.
     fn settle(&mut self, now_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|&at_ns| at_ns <= now_ns) {
             let mut counts = self.counts.borrow_mut();
@@ -207,13 +209,13 @@ impl TypeA {
         self.enabled = on;
     }
 
-    /// The number of the packet that the host would read now.
+    /// Returns the number of the packet that the host would read now.
     #[must_use]
     pub fn first(&self) -> Option<u64> {
         self.queue.front().map(|first| first.number)
     }
 
-    /// A packet is whole, as its header says.
+    /// Returns the length of the packet being written, if all of it is there.
     fn whole(&self) -> Option<usize> {
         let length = self.sending.get(..3)?;
         Some(usize::from(length[0]) | usize::from(length[1]) << 8 | usize::from(length[2]) << 16)

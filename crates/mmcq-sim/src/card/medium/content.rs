@@ -1,5 +1,5 @@
-//! What a sector holds, in a few bytes where that is possible: most of what a load writes is one
-//! word again and again, or a sequence of pseudo-random words.
+//! Short forms of a sector's content. Most of what a load writes is one word repeated, or a
+//! sequence of pseudo-random words, and needs only a few bytes.
 
 use super::{Fill, SECTOR_BYTES};
 use crate::sequence::{self, WORD};
@@ -9,19 +9,19 @@ pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 /// The bytes of a sector.
 pub(crate) type Bytes = [u8; SECTOR];
 
-/// A sector whose bytes follow from a number.
+/// Content of a sector that is generated from a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// What a medium holds where it was never written.
+    /// The content of a medium that was never written.
     Fill(Fill),
     /// This word, repeated.
     Word(u64),
-    /// The words of SplitMix64 that follow this state: random data, as load generators write them.
+    /// The words of SplitMix64 that follow this state, as load generators write random data.
     Sequence(u64),
 }
 
 impl Short {
-    /// Are these bytes of that kind?
+    /// Returns the short form of these bytes, if they have one.
     #[inline]
     pub(super) fn of(bytes: &Bytes) -> Option<Short> {
         let (words, _) = bytes.as_chunks::<WORD>();
@@ -36,7 +36,8 @@ impl Short {
         follows.then_some(Short::Sequence(state))
     }
 
-    /// A part of the sector that begins at byte `at` of the medium: from its byte `offset` on.
+    /// Writes a part of the sector, from its byte `offset` on. The sector begins at byte `at` of
+    /// the medium.
     #[inline]
     pub(crate) fn part(self, at: u64, offset: usize, part: &mut [u8]) {
         match self {
@@ -51,7 +52,7 @@ impl Short {
     }
 }
 
-/// Bytes of a run of words, from the byte `offset` on.
+/// Writes a part of a sequence of words, from the byte `offset` on.
 #[inline]
 fn words(word: impl Fn(usize) -> u64, offset: usize, part: &mut [u8]) {
     let first = offset / WORD;

@@ -1,4 +1,4 @@
-//! An image file, with a window read ahead and a run written behind inside one command.
+//! An image file, read ahead and written behind within one command.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ pub(super) struct Image {
     /// Bytes read ahead.
     window: Vec<u8>,
     window_at: u64,
-    /// Bytes not yet in the file.
+    /// Bytes not yet written to the file.
     run: Vec<u8>,
     run_at: u64,
 }
@@ -62,8 +62,8 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a new window: twice the last one when the reader came to its end, otherwise to the end
-    /// of the 4 KiB.
+    /// Reads a new window: twice the size of the last one when the reader came to its end,
+    /// otherwise to the end of the 4 KiB.
     fn refill(&mut self, at: u64, need: usize, window_end: u64, end: u64) -> io::Result<()> {
         let goes_on = !self.window.is_empty() && at == window_end;
         let len =

@@ -1,30 +1,30 @@
-//! What a medium that lies on purpose keeps in mind ([`crate::plant`]).
+//! State of a medium that lies on purpose ([`crate::plant`]).
 
 use super::{Backing, Medium, SECTOR_BYTES};
 use crate::plant::{self, Lie};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// How far astray a write goes.
+/// Distance in bytes at which a stray write goes.
 const FAR_BYTES: u64 = 1 << 20;
-/// Commands after which a failed write comes, or goes.
+/// Number of commands after which a failed write appears or vanishes.
 const LATER: u64 = 12;
 
 type Sector = [u8; SECTOR];
 
-/// By number of the sector.
+/// State of the lies, by sector number.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,
-    /// What a failed write was to bring: it fails each time that it is tried again.
+    /// Content of a failed write, which fails each time that it is tried again.
     failing: BTreeMap<u64, Sector>,
-    /// What is to come of it, and since which command.
+    /// What will become of a failed write, and the command at which it failed.
     failed: BTreeMap<u64, (Sector, u64)>,
-    /// What erased or discarded sectors held before, and how often they were read since.
+    /// Content of erased or discarded sectors before, and the number of reads since.
     erased: BTreeMap<u64, (Sector, u64)>,
-    /// The first version of each.
+    /// The first version of each sector.
     first: BTreeMap<u64, Sector>,
-    /// Attempts to read what cannot be read.
+    /// Number of attempts to read an unreadable sector.
     attempts: BTreeMap<u64, u64>,
 }
 
@@ -45,7 +45,7 @@ impl Medium {
         bytes
     }
 
-    /// A command begins.
+    /// Applies the lies that are due at the begin of a command.
     #[cold]
     pub(super) fn lie_at_command(&mut self) {
         self.lies.commands += 1;
@@ -60,13 +60,13 @@ impl Medium {
         }
     }
 
-    /// A block is to be written here that the card has called failed before.
+    /// Returns whether this block was written here before and reported as failed.
     #[cold]
     pub(crate) fn fails_again(&self, at: u64, data: &[u8]) -> bool {
         self.lies.failing.get(&(at / SECTOR_BYTES)).is_some_and(|failing| failing[..] == *data)
     }
 
-    /// A block was to be written here, and the card says that it failed.
+    /// Applies the lies about a write of a block that the card reports as failed.
     #[cold]
     pub(crate) fn lie_about_failure(&mut self, at: u64, data: &[u8]) {
         let told = [Lie::FailedFlips, Lie::FailedComesLate, Lie::FailedVanishes];
@@ -87,7 +87,7 @@ impl Medium {
         }
     }
 
-    /// These sectors were written.
+    /// Applies the lies about a write to these sectors.
     #[cold]
     pub(super) fn lie_about_write(&mut self, at: u64, data: &[u8]) {
         if plant::is(Lie::WritesFar) {
@@ -106,7 +106,7 @@ impl Medium {
         }
     }
 
-    /// These sectors are about to be erased, or discarded.
+    /// Applies the lies about an erase or discard of these sectors.
     #[cold]
     pub(crate) fn lie_about_erase(&mut self, at: u64, bytes: u64, discard: bool) {
         let told = plant::is(Lie::DiscardFlips) && discard
@@ -121,7 +121,7 @@ impl Medium {
         }
     }
 
-    /// These sectors were read; what is brought instead.
+    /// Applies the lies about a read of these sectors to the buffer.
     #[cold]
     pub(super) fn lie_about_read(&mut self, at: u64, buffer: &mut [u8]) {
         for (sector, bytes) in super::sectors(at, buffer.len() as u64).zip(buffer.chunks_mut(SECTOR)) {
@@ -146,7 +146,8 @@ impl Medium {
         }
     }
 
-    /// A sector cannot be read, or is read all the same at the second attempt.
+    /// Applies the lies about an unreadable sector. Returns true if it is read all the same, at the
+    /// second attempt.
     #[cold]
     pub(super) fn lie_about_torn(&mut self, at: u64, buffer: &mut [u8]) -> bool {
         let sector = at / SECTOR_BYTES;
@@ -161,7 +162,7 @@ impl Medium {
         }
     }
 
-    /// The supply goes.
+    /// Applies the lies about a power loss.
     pub(crate) fn lie_at_cut(&mut self) {
         if plant::is(Lie::EraseUndone) {
             for (sector, (before, _)) in std::mem::take(&mut self.lies.erased) {

@@ -1,4 +1,4 @@
-//! Where a card keeps its bytes: memory that grows as it is written, or an image file.
+//! The medium, which holds a card's bytes: memory that grows as it is written, or an image file.
 
 pub(crate) mod content;
 mod image;
@@ -20,7 +20,7 @@ use crate::plant;
 /// Bytes in a sector: the unit of capacity.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What a block holds that was never written.
+/// Content of a block that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Zeros.
@@ -29,7 +29,7 @@ pub enum Fill {
     Pattern(u64),
 }
 
-/// Why an image cannot be used.
+/// Reasons why a medium cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
     /// The file cannot be opened or measured.
@@ -37,7 +37,7 @@ pub enum MediumError {
     Open {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file has no bytes.
@@ -46,7 +46,7 @@ pub enum MediumError {
         /// The file.
         path: String,
     },
-    /// The file does not end at the end of a sector.
+    /// The file's length is not a multiple of 512 bytes.
     #[error("{path}: the image has {bytes} bytes, expected a multiple of 512")]
     Ragged {
         /// The file.
@@ -54,10 +54,10 @@ pub enum MediumError {
         /// Its length.
         bytes: u64,
     },
-    /// In-memory medium of an impossible size.
+    /// The size of an in-memory medium is not possible.
     #[error("a medium of {bytes} bytes was asked for, expected a multiple of 512 above 0")]
     Size {
-        /// What was asked for.
+        /// The requested size in bytes.
         bytes: u64,
     },
 }
@@ -76,7 +76,7 @@ pub struct Medium {
     path: Option<PathBuf>,
     /// Sectors that cannot be read until they are written.
     spoiled: BTreeSet<u64>,
-    /// For lies on purpose.
+    /// State of lies on purpose.
     lies: Lies,
 }
 
@@ -98,7 +98,7 @@ fn is_pipe(_: &Path) -> bool {
 }
 
 impl Medium {
-    /// Memory that takes room only where it is written.
+    /// Makes a medium in memory, which takes room only where it is written.
     pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Size { bytes });
@@ -114,7 +114,8 @@ impl Medium {
         })
     }
 
-    /// An image file; its length is the size. Nothing is written at opening.
+    /// Makes a medium of an image file; the file's length is its size. Nothing is written at
+    /// opening.
     pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
         let name = path.display().to_string();
         if path.is_dir() {
@@ -138,24 +139,24 @@ impl Medium {
         Ok(Self { backing, bytes, read_only, path, spoiled: BTreeSet::new(), lies: Lies::default() })
     }
 
-    /// Size.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The image's file; `None`: memory.
+    /// Returns the path of the image file; `None` for memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Only the first bytes are used from now on.
+    /// Reduces the size to these bytes.
     pub(crate) fn shorten(&mut self, bytes: u64) {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// What it held before it was written; an image has none.
+    /// Returns the content before the first write; an image has none.
     #[must_use]
     pub(crate) fn fill(&self) -> Fill {
         match &self.backing {
@@ -164,26 +165,26 @@ impl Medium {
         }
     }
 
-    /// Tells of all sectors that were ever written or erased, by whatever hand. Of an image nothing
-    /// is told.
+    /// Calls `each` with all sectors that were ever written or erased, on whatever path. For an
+    /// image it is never called.
     pub fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         if let Backing::Sparse(sparse) = &self.backing {
             sparse.touched(each);
         }
     }
 
-    /// Writes are refused.
+    /// Returns whether writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.read_only
     }
 
-    /// This sector cannot be read until it is written again.
+    /// Makes this sector unreadable until it is written again.
     pub fn spoil(&mut self, sector: u64) {
         self.spoiled.insert(sector);
     }
 
-    /// No byte of the range is in a spoiled sector.
+    /// Returns an error if a byte of the range is in an unreadable sector.
     fn check_readable(&self, at: u64, len: u64) -> io::Result<()> {
         if !self.spoiled.is_empty() && self.spoiled.range(sectors(at, len)).next().is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an unreadable sector"));
@@ -191,8 +192,8 @@ impl Medium {
         Ok(())
     }
 
-    /// A command begins: what was read ahead is forgotten, so that changes of the file from outside
-    /// are seen.
+    /// Begins a command. Data read ahead are dropped, so that changes of the file from outside are
+    /// seen.
     pub fn begin(&mut self) {
         if let Backing::Image(image) = &mut self.backing {
             image.forget();
@@ -202,7 +203,7 @@ impl Medium {
         }
     }
 
-    /// A command ended: all its bytes are in the file.
+    /// Ends a command: writes all of its bytes to the file.
     pub fn commit(&mut self) -> io::Result<()> {
         match &mut self.backing {
             Backing::Sparse(_) => Ok(()),
@@ -228,7 +229,7 @@ impl Medium {
         Ok(())
     }
 
-    /// What the sector that begins at this byte holds, if that can be said without its bytes.
+    /// Returns the short form of the sector that begins at this byte, if it has one.
     #[inline]
     pub(crate) fn short(&self, at: u64) -> Option<Short> {
         let known = at.is_multiple_of(SECTOR_BYTES) && self.check(at, SECTOR_BYTES).is_ok();
@@ -254,7 +255,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Sets a range to what erased memory reads as.
+    /// Sets a range to the value that erased memory reads as.
     pub fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
         self.check(at, bytes)?;
         self.check_writable()?;
@@ -291,7 +292,7 @@ impl Medium {
     }
 }
 
-/// Numbers of the sectors that this range touches.
+/// Returns the numbers of the sectors that this range touches.
 fn sectors(at: u64, len: u64) -> Range<u64> {
     at / SECTOR_BYTES..at.saturating_add(len).div_ceil(SECTOR_BYTES)
 }

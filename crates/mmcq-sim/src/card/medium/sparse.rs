@@ -1,5 +1,5 @@
-//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room for the sectors whose
-//! bytes follow from no short number ([`Short`]).
+//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room only for the sectors
+//! whose content has no short form ([`Short`]).
 
 use super::content::{Bytes, SECTOR, Short};
 use super::{Fill, SECTOR_BYTES};
@@ -15,20 +15,20 @@ const SECTORS: usize = PAGE / SECTOR;
 enum Page {
     Untouched,
     Erased(u8),
-    /// Its sectors are at this place of [`Sparse::pages`].
+    /// The page's sectors are at this index of [`Sparse::pages`].
     Data(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Sector {
-    /// Neither written nor erased.
+    /// The sector was neither written nor erased.
     Untouched,
     Short(Short),
-    /// Its bytes are at this place of [`Sparse::bytes`].
+    /// The sector's bytes are at this index of [`Sparse::bytes`].
     Kept(u32),
 }
 
-/// What a sector holds; the number that goes with it stands beside.
+/// Kind of content of a sector; its number is stored in another array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untouched,
@@ -37,8 +37,8 @@ enum Kind {
     Kept,
 }
 
-/// The sectors of a page, with as few bytes as possible: random writes wait for memory at each
-/// page.
+/// The sectors of a page in as few bytes as possible: the host's memory latency at each page limits
+/// random writes.
 #[derive(Clone, Copy, Debug)]
 struct Sectors {
     numbers: [u64; SECTORS],
@@ -97,24 +97,24 @@ enum Table {
 #[derive(Debug)]
 pub(super) struct Sparse {
     tables: Vec<Table>,
-    /// Numbers of the tables that are not untouched, in the order in which they came.
+    /// Numbers of the tables in use, in the order in which they were made.
     used: Vec<usize>,
-    /// Pages that were written, at least in part. They are many: all of them in one piece of memory
-    /// cost less than one each.
+    /// Pages that were written, at least in part. There are many, and one large allocation costs
+    /// less than many small ones.
     pages: Vec<Sectors>,
     bytes: Vec<Bytes>,
-    /// Places of `pages` and of `bytes` that are free again.
+    /// Free indexes of `pages` and of `bytes`.
     free_pages: Vec<u32>,
     free_bytes: Vec<u32>,
     fill: Fill,
 }
 
-/// Erased memory.
+/// Returns the content of erased memory.
 fn erased(value: u8) -> Short {
     Short::Word(u64::from_ne_bytes([value; 8]))
 }
 
-/// Puts something at a free place.
+/// Puts a value at a free index, and returns the index.
 fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, what: T) -> u32 {
     match free.pop() {
         Some(place) => {
@@ -148,7 +148,7 @@ impl Sparse {
         self.fill
     }
 
-    /// The sector that begins at this byte.
+    /// Returns the sector that begins at this byte.
     fn sector(&self, at: u64) -> Sector {
         let (table, page, offset) = place(at);
         let page = match &self.tables[table] {
@@ -163,7 +163,7 @@ impl Sparse {
         }
     }
 
-    /// What the sector that begins at this byte holds, if its bytes need not be kept.
+    /// Returns the short form of the sector that begins at this byte, if it has one.
     pub(super) fn short(&self, at: u64) -> Option<Short> {
         match self.sector(at) {
             Sector::Untouched => Some(Short::Fill(self.fill)),
@@ -212,7 +212,7 @@ impl Sparse {
         }
     }
 
-    /// A whole sector.
+    /// Writes a whole sector.
     #[inline]
     fn write_sector(&mut self, at: u64, data: &Bytes) {
         let (table, page, offset) = place(at);
@@ -232,7 +232,7 @@ impl Sparse {
         }
     }
 
-    /// Where the sectors of this page are kept.
+    /// Returns the index of the sectors of this page.
     #[inline]
     fn page(&mut self, table: usize, page: usize) -> u32 {
         self.table(table);
@@ -275,7 +275,7 @@ impl Sparse {
         }
     }
 
-    /// This page holds nothing of its own any more.
+    /// Frees the memory of a page.
     fn free(&mut self, page: Page) {
         let Page::Data(page) = page else { return };
         for sector in self.pages[page as usize].iter() {
@@ -286,7 +286,7 @@ impl Sparse {
         self.free_pages.push(page);
     }
 
-    /// Tells of all sectors that were ever written or erased.
+    /// Calls `each` with all sectors that were ever written or erased.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         let sectors = SECTORS as u64;
         for &table in &self.used {
@@ -317,7 +317,7 @@ impl Sparse {
         }
     }
 
-    /// From now on this table has pages.
+    /// Makes this table hold pages.
     #[inline]
     fn table(&mut self, table: usize) {
         let was = match self.tables[table] {
@@ -331,8 +331,8 @@ impl Sparse {
 }
 
 impl Fill {
-    /// The fill of another partition of the same card: zeros, or other bytes than the user area's.
-    /// Sector `n` of partition `p` holds what this fill has at sector `p << 44 | n`.
+    /// Returns the fill of another partition of the same card: zeros, or other bytes than in the
+    /// user area. Sector `n` of partition `p` holds what this fill has at sector `p << 44 | n`.
     #[must_use]
     pub fn of_partition(self, partition: u8) -> Fill {
         match self {
@@ -341,7 +341,7 @@ impl Fill {
         }
     }
 
-    /// The bytes at this address if nothing was written there.
+    /// Generates the bytes at this address if nothing was written there.
     pub fn generate(&self, at: u64, buffer: &mut [u8]) {
         let Fill::Pattern(seed) = *self else {
             buffer.fill(0);
@@ -368,7 +368,7 @@ impl Fill {
     }
 }
 
-/// Two multiplications: different in every word, and cheap.
+/// Returns the pattern's word at this index: two multiplications, different in every word.
 fn word(seed: u64, index: u64) -> u64 {
     let mixed = (index ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)

@@ -1,11 +1,11 @@
-//! What can be wrong with a profile: one line each.
+//! Errors about a profile: one line each.
 
 use super::super::medium::MediumError;
 
 /// A profile that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Not the expected TOML.
+    /// The text is not the expected TOML.
     #[error("{name}:{line}: {message}")]
     Toml {
         /// The profile.
@@ -26,17 +26,17 @@ pub enum ProfileError {
         key: String,
         /// Its value.
         value: String,
-        /// What would be right.
+        /// Values that would be right.
         expected: String,
     },
-    /// A capacity that the card's registers cannot say.
+    /// A capacity that the card's registers cannot express.
     #[error("{name}: a capacity of {bytes} bytes: expected {expected}")]
     Capacity {
         /// The profile.
         name: String,
         /// What was asked for.
         bytes: u64,
-        /// What the registers can say.
+        /// Capacities that the registers can express.
         expected: String,
     },
     /// The medium has fewer bytes than the card claims.
@@ -46,22 +46,22 @@ pub enum ProfileError {
     MediumTooSmall {
         /// The profile.
         name: String,
-        /// Claim of the registers.
+        /// Capacity in the registers.
         capacity: u64,
         /// Size of the medium.
         bytes: u64,
     },
-    /// Built as another kind of card than it is.
+    /// The profile is of another kind of card than requested.
     #[error("{name}: {wanted} was asked for, but the profile is {is}")]
     OtherKind {
         /// The profile.
         name: String,
-        /// Asked for.
+        /// Requested kind.
         wanted: &'static str,
-        /// What it is.
+        /// Kind of the profile.
         is: &'static str,
     },
-    /// A partition's memory could not be made.
+    /// The memory of a partition cannot be made.
     #[error(transparent)]
     Medium(#[from] MediumError),
 }

@@ -10,7 +10,7 @@ use super::parse::Place;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
-/// A buffer of fewer pages does not hide the restart of the pipeline.
+/// Least number of pages in a buffer that hides the restart of the pipeline.
 const LEAST_AHEAD_PAGES: u64 = 4;
 
 #[derive(Deserialize)]
@@ -84,8 +84,8 @@ pub(super) struct EraseKeys {
     erase_next_group_us: Spanned<f64>,
 }
 
-/// What the source allows of this table's values, the least and the most: for those that change
-/// them. The card does not look at it.
+/// Least and greatest values that the source allows for this table, for programs that change them.
+/// The card does not use them.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, [f64; 2]>")]
 struct Ranges;
@@ -103,12 +103,12 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Ranges {
 }
 
 impl Place<'_> {
-    /// A key that has no meaning without (or together with) another one.
+    /// Returns an error for a key that has no meaning without (or together with) another one.
     fn only<T>(&self, key: &str, value: Option<&Spanned<T>>, expected: &str) -> Result<(), ProfileError> {
         value.map_or(Ok(()), |value| Err(self.value(key, value, expected)))
     }
 
-    /// A key that this table must have.
+    /// Returns the value of a key that this table must have.
     fn must<'v, T, U>(
         &self,
         table: &Spanned<U>,
@@ -119,8 +119,8 @@ impl Place<'_> {
     }
 }
 
-/// What the tables say. `register_kib`: the size that the card's own register gives its cache, if it
-/// has one.
+/// Returns the times from the tables. `register_kib`: size of the cache in the card's own register,
+/// if it has one.
 pub(super) fn timing(
     place: &Place<'_>,
     keys: &FlashKeys,
@@ -166,7 +166,8 @@ pub(super) fn timing(
     })
 }
 
-/// The size of the cache: of a card with `[flash.cache]` that of its register, where it has one.
+/// Returns the size of the cache. For a card with `[flash.cache]` it is that of its register, if it
+/// has one.
 fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
     let given = keys.write.get_ref().cache_kib.as_ref();
     match (&keys.cache, register_kib, given) {
@@ -185,7 +186,7 @@ fn buffer_bytes(keys: &WriteKeys) -> u64 {
     keys.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB)
 }
 
-/// What the cache hides, if the card says it.
+/// Returns the times that the cache hides, if the profile has them.
 fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cache>, ProfileError> {
     let Some(table) = &keys.cache else { return Ok(None) };
     let cache = table.get_ref();
@@ -208,7 +209,7 @@ fn bytes_per_s(place: &Place<'_>, key: &str, rate: &Spanned<f64>) -> Result<u64,
     }
 }
 
-/// What the card fetches before it is asked, if it does.
+/// Returns the prefetching, if the card does it.
 fn prefetch(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Prefetch>, ProfileError> {
     let Some(size) = &keys.prefetch_kib else {
         let expected = "only beside `prefetch_kib`";
@@ -232,7 +233,7 @@ fn prefetch(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Prefetch>, Prof
     }
 }
 
-/// Reads by page, if there is a page.
+/// Returns the reads by page, if the profile has a page size.
 fn pages(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Pages>, ProfileError> {
     let Some(page_kib) = &keys.page_kib else {
         let expected = "only beside `page_kib`";
@@ -275,7 +276,7 @@ fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahe
     }))
 }
 
-/// The page that is programmed as a whole; 0: there is none.
+/// Returns the size of the page that is programmed as a whole; 0: there is none.
 fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, ProfileError> {
     let Some(size) = &keys.program_kib else { return Ok(0) };
     let kib = *size.get_ref();
@@ -288,7 +289,7 @@ fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, Pro
     Ok(u64::from(kib) * KIB)
 }
 
-/// What a write costs more that goes on nowhere, if it does.
+/// Returns the extra time of writes that do not continue the one before, if there is one.
 fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, ProfileError> {
     match (&keys.scatter_us, &keys.scatter_from_kib) {
         (Some(time), Some(from)) => Ok(Some(Scatter {
@@ -303,7 +304,8 @@ fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, Profi
     }
 }
 
-/// Writes that end in the flash, if closing takes its time; `drains`: there is a cache with a rate.
+/// Returns how a write ends, if closing takes time of its own. `drains`: there is a cache with a
+/// rate.
 fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
     let Some(close_us) = &keys.close_us else {
         let expected = "only beside `close_us`";

@@ -22,7 +22,7 @@ use super::quirk::Quirks;
 use super::sd::config::SdConfig;
 use super::{Card, EmmcCard, SdCard};
 
-/// A card that can be built.
+/// A profile from which a card can be built.
 #[derive(Clone, Debug)]
 pub struct CardProfile {
     name: String,
@@ -38,12 +38,12 @@ enum Kind {
 }
 
 impl CardProfile {
-    /// Reads a profile; `name` is the file's, for messages.
+    /// Reads a profile from TOML; `name` is the file's name for error messages.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
         parse::profile(text, name)
     }
 
-    /// Another of the same make: its serial number is the one after.
+    /// Returns another card of the same make: its serial number is the next one.
     #[must_use]
     pub fn sibling(&self) -> Self {
         let mut sibling = self.clone();
@@ -55,7 +55,7 @@ impl CardProfile {
         sibling
     }
 
-    /// The same card with another order of the tasks in its queue, if it has one.
+    /// Returns the same card with another order of the tasks in its queue, if it has one.
     #[must_use]
     pub fn with_task_order(mut self, order: TaskOrder) -> Self {
         let queue = match &mut self.kind {
@@ -68,25 +68,25 @@ impl CardProfile {
         self
     }
 
-    /// The name given at reading.
+    /// Returns the name given to [`CardProfile::from_toml`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// One line about the card.
+    /// Returns one line about the card.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// An eMMC; otherwise an SD card.
+    /// Returns whether it is an eMMC; otherwise it is an SD card.
     #[must_use]
     pub fn is_emmc(&self) -> bool {
         matches!(self.kind, Kind::Emmc(_))
     }
 
-    /// What CSD or EXT_CSD claims.
+    /// Returns the capacity in CSD or EXT_CSD.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         match &self.kind {
@@ -95,7 +95,7 @@ impl CardProfile {
         }
     }
 
-    /// The same card with another capacity; an error if the registers cannot say it.
+    /// Returns the same card with another capacity; an error if the registers cannot express it.
     pub fn with_capacity_bytes(mut self, bytes: u64) -> Result<Self, ProfileError> {
         match &mut self.kind {
             Kind::Sd(config) => config.capacity_bytes = bytes,
@@ -105,7 +105,7 @@ impl CardProfile {
         Ok(self)
     }
 
-    /// It has a command queue.
+    /// Returns whether it has a command queue.
     #[must_use]
     pub fn has_queue(&self) -> bool {
         match &self.kind {
@@ -114,13 +114,13 @@ impl CardProfile {
         }
     }
 
-    /// It takes packed commands.
+    /// Returns whether it supports packed commands.
     #[must_use]
     pub fn takes_packed(&self) -> bool {
         matches!(&self.kind, Kind::Emmc(config) if config.packed.is_some())
     }
 
-    /// What the card does wrong.
+    /// Returns the quirks of the card.
     #[must_use]
     pub fn quirks(&self) -> &Quirks {
         match &self.kind {
@@ -129,7 +129,7 @@ impl CardProfile {
         }
     }
 
-    /// The same, to be changed before the card is built.
+    /// Returns the quirks, to be changed before the card is built.
     pub fn quirks_mut(&mut self) -> &mut Quirks {
         match &mut self.kind {
             Kind::Sd(config) => &mut config.quirks,
@@ -137,7 +137,7 @@ impl CardProfile {
         }
     }
 
-    /// The flash's times.
+    /// Returns the times of the flash.
     #[must_use]
     pub fn flash(&self) -> &Timing {
         match &self.kind {
@@ -146,13 +146,13 @@ impl CardProfile {
         }
     }
 
-    /// Where the numbers come from: group and source.
+    /// Returns where the numbers come from: group and source.
     #[must_use]
     pub fn sources(&self) -> &[(String, String)] {
         &self.sources
     }
 
-    /// The card, on these bytes. A medium larger than the card is used as far as the card goes.
+    /// Builds the card on this medium. If the medium is larger than the card, its rest is not used.
     pub fn build(&self, medium: Medium) -> Result<Box<dyn Card>, ProfileError> {
         let card: Box<dyn Card> = match &self.kind {
             Kind::Sd(_) => Box::new(self.build_sd(medium)?),
@@ -165,7 +165,7 @@ impl CardProfile {
         }
     }
 
-    /// The SD card, on these bytes; an error if the profile is an eMMC's.
+    /// Builds the SD card on this medium; an error if the profile is an eMMC's.
     pub fn build_sd(&self, medium: Medium) -> Result<SdCard, ProfileError> {
         self.check_medium(&medium)?;
         match &self.kind {
@@ -174,7 +174,7 @@ impl CardProfile {
         }
     }
 
-    /// The eMMC, on these bytes; an error if the profile is an SD card's.
+    /// Builds the eMMC on this medium; an error if the profile is an SD card's.
     pub fn build_emmc(&self, medium: Medium) -> Result<EmmcCard, ProfileError> {
         self.check_medium(&medium)?;
         match &self.kind {

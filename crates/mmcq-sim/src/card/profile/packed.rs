@@ -16,7 +16,7 @@ pub(super) struct PackedKeys {
     writes: Spanned<u8>,
     /// Entries of a packed read (MAX_PACKED_READS).
     reads: Spanned<u8>,
-    /// Busy after an entry that is not the last, beside that for its 4 KiB; the last has
+    /// Busy time after each entry except the last, in addition to that for its 4 KiB. The last has
     /// `write_first_us`.
     entry_us: Spanned<f64>,
     /// Units of the flash that read the entries of a packed read at the same time.
@@ -24,7 +24,7 @@ pub(super) struct PackedKeys {
 }
 
 impl PackedKeys {
-    /// The table stands beside `[sd]`.
+    /// Returns the error for this table in a profile with `[sd]`.
     pub(super) fn only_emmc(&self, place: &Place<'_>) -> ProfileError {
         place.value("writes", &self.writes, "a table [packed] only beside [emmc]")
     }

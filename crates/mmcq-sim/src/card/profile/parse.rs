@@ -192,7 +192,7 @@ enum EmmcFastest {
     Hs400Es,
 }
 
-/// Where a value stands in the text.
+/// Text of a profile and its name, to find the line of a value.
 pub(crate) struct Place<'a> {
     pub(crate) text: &'a str,
     pub(crate) name: &'a str,
@@ -214,7 +214,7 @@ impl Place<'_> {
         }
     }
 
-    /// A time as integer nanoseconds.
+    /// Returns a time as integer nanoseconds.
     pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {
@@ -231,7 +231,7 @@ impl Place<'_> {
         self.ns(key, value, 1e6)
     }
 
-    /// A key that a table must have and has not.
+    /// Returns the error for a key that a table must have.
     pub(crate) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
         let message = format!("missing field `{key}`");
         ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
@@ -244,7 +244,7 @@ impl Place<'_> {
     }
 }
 
-/// What an error of this text is. A key that is there twice is named.
+/// Returns the message of a TOML error. A key that occurs twice is named.
 #[must_use]
 pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
@@ -254,7 +254,7 @@ pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-/// If an unknown key is a known one without its unit, that is what the message says.
+/// Adds a hint to the message if an unknown key is a known one without its unit.
 fn with_unit_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field")
@@ -530,7 +530,7 @@ fn emmc(
     })
 }
 
-/// What the register promises of a switch: the time that a switch takes, if nothing longer is said.
+/// Returns the register's time of a switch. The default is the time that a switch takes.
 fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
     let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
     let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };
@@ -549,7 +549,7 @@ fn mib(place: &Place<'_>, key: &str, value: &Spanned<u64>) -> Result<u64, Profil
     }
 }
 
-/// Can the registers say this capacity?
+/// Checks that the registers can express this capacity.
 pub(super) fn check_capacity(kind: &Kind, name: &str) -> Result<(), ProfileError> {
     let (bytes, fits, expected) = match kind {
         Kind::Sd(config) => {

@@ -11,11 +11,11 @@ use super::parse::Place;
 #[serde(deny_unknown_fields)]
 pub(super) struct QueueKeys {
     pub(super) source: String,
-    /// Tasks.
+    /// Number of tasks.
     depth: Spanned<u8>,
     /// Units of the flash that read at the same time.
     units: Spanned<u8>,
-    /// Tasks that can be loaded, or ready, at a time.
+    /// Tasks that can be loading, loaded or ready at a time.
     buffers: Spanned<u8>,
     order: OrderKey,
 }

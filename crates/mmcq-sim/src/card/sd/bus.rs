@@ -1,4 +1,4 @@
-//! The card as the bus sees it.
+//! How an SD card reacts to the bus.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::{SdCard, Transfer};
 use crate::faults::Faults;
 
 impl SdCard {
-    /// Without supply the card is back at 3.3 V, if it was really without.
+    /// Returns the signalling to 3.3 V at power-off, if the power was really off.
     fn fall_to_high(&mut self) {
         let stays = self.config.quirks.stuck_1v8 && self.voltage.is_18();
         if !stays {

@@ -1,4 +1,4 @@
-//! What a command does in which state [SD 4.7, 4.8].
+//! Commands of an SD card in each state [SD 4.7, 4.8].
 
 use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
@@ -10,7 +10,7 @@ use super::voltage::Voltage;
 use super::{EraseRange, SdCard, Transfer, functions, tuning};
 use crate::faults::{Point, Strike};
 
-/// 2.7 to 3.6 V.
+/// OCR bits of 2.7 to 3.6 V.
 pub(super) const VOLTAGES: u32 = 0x00ff_8000;
 
 impl SdCard {
@@ -36,7 +36,7 @@ impl SdCard {
         self.basic(index, arg, count, now_ns)
     }
 
-    /// Most commands end a sequence of CMD32, CMD33 and CMD38.
+    /// Ends a sequence of CMD32, CMD33 and CMD38 if this command is not part of one.
     pub(super) fn leave_erase(&mut self, index: u8) {
         if !matches!(index, 13 | 22 | 32 | 33 | 38)
             && (self.erase.start.is_some() || self.erase.end.is_some())
@@ -174,7 +174,8 @@ impl SdCard {
         }
     }
 
-    /// Application commands; an index that is none is taken as a basic command.
+    /// Executes an application command. Returns `None` for an index that is none: it is executed as
+    /// a basic command.
     fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         let reply = match (index, self.interface.state) {
             (6, State::Tran) => {
@@ -208,7 +209,7 @@ impl SdCard {
         Some(reply)
     }
 
-    /// ACMD41 [SD 4.2.3].
+    /// Executes ACMD41 [SD 4.2.3].
     pub(super) fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
@@ -245,7 +246,7 @@ impl SdCard {
         Reply::ocr(VOLTAGES | 1 << 31 | ccs | co2t | s18a)
     }
 
-    /// CMD11 was taken: the stages of the switch, and what may go wrong in each.
+    /// Begins a voltage switch after CMD11 was accepted; faults may strike each of its stages.
     fn switch_voltage(&mut self, reply: Reply) -> Reply {
         match self.flash.faults.strike(Point::Voltage) {
             // The answer is missing, and the card goes nowhere.
@@ -267,7 +268,7 @@ impl SdCard {
         }
     }
 
-    /// The CSD as the card shows it now.
+    /// Returns the CSD as the card shows it now.
     pub(super) fn csd(&self) -> [u8; 16] {
         let mut csd = self.config.csd(self.tran_speed());
         csd[14] = self.csd_flags;
@@ -276,7 +277,7 @@ impl SdCard {
         csd
     }
 
-    /// CMD3: the card chooses its address.
+    /// Executes CMD3: the card chooses its address.
     fn publish_address(&mut self) -> Reply {
         let seed = (self.config.identity.serial as u16) | 1;
         self.rca = if self.rca == 0 { seed } else { self.rca.wrapping_add(2) };
@@ -288,7 +289,7 @@ impl SdCard {
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
-    /// A read that is cut off may leave a page fetch behind.
+    /// Stops a read. A page fetch may still be under way afterwards.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = &self.transfer
             && self.interface.data_end_ns.is_none()
@@ -307,8 +308,8 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Byte address of a block, or the error bit: an SDUC card wants to hear its upper bits each
-    /// time.
+    /// Returns the byte address of a block, or its error bit. An SDUC card needs the upper address
+    /// bits each time.
     pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
         let upper = self.upper.take();
         match (self.config.class, upper) {
@@ -319,7 +320,7 @@ impl SdCard {
         }
     }
 
-    /// The same for a transfer.
+    /// Returns the byte address of a transfer, or its error bit.
     fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
         let at = self.block_address(arg)?;
@@ -337,7 +338,7 @@ impl SdCard {
         if self.config.block_addressed() { 512 } else { self.block_len }
     }
 
-    /// CMD17, or CMD18 with the count of CMD23.
+    /// Executes CMD17, or CMD18 with the count of CMD23.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),
@@ -383,8 +384,8 @@ impl SdCard {
         }
     }
 
-    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or
-    /// never.
+    /// Applies the quirks of a card that does not support CMD23: returns the extra delay in ns of a
+    /// counted transfer, or locks the card up.
     fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
         if counted && self.config.quirks.cmd23_locks_up {
             self.interface.trouble.violate("a transfer counted by CMD23", now_ns);
@@ -416,13 +417,13 @@ impl SdCard {
         Reply { flow: Flow::Read { block_size: len.into() }, ..reply }
     }
 
-    /// R1 with an error and no data; the card stays where it is.
+    /// Answers R1 with an error and no data; the state does not change.
     pub(super) fn refuse(&mut self, index: u8, errors: u32, now_ns: u64) -> Reply {
         self.status.raise(errors);
         self.r1(index, now_ns)
     }
 
-    /// Bits of clear condition A.
+    /// Returns the bits of clear condition A.
     fn live(&self) -> u32 {
         let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
         let app = if self.app { status::APP_CMD } else { 0 };
@@ -465,7 +466,7 @@ impl SdCard {
     }
 }
 
-/// Commands that a locked card still takes: class 0, class 7, CMD16 and ACMD41, ACMD42.
+/// Returns whether a locked card accepts this command: class 0, class 7, CMD16, ACMD41 and ACMD42.
 fn works_locked(index: u8, app: bool) -> bool {
     match index {
         41 | 42 if app => true,

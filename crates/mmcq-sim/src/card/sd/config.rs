@@ -1,11 +1,11 @@
-//! What an SD card says about itself [SD 5].
+//! Identity registers of an SD card [SD 5].
 
 use super::super::flash::Timing;
 use super::super::queue::QueueConfig;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, put, sd_cid, seal};
 
-/// Physical layer specification the card follows.
+/// Version of the physical layer specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Spec {
     V1_01,
@@ -15,11 +15,11 @@ pub(crate) enum Spec {
     V4,
     V5,
     V6,
-    /// 7.xx
+    /// Version 7.xx.
     V7,
 }
 
-/// How capacity is addressed.
+/// Capacity class, which decides how the card is addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Bytes, CSD version 1.
@@ -32,7 +32,7 @@ pub(crate) enum Class {
     Sduc,
 }
 
-/// Bus speed modes, bits as in function group 1; default and high speed are those at 3.3 V.
+/// Bus speed modes, with bits as in function group 1. Default and high speed are those at 3.3 V.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes {
     pub(crate) high_speed: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Modes {
     pub(crate) uhs: u8,
 }
 
-/// All of a card but its medium.
+/// Configuration of an SD card, without its medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SdConfig {
     pub(crate) identity: Identity,
@@ -57,9 +57,9 @@ pub(crate) struct SdConfig {
     pub(crate) early_out_of_range: bool,
     /// Volatile cache, in the performance function.
     pub(crate) cache: bool,
-    /// In the power management function.
+    /// Whether the power management function has the power-off notification.
     pub(crate) power_off_notification: bool,
-    /// Its command queue.
+    /// Its command queue, if it has one.
     pub(crate) queue: Option<QueueConfig>,
     pub(crate) power_up_ns: u64,
     pub(crate) voltage_release_ns: u64,
@@ -67,7 +67,8 @@ pub(crate) struct SdConfig {
     pub(crate) quirks: Quirks,
 }
 
-/// C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 that give exactly this capacity.
+/// Returns C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 for exactly this capacity, if
+/// there are such values.
 pub(crate) fn csd1_size(capacity_bytes: u64) -> Option<(u64, u64, u64)> {
     for block_len in 9..=11u64 {
         for mult in (0..=7u64).rev() {
@@ -89,7 +90,7 @@ impl SdConfig {
         sd_cid(&self.identity)
     }
 
-    /// CSD with the given TRAN_SPEED [SD 5.3].
+    /// Returns the CSD with the given TRAN_SPEED [SD 5.3].
     pub(crate) fn csd(&self, tran_speed: u8) -> [u8; 16] {
         let mut csd = [0u8; 16];
         put(&mut csd, 103, 96, tran_speed.into());
@@ -124,7 +125,7 @@ impl SdConfig {
         csd
     }
 
-    /// SCR [SD 5.6].
+    /// Returns the SCR [SD 5.6].
     pub(crate) fn scr(&self) -> [u8; 8] {
         let mut scr = [0u8; 8];
         let sd_spec = match self.spec {
@@ -156,12 +157,13 @@ impl SdConfig {
         scr
     }
 
-    /// Depth of the queue as registers show it: 0 is none, 1 is a queue of two [SD 4.10.2, 5.8.2].
+    /// Returns the depth of the queue as registers show it: 0 is none, 1 is a queue of two [SD
+    /// 4.10.2, 5.8.2].
     pub(crate) fn shown_depth(&self) -> u8 {
         self.queue.map_or(0, |queue| queue.depth.saturating_sub(1) & 0x1f)
     }
 
-    /// SD status [SD 4.10.2].
+    /// Returns the SD status [SD 4.10.2].
     pub(crate) fn sd_status(&self, width: u8) -> [u8; 64] {
         let mut ssr = [0u8; 64];
         put(&mut ssr, 511, 510, if width == 4 { 2 } else { 0 });
@@ -191,7 +193,8 @@ impl SdConfig {
     }
 }
 
-/// AU_SIZE: 16 KiB << (code - 1), with 12 and 24 MiB among the large ones.
+/// Returns the AU_SIZE code of a size: 16 KiB << (code - 1), with 12 and 24 MiB among the large
+/// ones.
 fn au_code(bytes: u64) -> u64 {
     const MIB: [u64; 6] = [8, 12, 16, 24, 32, 64];
     match bytes / 1024 {
@@ -203,7 +206,7 @@ fn au_code(bytes: u64) -> u64 {
     }
 }
 
-/// Sizes that AU_SIZE can say, in KiB.
+/// Returns whether AU_SIZE can express this size in KiB.
 pub(crate) fn au_is_sayable(kib: u64) -> bool {
     let small = (16..=4096).contains(&kib) && kib.is_power_of_two();
     small || [8, 12, 16, 24, 32, 64].iter().any(|mib| mib * 1024 == kib)

@@ -13,7 +13,7 @@ const ERASE: u32 = 0;
 const DISCARD: u32 = 1;
 
 impl SdCard {
-    /// CMD32 and CMD33.
+    /// Executes CMD32 and CMD33.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = match self.block_address(arg) {
             Ok(at) => at & !511,
@@ -27,7 +27,7 @@ impl SdCard {
         self.status.raise(errors);
     }
 
-    /// CMD38. Cards before 5.0 take no argument.
+    /// Executes CMD38. Cards before 5.0 have no argument.
     pub(super) fn erase(&mut self, arg: u32, now_ns: u64) -> Reply {
         let range = std::mem::take(&mut self.erase);
         let (Some(start), Some(end)) = (range.start, range.end) else {

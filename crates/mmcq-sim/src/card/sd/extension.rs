@@ -7,7 +7,7 @@ use super::super::trouble::NEVER_NS;
 use super::config::SdConfig;
 use super::{SdCard, Transfer};
 
-/// Functions: where the register sets are.
+/// Numbers of the functions, which select the register sets.
 const GENERAL: u8 = 0;
 const POWER: u8 = 1;
 const PERFORMANCE: u8 = 2;
@@ -15,26 +15,26 @@ const PERFORMANCE: u8 = 2;
 const POWER_CODE: u8 = 1;
 const PERFORMANCE_CODE: u8 = 2;
 
-/// Power management: status and setting.
+/// Registers of power management: status and setting.
 const POWER_STATUS: u32 = 1;
 const POWER_SETTING: u32 = 2;
-/// Performance: switches.
+/// Registers of performance: switches.
 const CACHE_ENABLE: u32 = 260;
 const CACHE_FLUSH: u32 = 261;
 const QUEUE_MODE: u32 = 262;
 
-/// Busy after a write into a register.
+/// Busy time in ns after a write into a register.
 const WRITE_NS: u64 = 1_000_000;
-/// From the power-off notification to readiness.
+/// Time in ns from the power-off notification until the card is ready for it.
 const POWER_OFF_NS: u64 = 5_000_000;
 
-/// What CMD48 and CMD49 address.
+/// Address in CMD48 and CMD49.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     function: u8,
-    /// With the page in bits 16:9.
+    /// Address with the page in bits 16:9.
     address: u32,
-    /// Bytes, or with `masked` the bits of one byte that are written.
+    /// Number of bytes; with `masked` the mask of the bits in one byte that are written.
     len: u16,
     masked: bool,
 }
@@ -52,27 +52,27 @@ impl Place {
     }
 }
 
-/// What the host has set.
+/// Values that the host has set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
-    /// The notification was given; ready from then on.
+    /// Time in ns at which the card is ready for power-off; `None`: no notification was given.
     power_off_ns: Option<u64>,
     cache: bool,
-    /// A flush is done then.
+    /// Time in ns at which a flush is done.
     flush_ns: Option<u64>,
     queue: QueueMode,
-    /// What the queue will be, and from when on.
+    /// Next mode of the queue, and the time in ns from which it is valid.
     queue_next: Option<(QueueMode, u64)>,
 }
 
-/// Bits 1:0 of the queue's switch.
+/// Mode of the queue: bits 1:0 of its switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum QueueMode {
     #[default]
     Off,
     /// The card chooses the order.
     Voluntary,
-    /// The host does.
+    /// The host chooses the order.
     Sequential,
 }
 
@@ -95,7 +95,7 @@ impl Extensions {
         self.queue == QueueMode::Sequential
     }
 
-    /// The queue becomes what it was told to be; whether it did now.
+    /// Switches the queue to its next mode, if that is due. Returns whether it did.
     pub(super) fn queue_changes(&mut self, now_ns: u64) -> bool {
         let next = self.queue_next.take_if(|next| next.1 <= now_ns);
         self.queue = next.map_or(self.queue, |next| next.0);
@@ -104,12 +104,12 @@ impl Extensions {
 }
 
 impl SdConfig {
-    /// CMD48 and CMD49 work.
+    /// Returns whether CMD48 and CMD49 are supported.
     pub(crate) fn has_extensions(&self) -> bool {
         self.cache || self.power_off_notification || self.queue.is_some()
     }
 
-    /// The general information [SD 5.7.3].
+    /// Returns the general information [SD 5.7.3].
     fn general_information(&self) -> [u8; 512] {
         let mut info = [0u8; 512];
         let mut sets = Vec::new();
@@ -158,7 +158,7 @@ impl SdCard {
         }
     }
 
-    /// CMD48.
+    /// Executes CMD48.
     pub(super) fn read_extension(&mut self, arg: u32, now_ns: u64) -> Reply {
         let place = Place::new(arg, false);
         let general = self.config.general_information();
@@ -173,7 +173,7 @@ impl SdCard {
         reply
     }
 
-    /// The block of CMD49; returns the end of busy.
+    /// Handles the block of CMD49. Returns the end of busy in ns.
     pub(super) fn write_extension(&mut self, place: Place, data: &[u8], now_ns: u64) -> u64 {
         let mut done_ns = now_ns.saturating_add(WRITE_NS);
         if place.masked {

@@ -3,11 +3,11 @@
 use super::super::registers::put;
 use super::config::{SdConfig, Spec};
 
-/// Selected function of groups 1 to 6.
+/// Selected functions of groups 1 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(pub(super) [u8; 6]);
 
-/// Function bits of a group at this signalling level.
+/// Returns the supported functions of a group at this signalling level, one bit each.
 fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     let modes = config.modes;
     let bits = match (group, is_18) {
@@ -22,7 +22,7 @@ fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     bits | 0x8000
 }
 
-/// What the card would draw in bus speed mode `access` under current limit `limit`, in mA.
+/// Returns the current in mA of bus speed mode `access` under current limit `limit`.
 fn current_ma(access: u8, limit: u8) -> u64 {
     let wanted = match access {
         0 => 100,
@@ -37,7 +37,8 @@ fn current_ma(access: u8, limit: u8) -> u64 {
     wanted.min(most)
 }
 
-/// Answers CMD6: the 64 bytes of status, and what is selected afterwards if the argument switches.
+/// Executes CMD6. Returns the 64 bytes of status, and the selected functions afterwards if the
+/// argument switches.
 pub(super) fn switch(
     config: &SdConfig,
     now: Functions,

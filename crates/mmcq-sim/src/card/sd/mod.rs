@@ -28,7 +28,7 @@ use functions::Functions;
 pub(crate) use spi::{SpiBlock, r1_bits};
 use voltage::Voltage;
 
-/// What is under way on the data lines.
+/// Transfer under way on the data lines.
 #[derive(Clone, Debug)]
 enum Transfer {
     None,
@@ -42,13 +42,13 @@ enum Transfer {
         write: Write,
         single: bool,
     },
-    /// CMD48.
+    /// Data of CMD48.
     ReadExtension(Box<[u8; 512]>),
-    /// CMD49.
+    /// Data of CMD49.
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
-    /// In SPI mode: blocks for a protected place. They are refused when they come.
+    /// In SPI mode: blocks for a protected place, which are refused when they come.
     Protected {
         single: bool,
     },
@@ -61,18 +61,18 @@ pub struct SdCard {
     medium: Medium,
     flash: Flash,
     extensions: Extensions,
-    /// Read commands so far.
+    /// Number of read commands so far.
     reads: u32,
-    /// More busy at the end of the write at hand.
+    /// Extra busy time in ns at the end of the write under way.
     extra_busy_ns: u64,
-    /// Was initialised before.
+    /// Whether the card was initialised before.
     was_up: bool,
     lock: Lock,
-    /// COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT of the CSD: byte 14.
+    /// Byte 14 of the CSD: COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT.
     csd_flags: u8,
     interface: Interface,
     voltage: Voltage,
-    /// More time until the lines are let go, and those that never are.
+    /// Extra time in ns until the lines are released, and the lines that never are.
     voltage_late_ns: u64,
     voltage_stuck: u8,
     status: Status,
@@ -91,7 +91,7 @@ pub struct SdCard {
     transfer: Transfer,
     erase: EraseRange,
     well_written: u32,
-    /// Its command queue, if it has one, and the tasks executed by now.
+    /// The command queue, if the card has one, and the number of tasks executed so far.
     queue: Option<Tasks>,
     executed: u32,
     spi: spi::Mode,
@@ -138,29 +138,29 @@ impl SdCard {
         }
     }
 
-    /// The bytes on the card.
+    /// Returns the medium.
     #[must_use]
     pub fn medium(&self) -> &Medium {
         &self.medium
     }
 
-    /// The bytes on the card, to be prepared or looked at without the bus.
+    /// Returns the medium, to read or prepare it without the bus.
     pub fn medium_mut(&mut self) -> &mut Medium {
         &mut self.medium
     }
 
-    /// The card has been given this password: it is locked from its next power-up on.
+    /// Gives the card this password: it is locked from its next power-up on.
     pub fn set_password(&mut self, password: &[u8]) {
         self.lock = Lock::with_password(password);
     }
 
-    /// Present state, as a status at this time would show it.
+    /// Returns the present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
         self.interface.state
     }
 
-    /// Back to idle: CMD0, or a power cycle.
+    /// Resets the card to `idle`, by CMD0 or a power cycle.
     fn reset(&mut self, now_ns: u64) {
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.medium, now_ns, &mut cut::reset);
@@ -191,7 +191,7 @@ impl SdCard {
         }
     }
 
-    /// What the bus must be like now.
+    /// Returns what the card's present mode requires of the bus.
     fn mode(&self) -> Mode {
         let is_18 = self.voltage.is_18();
         let (max_hz, ddr) = match (self.interface.state, is_18, self.functions.0[0]) {
@@ -205,7 +205,7 @@ impl SdCard {
         Mode { max_hz, width: self.width, ddr, signal18: Some(is_18), strobe: false }
     }
 
-    /// TRAN_SPEED of the present bus speed mode.
+    /// Returns the TRAN_SPEED of the present bus speed mode.
     fn tran_speed(&self) -> u8 {
         match self.functions.0[0] {
             0 => 0x32,
@@ -215,7 +215,7 @@ impl SdCard {
         }
     }
 
-    /// Lets everything happen that was due.
+    /// Handles everything that was due until now.
     fn settle(&mut self, now_ns: u64) {
         if let Some((functions, at_ns)) = self.pending_functions
             && now_ns >= at_ns
@@ -242,7 +242,7 @@ impl SdCard {
         self.medium.read_only() || self.csd_flags & 0x30 != 0 || worn_out
     }
 
-    /// The data of a write ended: programming begins. Returns the end of busy.
+    /// Ends the data of a write and begins programming. Returns the end of busy in ns.
     fn program(&mut self, now_ns: u64) -> u64 {
         let mut busy_ns = now_ns;
         if let Transfer::Write { write, .. } = &mut self.transfer {

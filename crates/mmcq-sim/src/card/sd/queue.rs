@@ -1,11 +1,10 @@
-//! The command queue of an SD card: CMD43 to CMD47, and CMD13 that asks for the tasks' status
-//! [SD 4.19].
+//! The command queue of an SD card: CMD43 to CMD47, and CMD13 for the tasks' status [SD 4.19].
 //!
 //! In queue mode the card knows CMD12, CMD13, CMD19, CMD32, CMD33, CMD38, CMD43 to CMD49, CMD58 and
 //! CMD59, and no other [the state diagram of the mode, as part 72 of simulationroom999's series on
-//! storage prints it]. While data move or the card programs it knows CMD12, CMD13, CMD44 and CMD45.
-//! That nothing may wait in the queue at an erase, a tuning block or an access to the extension
-//! registers is what hosts rely on, and not printed.
+//! storage prints it]. While data are transferred or the card programs it knows CMD12, CMD13, CMD44
+//! and CMD45. It is not printed, but hosts rely on it, that no task may wait in the queue at an
+//! erase, a tuning block or an access to the extension registers.
 
 use super::super::queue::Task;
 use super::super::status::{self, State};
@@ -15,16 +14,16 @@ use super::config::Class;
 use super::{SdCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// CMD13: the answer is the tasks' status, and not the card's.
+/// Argument bit of CMD13 that requests the tasks' status instead of the card's.
 const SEND_TASK_STATUS: u32 = 1 << 15;
-/// CMD43: what is aborted. One task only in voluntary mode.
+/// Arguments of CMD43. A single task can be aborted only in voluntary mode.
 const ABORT_ALL: u32 = 1;
 const ABORT_ONE: u32 = 2;
-/// Busy of CMD43.
+/// Busy time in ns of CMD43.
 const ABORT_NS: u64 = 50_000;
 
 impl SdCard {
-    /// What a command does with the queue on; `None`: what it does without.
+    /// Executes a command while the queue is on. Returns `None` if it works as without the queue.
     pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         use State::{Data, Prg, Rcv, Tran};
         let state = self.interface.state;
@@ -73,12 +72,13 @@ impl SdCard {
         }
     }
 
-    /// A task's first page is in its buffer so long after its unit began.
+    /// Returns the time in ns from the begin of a flash unit's read to the task's first page in its
+    /// buffer.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }
 
-    /// The queue is switched, and errors of its writes become known.
+    /// Switches the queue if that is due, and reports errors of its writes.
     pub(super) fn settle_queue(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));
@@ -88,7 +88,7 @@ impl SdCard {
         }
     }
 
-    /// The data of a task are over, if they were of one.
+    /// Ends the data of a task, if the data were of a task.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty()) else { return };
@@ -99,7 +99,7 @@ impl SdCard {
         }
     }
 
-    /// CMD45: the task is complete.
+    /// Executes CMD45, which completes a task.
     fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (capacity, load_ns) = (self.config.capacity_bytes, self.load_ns());
         let upper = u64::from(self.upper.take().unwrap_or(0)) << 32;
@@ -115,7 +115,7 @@ impl SdCard {
         self.r1(45, now_ns)
     }
 
-    /// CMD46 and CMD47.
+    /// Executes CMD46 and CMD47.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
@@ -148,7 +148,7 @@ impl SdCard {
         self.receive(47, Transfer::Write { write, single: false }, 512, now_ns)
     }
 
-    /// CMD43.
+    /// Executes CMD43.
     fn abort_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
         let load_ns = self.load_ns();
         let one = !self.extensions.queue_is_sequential();

@@ -1,8 +1,7 @@
-//! SPI mode: what a command, a block and a token mean to the card [SD 7].
+//! SPI mode: how the card handles commands, blocks and tokens [SD 7].
 //!
-//! The card is the same, and so are its states; no address is given to it, so that it is in `tran`
-//! as soon as it is ready. Frames, gaps and the bytes of blocks are the bus's affair
-//! ([`crate::spi`]).
+//! The card and its states are the same as on the SD bus. It gets no address, so it is in `tran` as
+//! soon as it is ready. The bus ([`crate::spi`]) handles frames, gaps and the bytes of blocks.
 
 use super::super::interface::Interfaced;
 use super::super::status::{self, State};
@@ -11,7 +10,7 @@ use super::commands::VOLTAGES;
 use super::config::{Class, Spec};
 use super::{SdCard, Transfer};
 
-/// R1 [SD 7.3.2.1].
+/// Bits of R1 [SD 7.3.2.1].
 const IDLE: u8 = 1 << 0;
 const CRC_ERROR: u8 = 1 << 3;
 const R1_BITS: [(u32, u8); 5] = [
@@ -22,7 +21,7 @@ const R1_BITS: [(u32, u8); 5] = [
     (status::OUT_OF_RANGE | status::BLOCK_LEN_ERROR, 1 << 6),
 ];
 
-/// The second byte of R2 [SD 7.3.2.3].
+/// Bits of the second byte of R2 [SD 7.3.2.3].
 const R2_BITS: [(u32, u8); 8] = [
     (status::CARD_IS_LOCKED, 1 << 0),
     (status::WP_ERASE_SKIP | status::LOCK_UNLOCK_FAILED, 1 << 1),
@@ -45,27 +44,27 @@ const ERROR_TOKENS: [(u32, u8); 4] = [
 /// The card's controller failed: bit 20 of the card status.
 const CC_ERROR: u32 = 1 << 20;
 
-/// Data response tokens [SD 7.3.3.1]; the upper three bits mean nothing.
+/// Data response tokens [SD 7.3.3.1]; the upper three bits have no meaning.
 const ACCEPTED: u8 = 0xe5;
 const REFUSED_CRC: u8 = 0xeb;
 const REFUSED_WRITE: u8 = 0xed;
 
-/// How the card stands to SPI.
+/// State of SPI mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
-    /// It is in SPI mode, until the supply goes.
+    /// Whether the card is in SPI mode, which lasts until power-off.
     on: bool,
-    /// CMD59: it looks at checksums.
+    /// Whether the card checks CRCs (CMD59).
     crc: bool,
-    /// A block was refused: further ones are ignored.
+    /// Whether a block was refused, so that further ones are ignored.
     deaf: bool,
 }
 
-/// A response in SPI mode, and what follows.
+/// A response in SPI mode, and the data after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpiReply {
     pub(crate) r1: u8,
-    /// What R2, R3 and R7 have after R1.
+    /// Bytes of R2, R3 and R7 after R1.
     rest: ([u8; 4], u8),
     pub(crate) flow: Flow,
 }
@@ -75,16 +74,16 @@ impl SpiReply {
         SpiReply { r1, rest: ([0; 4], 0), flow: Flow::None }
     }
 
-    /// The bytes after R1.
+    /// Returns the bytes after R1.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest.0[..usize::from(self.rest.1)]
     }
 }
 
-/// The next thing that a read sends.
+/// What a read sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpiBlock {
-    /// A block, its token not before this time. `whole`: nothing damages it on its way.
+    /// A block whose token does not come before this time. `whole`: it is not damaged on its way.
     At { start_ns: u64, whole: bool },
     /// A data error token.
     Error(u8),
@@ -92,17 +91,17 @@ pub(crate) enum SpiBlock {
     Never,
 }
 
-/// Bits of a register that these bits of the card status set.
+/// Returns the bits of a register for these bits of the card status.
 fn bits(map: &[(u32, u8)], status: u32) -> u8 {
     map.iter().filter(|(from, _)| status & from != 0).fold(0, |to, (_, bit)| to | bit)
 }
 
-/// Bits of R1 that stand for these bits of the card status.
+/// Returns the bits of R1 for these bits of the card status.
 pub(crate) fn r1_bits(status: u32) -> u8 {
     bits(&R1_BITS, status)
 }
 
-/// Commands that there are in SPI mode.
+/// Returns whether the command exists in SPI mode.
 fn is_known(index: u8, app: bool) -> bool {
     match index {
         // ACMD6, and the commands of a card's own number.
@@ -114,45 +113,46 @@ fn is_known(index: u8, app: bool) -> bool {
 }
 
 impl SdCard {
-    /// No SDUC card has an SPI mode.
+    /// Returns whether the card has an SPI mode; an SDUC card has none.
     pub(super) fn has_spi(&self) -> bool {
         self.config.class != Class::Sduc
     }
 
-    /// The supply goes, or comes.
+    /// Leaves SPI mode at power-off or power-up.
     pub(super) fn leave_spi(&mut self) {
         self.spi = Mode::default();
     }
 
-    /// It is in SPI mode.
+    /// Returns whether the card is in SPI mode.
     pub(crate) fn in_spi(&self) -> bool {
         self.spi.on
     }
 
-    /// It looks at nothing but CMD0 now.
+    /// Returns whether the card accepts only CMD0 now, because it programs.
     fn programs(&self, now_ns: u64) -> bool {
         let state = self.interface.state;
         state == State::Prg || (state == State::Rcv && self.interface.busy_until_ns > now_ns)
     }
 
-    /// Waits for the blocks of a write: true.
+    /// Returns whether the card waits for the blocks of a write.
     pub(crate) fn spi_receives(&mut self, now_ns: u64) -> bool {
         self.settle(now_ns);
         self.spi.on && self.interface.state == State::Rcv && !self.programs(now_ns)
     }
 
-    /// A read has more to send.
+    /// Returns whether a read has more to send.
     pub(crate) fn spi_sends(&mut self, now_ns: u64) -> bool {
         self.settle(now_ns);
         self.spi.on && self.interface.state == State::Data
     }
 
-    /// The next block of the read lies behind the end of the card.
+    /// Returns whether the next block of the read is beyond the end of the card.
     pub(crate) fn spi_is_at_end(&self) -> bool {
         matches!(&self.transfer, Transfer::Read(read) if read.at + u64::from(read.block) > self.medium.bytes())
     }
 
-    /// A frame ended, with the card selected; `None`: no answer.
+    /// Executes a frame that ended while the card was selected. Returns `None` if there is no
+    /// answer.
     pub(crate) fn spi_frame(&mut self, index: u8, arg: u32, crc_ok: bool, now_ns: u64) -> Option<SpiReply> {
         self.settle(now_ns);
         let mode = self.mode();
@@ -261,13 +261,13 @@ impl SdCard {
         }
     }
 
-    /// A command that the SD bus does not have, or has in another way.
+    /// Prepares a command that the SD bus does not have, or has in another form.
     fn begin(&mut self, index: u8) {
         self.app = false;
         self.leave_erase(index);
     }
 
-    /// CMD1 and ACMD41. The voltages are not spoken of.
+    /// Executes CMD1 and ACMD41. The voltages are not checked.
     fn initialise(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         self.begin(index);
         self.operating_conditions((arg & 1 << 30) | VOLTAGES, now_ns);
@@ -277,7 +277,7 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// OCR: bit 30 counts once bit 31 is set.
+    /// Returns the OCR: bit 30 is valid once bit 31 is set.
     fn ocr(&self) -> u32 {
         match self.interface.state {
             State::Idle => VOLTAGES,
@@ -285,7 +285,7 @@ impl SdCard {
         }
     }
 
-    /// The bus is free from `now_ns` on: what the read sends next.
+    /// Returns what the read sends next; the bus is free from `now_ns` on.
     pub(crate) fn spi_block(&mut self, buffer: &mut [u8], now_ns: u64) -> SpiBlock {
         let pending = self.status.take();
         let single = !matches!(&self.transfer, Transfer::Read(read) if read.is_multiple());
@@ -308,7 +308,7 @@ impl SdCard {
         }
     }
 
-    /// A block ended on the wire; the data response token, if there is one.
+    /// Handles a block that ended on the wire. Returns the data response token, if there is one.
     pub(crate) fn spi_write(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> Option<u8> {
         if self.interface.trouble.locked_up || self.spi.deaf {
             return None;
@@ -335,7 +335,7 @@ impl SdCard {
         })
     }
 
-    /// The token that ends CMD25.
+    /// Handles the token that ends CMD25.
     pub(crate) fn spi_stop(&mut self, now_ns: u64) {
         let until_ns = self.program(now_ns);
         if until_ns > now_ns {
@@ -344,7 +344,7 @@ impl SdCard {
         self.due_dip(now_ns);
     }
 
-    /// A card that takes the end of the selection as the end of its transfer.
+    /// Handles the end of the selection on a card that ends its transfer then.
     pub(crate) fn spi_deselected(&mut self, now_ns: u64) {
         self.settle(now_ns);
         match self.interface.state {

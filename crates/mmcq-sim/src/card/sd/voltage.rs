@@ -1,30 +1,30 @@
 //! Voltage switch, CMD11 [SD 4.2.4.2].
 //!
-//! After the answer the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to
-//! 1.8 V, waits at least 5 ms and starts the clock again; within 1 ms the card lets the lines go.
-//! Any other order leaves them low until a power cycle.
+//! After the response the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to
+//! 1.8 V, waits at least 5 ms and starts the clock again. Within 1 ms the card then releases the
+//! lines. Any other order leaves them low until a power cycle.
 
 use super::super::BusState;
 
 const CLOCK_OFF_NS: u64 = 5_000_000;
 
-/// Where the switch is.
+/// State of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voltage {
     /// 3.3 V.
     High,
-    /// Answered, lines low, the clock still runs.
+    /// CMD11 was answered: lines low, the clock still runs.
     Low,
-    /// Lines low, clock stopped since then.
+    /// Lines low, clock stopped since this time.
     Stopped(u64),
-    /// 1.8 V; lines go up then.
+    /// 1.8 V; the lines go up at this time.
     Switched(u64),
-    /// Wrong order: lines stay low.
+    /// Wrong order: the lines stay low.
     Failed,
 }
 
 impl Voltage {
-    /// The host changed the bus.
+    /// Handles a change of the bus by the host.
     pub(crate) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
         *self = match *self {
             Self::Low if bus.clock_hz == 0 => {
@@ -47,7 +47,7 @@ impl Voltage {
         };
     }
 
-    /// CMD and DAT are held low.
+    /// Returns whether CMD and DAT are held low.
     pub(crate) fn lines_low(&self, now_ns: u64) -> bool {
         match *self {
             Self::High => false,
@@ -56,7 +56,7 @@ impl Voltage {
         }
     }
 
-    /// The card signals at 1.8 V.
+    /// Returns whether the card signals at 1.8 V.
     pub(crate) fn is_18(&self) -> bool {
         matches!(self, Self::Switched(_))
     }

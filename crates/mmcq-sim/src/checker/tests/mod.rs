@@ -194,7 +194,7 @@ fn after_a_cut_no_client_waits() {
     assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Err(Fault::Lost));
 }
 
-/// A judge, with a write complete and the supply lost after it.
+/// Makes a checker with a complete write, after which the power was lost.
 fn lost_one() -> (Checker, Ticket) {
     let mut judge = judge(false);
     let write = written(&mut judge, 3);
@@ -320,7 +320,7 @@ fn no_client_is_told_twice_of_the_same_loss() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
 }
 
-/// The loss must come before the message, not after it.
+/// Checks that the loss must come before its report, not after it.
 #[test]
 fn a_message_that_comes_before_the_loss_is_not_true() {
     for durable in [false, true] {

@@ -1,4 +1,4 @@
-//! What a read, a flush or a cut has settled does not change any more.
+//! What a read, a flush or a cut has made certain does not change any more.
 
 use super::*;
 
@@ -72,7 +72,8 @@ fn a_failed_write_does_not_come_after_a_flush() {
     assert_eq!(judge_after(&mut judge, 3, &bytes(new, 3)), Some(Fault::Lost));
 }
 
-/// A flush shows nothing; but what a read finds after it is on the medium.
+/// Checks that content which a read finds after a flush is on the medium, although the flush itself
+/// shows nothing.
 #[test]
 fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     let flushed = || {
@@ -93,8 +94,8 @@ fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     assert_eq!((judge.check_survival(3, &old), judge.check_survival(3, &new)), (Ok(()), Ok(())));
 }
 
-/// With a cache, what a read has seen of a failed write is as much at stake as any other write that
-/// is not flushed.
+/// Checks that, with a cache, a failed write that a read has seen is at stake like any other write
+/// that is not flushed.
 #[test]
 fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
     let mut judge = judge(false);
@@ -188,7 +189,7 @@ fn an_erased_sector_keeps_its_value() {
     }
 }
 
-/// An erase is as safe as a write: a cut may undo it until a flush, and not after it.
+/// Checks that an erase is as safe as a write: a cut may undo it before a flush, and not after it.
 #[test]
 fn an_erase_is_undone_by_a_cut_only_before_the_flush() {
     let mut judge = judge(false);

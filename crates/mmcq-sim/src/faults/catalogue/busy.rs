@@ -3,7 +3,7 @@
 use super::{Entry, campaign, entry, once, profile};
 use crate::faults::{Point, Strike};
 
-/// R1 bit 6: an exception event of eMMC waits, such as urgent background work.
+/// R1 bit 6: an eMMC reports an exception event, such as urgent background work.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
 pub(super) const ENTRIES: &[Entry] = &[

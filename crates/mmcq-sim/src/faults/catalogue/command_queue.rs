@@ -1,4 +1,5 @@
-//! Chapter H: the command queue of a card, and the engine in the controller that drives it.
+//! Chapter H: the command queue of a card, and the controller's command queue engine that drives
+//! it.
 
 use super::{Entry, entry, once, profile};
 use crate::faults::{Point, Strike};

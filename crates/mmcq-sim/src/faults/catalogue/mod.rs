@@ -1,10 +1,10 @@
-//! The failures that are known to happen to cards and controllers: what goes wrong, what the stack
-//! owes, how it is brought about.
+//! Catalogue of the failures that are known to happen to cards and controllers: what fails, what
+//! the stack must do, and how the failure is injected.
 //!
-//! A hundred and six entries in nine chapters, A to I. An [`Entry`] is found by its id ([`by_id`]), an
-//! [`Injection`] by its name ([`by_injection`]). What a plan can bring about has points and
-//! strikes, and [`Injection::plan`] aims it at the nth event; the rest needs a card that is made
-//! that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
+//! The catalogue has a hundred and six entries in nine chapters, A to I. [`by_id`] finds an
+//! [`Entry`] by its id, [`by_injection`] an [`Injection`] by its name. A failure that a plan can
+//! inject has points and strikes, and [`Injection::plan`] aims it at the nth event. The others need
+//! a special card, a campaign that cuts the power, or a test of their own: [`Means`] says which.
 
 mod busy;
 mod command_queue;
@@ -23,45 +23,43 @@ use super::{Plan, Point, Shot, Strike};
 pub struct Entry {
     /// Chapter and number: `A1` to `I9`.
     pub id: &'static str,
-    /// What goes wrong.
+    /// What fails.
     pub failure: &'static str,
     /// What the stack does about it.
     pub response: &'static str,
-    /// Ways to bring it about; never empty.
+    /// Injections that cause it; never empty.
     pub injections: &'static [Injection],
 }
 
-/// A way to bring a failure about.
+/// One way to cause a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// Its name, unique in the catalogue: `resp_crc`.
+    /// Name, unique in the catalogue, such as `resp_crc`.
     pub name: &'static str,
-    /// How.
+    /// How the failure is caused.
     pub means: Means,
 }
 
-/// By what a failure is brought about.
+/// How a failure is caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// A strike at one event.
     Once(Point, Strike),
-    /// A strike at every event from one on.
+    /// A strike at every event from a given one on.
     From(Point, Strike),
-    /// A card (`cards/quirks`) or a controller (`controllers`) that is made that way: the name of
-    /// its profile.
+    /// A special card (`cards/quirks`) or controller (`controllers`): the name of its profile.
     Profile(&'static str),
-    /// Any card, with these lines in the `[quirk]` table of its profile.
+    /// Any card, with these lines added to the `[quirk]` table of its profile.
     Quirk(&'static str),
-    /// Something that is done to the machine from outside: power cut, another card, a clock near
-    /// its end.
+    /// An action on the machine from outside: power cut, another card, a clock near its end.
     Campaign,
-    /// Nothing to inject: the model looks at every access.
+    /// Nothing to inject: the model checks every access.
     Always,
     /// A test of its own: of an interface, of a parser, of the order of calls.
     Test,
 }
 
-/// What goes on in a chapter, by its letter.
+/// Letter and subject of each chapter.
 pub const CHAPTERS: [(char, &str); 9] = [
     ('A', "Link"),
     ('B', "Busy and time"),
@@ -86,39 +84,39 @@ const ENTRIES: [&[Entry]; 9] = [
     spi::ENTRIES,
 ];
 
-/// All entries, A1 first.
+/// Returns all entries, A1 first.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.into_iter().flatten()
 }
 
-/// The entry of this id.
+/// Returns the entry of this id.
 #[must_use]
 pub fn by_id(id: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.id == id)
 }
 
-/// The injection of this name, and whose it is.
+/// Returns the injection of this name, and its entry.
 #[must_use]
 pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> {
     entries().find_map(|entry| Some((entry, entry.injections.iter().find(|i| i.name == name)?)))
 }
 
 impl Entry {
-    /// Single strikes at the nth event that bring this about; each is one way, to be tried alone.
-    /// Empty if no single strike does.
+    /// Returns the single strikes at the nth event that cause this failure; each is to be tried
+    /// alone. Empty if no single strike does.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
     }
 
-    /// Plans that bring this about from the nth event on, with the names of their injections; each
-    /// is one way, to be tried alone.
+    /// Returns the plans that cause this failure from the nth event on, with the names of their
+    /// injections; each is to be tried alone.
     #[must_use]
     pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
         self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()
     }
 
-    /// Can a plan bring it about?
+    /// Returns whether a plan can cause this failure.
     #[must_use]
     pub fn strikes(&self) -> bool {
         self.injections.iter().any(|injection| injection.aim().is_some())
@@ -126,7 +124,7 @@ impl Entry {
 }
 
 impl Injection {
-    /// Where it strikes, and what.
+    /// Returns the point and the strike of this injection, if it has them.
     #[must_use]
     pub fn aim(&self) -> Option<(Point, Strike)> {
         match self.means {
@@ -135,7 +133,8 @@ impl Injection {
         }
     }
 
-    /// The strike at the nth event of its point, from 1, if a single strike is what it takes.
+    /// Returns the strike at the nth event of its point, from 1, if a single strike causes the
+    /// failure.
     #[must_use]
     pub fn shot(&self, nth: u64) -> Option<Shot> {
         match self.means {
@@ -144,7 +143,7 @@ impl Injection {
         }
     }
 
-    /// A plan that strikes at the nth event of its point, from 1, or from there on.
+    /// Returns a plan that strikes at the nth event of its point, from 1, or from that event on.
     #[must_use]
     pub fn plan(&self, nth: u64) -> Option<Plan> {
         match self.means {

@@ -276,7 +276,7 @@ impl Rig {
         self.host.take_stats();
     }
 
-    /// Start and end of every block on the log.
+    /// Returns start and end of every block in the log.
     fn blocks(&self) -> Vec<(u64, u64)> {
         let log = self.log.borrow();
         let block = |event: &BusEvent| match *event {

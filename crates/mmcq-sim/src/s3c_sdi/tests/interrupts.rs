@@ -2,7 +2,7 @@ use super::*;
 use crate::slot::Controller;
 use crate::world::Device;
 
-/// Ready, with function 1's interrupt enabled on the card, and the detector on.
+/// Makes a ready rig, with function 1's interrupt enabled on the card, and the detector on.
 fn listening() -> Rig {
     let mut rig = Rig::ready(loopback_card(), 512);
     rig.put(0, 4, 3);
@@ -94,7 +94,8 @@ fn a_controller_without_the_flaw_latches_every_edge() {
     assert_eq!((other.r(DSTA), other.r(GPIO), other.host.lost_edges()), (1 << 9, 1, 0));
 }
 
-/// A driver may ring itself by it; the FIFO's status says nothing of a write that is not there.
+/// Checks that the FIFO status is valid without an armed write: a driver may use it to interrupt
+/// itself.
 #[test]
 fn an_empty_fifo_is_half_empty_also_when_nothing_is_armed() {
     let mut rig = listening();

@@ -37,7 +37,7 @@ pub(super) const GPIO: u16 = 0x100;
 pub(super) const READ: u32 = 2 << 22 | 1 << 19 | 1 << 17 | 1 << 16 | 1 << 14 | 2 << 12;
 pub(super) const WRITE: u32 = 2 << 22 | 1 << 20 | 1 << 17 | 1 << 16 | 1 << 14 | 3 << 12;
 
-/// A driver's hands.
+/// Test rig with register accesses like a driver's.
 pub(super) struct Rig {
     pub host: S3cSdi,
     pub memory: ShadowMemory,
@@ -47,7 +47,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Registers after reset, 400 kHz, the supply stable.
+    /// Makes a rig with registers after reset, 400 kHz, and stable power.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         let memory = ShadowMemory::default();
         let mut host = S3cSdi::new(S3cSdiConfig::S3C2440, memory.clone(), card);
@@ -64,12 +64,13 @@ impl Rig {
         rig
     }
 
-    /// What strikes the next events of a point.
+    /// Sets the faults of the next events of a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
-    /// An I/O card selected, 4 lines, 10 MHz, function 1 ready with blocks of this size.
+    /// Makes a rig with an I/O card selected, 4 lines, 10 MHz, and function 1 ready with blocks of
+    /// this size.
     pub fn ready(card: IoCard, block: u32) -> Self {
         let mut rig = Rig::new(Some(Box::new(card)));
         rig.select();
@@ -97,7 +98,7 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Writes a command; short response.
+    /// Writes a command with a short response.
     pub fn start(&mut self, index: u32, arg: u32) {
         self.w(CSTA, 0x1e00);
         self.w(ARG, arg);
@@ -116,7 +117,7 @@ impl Rig {
         panic!("register {offset:#x} never showed {bits:#x}");
     }
 
-    /// A command with a short response, by polling; the content.
+    /// Sends a command with a short response, by polling. Returns the response's content.
     pub fn command(&mut self, index: u32, arg: u32, crc: bool) -> u32 {
         self.start(index, arg);
         let status = self.until(CSTA, 1 << 9 | 1 << 10);
@@ -143,7 +144,7 @@ impl Rig {
         self.w(BSIZE, block);
     }
 
-    /// The interrupt line, within a second.
+    /// Waits for the interrupt line within a second. Returns whether it came.
     pub fn interrupt(&mut self) -> bool {
         let limit = self.now + 1_000_000_000;
         if !self.host.irq() {
@@ -153,12 +154,12 @@ impl Rig {
     }
 }
 
-/// Argument of CMD53 on function 1 in block mode, incrementing from 100h.
+/// Returns the argument of a CMD53 on function 1 in block mode, incrementing from 100h.
 pub(super) fn blocks_at_100(write: bool, count: u32) -> u32 {
     u32::from(write) << 31 | 1 << 28 | 1 << 27 | 1 << 26 | 0x100 << 9 | count
 }
 
-/// The same, one byte-mode transfer on the FIFO at 0.
+/// Returns the argument of a CMD53 in byte mode on the FIFO at 0.
 pub(super) fn bytes_at_0(write: bool, count: u32) -> u32 {
     u32::from(write) << 31 | 1 << 28 | count
 }

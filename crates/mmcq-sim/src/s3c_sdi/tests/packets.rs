@@ -4,7 +4,7 @@ use super::*;
 use crate::card::io::type_a::{Handle, packet, register};
 use crate::slot::Controller;
 
-/// The function open, the detector on.
+/// Makes a rig with the function enabled and the interrupt detector on.
 fn open() -> (Rig, Handle) {
     let (card, mut handles) = crate::card::io::tests::type_a().build();
     let mut rig = Rig::ready(card, 512);
@@ -15,7 +15,7 @@ fn open() -> (Rig, Handle) {
     (rig, handles.remove(0).1)
 }
 
-/// A read of the FIFO at 0; `pace_ns` from an interrupt to the first word read.
+/// Reads the FIFO at address 0. `pace_ns`: time from an interrupt to the first word read.
 fn fetch(rig: &mut Rig, blocks: bool, count: u32, block: u32, pace_ns: u64) -> Vec<u8> {
     rig.prepare(READ, if blocks { count } else { 1 }, block);
     rig.w(IMSK, 1 << 0 | 1 << 2 | 1 << 7);
@@ -32,7 +32,8 @@ fn fetch(rig: &mut Rig, blocks: bool, count: u32, block: u32, pace_ns: u64) -> V
     got
 }
 
-/// One packet; from the interrupt (or the level, if the edge was lost) to its acknowledgement.
+/// Receives one packet, from the interrupt (or the level, if the edge was lost) to its
+/// acknowledgement.
 fn receive(rig: &mut Rig, pace_ns: u64) -> Vec<u8> {
     rig.w(IMSK, 1 << 12);
     while rig.r(GPIO) == 1 {

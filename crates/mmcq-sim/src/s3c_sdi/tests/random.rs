@@ -1,4 +1,5 @@
-//! Whatever a driver does, the model goes on, its time too, and the same seed gives the same run.
+//! Random accesses of a driver: the model and its time advance, and the same seed gives the same
+//! run.
 
 use super::*;
 use crate::slot::Controller;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 const DMA: u32 = 1 << 15;
 const DMA_WORD_NS: u64 = S3cSdiConfig::S3C2440.dma_word_ns as u64;
 
-/// Memory that the engine may reach.
+/// Memory that the DMA engine may access.
 struct Mapped {
     bytes: Vec<u8>,
     bus: u64,
@@ -14,7 +14,7 @@ struct Mapped {
 }
 
 impl Rig {
-    /// Maps bytes and tells the engine about them.
+    /// Maps bytes and gives the DMA engine their address and length.
     fn map(&mut self, mut bytes: Vec<u8>, direction: Direction) -> Mapped {
         let ptr = NonNull::new(bytes.as_mut_ptr()).unwrap();
         let bus = self.memory.map(ptr, bytes.len(), direction).unwrap();

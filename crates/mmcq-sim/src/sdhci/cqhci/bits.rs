@@ -1,4 +1,5 @@
-//! Registers of the queue engine, by their offset from its base, and their bits [eMMC 5.1, B].
+//! Registers of the command queue engine, by their offset from its base, and their bits [eMMC 5.1,
+//! B].
 
 pub const VER: u16 = 0x00;
 pub const CAP: u16 = 0x04;
@@ -23,7 +24,7 @@ pub const TERRI: u16 = 0x54;
 pub const CRI: u16 = 0x58;
 pub const CRA: u16 = 0x5c;
 
-/// 5.10.
+/// Version 5.10.
 pub const VERSION: u32 = 0x0510;
 /// Reset value of SSC1: one block, 4096 clocks.
 pub const SSC1_RESET: u32 = 0x0001_1000;
@@ -33,9 +34,9 @@ pub const RMEM_RESET: u32 = 0xfdf9_a080;
 /// CFG.
 pub mod cfg {
     pub const ENABLE: u32 = 1;
-    /// Task descriptors of 128 bits.
+    /// Task descriptors have 128 bits.
     pub const WIDE: u32 = 1 << 8;
-    /// Slot 31 is a direct command's.
+    /// Slot 31 is for direct commands.
     pub const DIRECT: u32 = 1 << 12;
     pub const ALL: u32 = ENABLE | WIDE | DIRECT;
 }
@@ -62,7 +63,7 @@ pub mod int {
 /// IC.
 pub mod ic {
     pub const ENABLE: u32 = 1 << 31;
-    /// Something is counted; read-only.
+    /// Completions are being counted; read-only.
     pub const COUNTED: u32 = 1 << 20;
     pub const RESET: u32 = 1 << 16;
     pub const THRESHOLD_WRITE: u32 = 1 << 15;

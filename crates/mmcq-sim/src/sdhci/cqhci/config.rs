@@ -1,34 +1,34 @@
-//! What a particular queue engine is like.
+//! Parameters of a particular command queue engine.
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of a queue engine, in the table `command_queue` of a controller's.
+/// Parameters of a command queue engine: the table `command_queue` in that of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CqhciConfig {
-    /// Where its registers begin, from those of the controller.
+    /// Offset of its registers from those of the controller.
     pub offset: u16,
-    /// The clock that coalescing and polling count, in hertz.
+    /// Clock in hertz in which coalescing and polling times are counted.
     pub timer_hz: u32,
-    /// With tasks of 128 bits a transfer descriptor has 12 bytes, not 16.
+    /// Whether a transfer descriptor of a 128-bit task has 12 bytes, not 16.
     #[serde(default)]
     pub short_descriptors: bool,
-    /// After tasks were cleared TCN has their bits, until the engine is disabled.
+    /// Whether TCN has the bits of cleared tasks until the command queue engine is disabled.
     #[serde(default)]
     pub stale_completions: bool,
-    /// What its version reads, if that is wrong.
+    /// Value of the version register, if it is wrong.
     #[serde(default)]
     pub version: Option<u32>,
-    /// What its capabilities read, if that is wrong.
+    /// Value of the capabilities register, if it is wrong.
     #[serde(default)]
     pub capabilities: Option<u32>,
-    /// Bits of its configuration that stay 0.
+    /// Bits of the configuration register that stay 0.
     #[serde(default)]
     pub no_configuration: u32,
 }
 
 impl CqhciConfig {
-    /// 192 MHz at 200h, as on Intel's.
+    /// 192 MHz, registers at 200h, as in Intel's controllers.
     pub const INTEL: CqhciConfig = CqhciConfig {
         offset: 0x200,
         timer_hz: 192_000_000,
@@ -39,7 +39,8 @@ impl CqhciConfig {
         no_configuration: 0,
     };
 
-    /// Refuses what no controller has: one line with the key, the value and what was expected.
+    /// Checks the values. Returns an error for one that no controller has: one line with the key,
+    /// the value and what was expected.
     pub(in crate::sdhci) fn check(&self) -> Result<(), String> {
         if self.offset < 0x100 || !self.offset.is_multiple_of(0x80) || self.offset > 0xff00 {
             return Err(format!(
@@ -57,7 +58,7 @@ impl CqhciConfig {
         Ok(())
     }
 
-    /// ITCFVAL and ITCFMUL: a number of the largest unit that says the clock exactly.
+    /// Returns ITCFVAL and ITCFMUL: a number and the largest unit that express the clock exactly.
     fn timer(&self) -> Option<(u32, u32)> {
         let units = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
         let says = |&(_, unit): &(u32, u32)| {
@@ -66,13 +67,13 @@ impl CqhciConfig {
         (0..).zip(units).find(says).map(|(code, unit)| (self.timer_hz / unit, code))
     }
 
-    /// CAP.
+    /// Returns CAP.
     pub(super) fn capabilities(&self) -> u32 {
         let truth = self.timer().map_or(0, |(value, code)| code << 12 | value);
         self.capabilities.unwrap_or(truth)
     }
 
-    /// So many clocks of the timer.
+    /// Returns the time in ns of this number of timer clocks.
     pub(super) fn clocks_ns(&self, clocks: u32) -> u64 {
         u64::from(clocks) * 1_000_000_000 / u64::from(self.timer_hz.max(1))
     }

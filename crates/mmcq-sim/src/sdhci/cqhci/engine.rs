@@ -1,11 +1,12 @@
-//! The state of the queue engine: its registers, the tasks that were rung, and what it does next.
-//! It touches neither lines nor memory; [`Sdhci`](crate::sdhci::Sdhci) does that for it.
+//! State of the command queue engine: its registers, the tasks whose doorbells were rung, and its
+//! next step. It accesses neither lines nor memory; [`Sdhci`](crate::sdhci::Sdhci) does that for
+//! it.
 
 use super::CqhciConfig;
 use super::bits::{DIRECT_SLOT, RMEM_RESET, SSC1_RESET, cfg, ctl, ic, int, terri};
 use super::task::{Task, Work};
 
-/// A command of the engine's.
+/// A command that the command queue engine sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// CMD44.
@@ -20,19 +21,19 @@ pub enum Job {
     Direct,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
-    /// The descriptor of this slot is wanted.
+    /// The descriptor of this slot must be fetched.
     Fetch(u8),
     Send(Job),
-    /// The status of the card's queue is asked for then.
+    /// The status of the card's queue must be polled at this time in ns.
     PollAt(u64),
     Halted,
 }
 
-/// Registers that are no more than what was written or what happened.
+/// Registers that only store what was written or what happened.
 #[derive(Clone, Debug)]
 pub struct Registers {
     pub cfg: u32,
@@ -78,34 +79,34 @@ impl Default for Registers {
     }
 }
 
-/// What the engine is at.
+/// Progress of the command queue engine with its tasks.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Slots that were rung and are not done, in that order.
+    /// Slots whose doorbell was rung and whose task is not done, in the order of the doorbells.
     order: Vec<u8>,
-    /// Their descriptors, once they were fetched.
+    /// Descriptors of these slots that are already fetched.
     tasks: [Option<Task>; 32],
-    /// Those of them that move data and are no barrier.
+    /// Slots whose task transfers data and is no barrier.
     plain: u32,
-    /// Tasks that the card is ready for.
+    /// Slots whose task the card has reported as ready.
     ready: u32,
-    /// CMD44 was answered; CMD45 is next.
+    /// Slot whose CMD44 was answered; its CMD45 is next.
     half: Option<u8>,
     /// The command on the line.
     sending: Option<Job>,
     /// The slot that uses the data lines.
     moving: Option<u8>,
-    /// A block of the transfer at hand is the one at which the card is asked.
+    /// Whether the present block is the one at which the card's queue is to be polled.
     poll_due: bool,
-    /// Nothing was ready: the card is asked again then.
+    /// Time in ns of the next poll of the card's queue, after none of its tasks was ready.
     poll_ns: u64,
-    /// An error: no further command.
+    /// Whether an error stopped all further commands.
     stopped: bool,
-    /// This slot's completion was told while its data still moved.
+    /// Slot whose completion was reported while its data were still being transferred.
     early: Option<u8>,
 }
 
-/// A queue engine.
+/// A command queue engine.
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: CqhciConfig,
@@ -113,11 +114,11 @@ pub struct Engine {
     work: Progress,
     halting: bool,
     halted: bool,
-    /// A halt does not come before this.
+    /// Earliest time in ns at which a halt completes.
     halts_ns: u64,
-    /// Completions that wait for an interrupt.
+    /// Number of completions that wait for an interrupt.
     counted: u32,
-    /// They wait no longer than this.
+    /// Latest time in ns of that interrupt.
     counted_ns: Option<u64>,
 }
 
@@ -143,7 +144,7 @@ impl Engine {
         self.r.cfg & cfg::ENABLE != 0
     }
 
-    /// The bus is the engine's, and not the driver's.
+    /// Returns whether the command queue engine, not the driver, uses the bus.
     pub fn has_bus(&self) -> bool {
         self.enabled() && !self.halted
     }
@@ -160,17 +161,17 @@ impl Engine {
         self.r.cfg & cfg::DIRECT != 0
     }
 
-    /// CTL as it reads.
+    /// Returns CTL as it reads.
     pub fn control(&self) -> u32 {
         if self.halted { ctl::HALT } else { 0 }
     }
 
-    /// IC as it reads.
+    /// Returns IC as it reads.
     pub fn coalescing(&self) -> u32 {
         self.r.ic | if self.counted > 0 { ic::COUNTED } else { 0 }
     }
 
-    /// The slot that uses the data lines.
+    /// Returns the slot that uses the data lines.
     pub fn moving(&self) -> Option<u8> {
         self.work.moving
     }
@@ -179,31 +180,31 @@ impl Engine {
         self.work.tasks[usize::from(slot & 31)]
     }
 
-    /// The descriptor of a slot has come.
+    /// Stores the fetched descriptor of a slot.
     pub fn fetched(&mut self, slot: u8, task: Task) {
         self.work.tasks[usize::from(slot & 31)] = Some(task);
         let (bit, data) = (1 << (slot & 31), matches!(task.work, Work::Data { .. }));
         self.work.plain = self.work.plain & !bit | if data && !task.barrier { bit } else { 0 };
     }
 
-    /// The interrupt of the engine.
+    /// Returns whether the command queue engine asserts its interrupt.
     pub fn irq(&self) -> bool {
         self.r.is & self.r.isge != 0
     }
 
-    /// A bit of IS, if it is enabled.
+    /// Sets bits of IS, as far as they are enabled.
     pub fn raise(&mut self, bits: u32) {
         self.r.is |= bits & self.r.iste;
     }
 
-    /// TDBR was written.
+    /// Handles a write to TDBR.
     pub fn ring(&mut self, bits: u32) {
         let new = bits & !self.r.tdbr;
         self.r.tdbr |= new;
         self.work.order.extend((0..32).filter(|slot| new >> slot & 1 == 1));
     }
 
-    /// CTL.HALT was written.
+    /// Handles a write to CTL.HALT.
     pub fn halt(&mut self, wanted: bool) {
         if !self.enabled() {
             return;
@@ -220,17 +221,19 @@ impl Engine {
         }
     }
 
-    /// Is a halt asked for that has not come?
+    /// Returns whether a halt was requested and has not completed.
     pub fn halts(&self) -> bool {
         self.halting
     }
 
-    /// The halt that was asked for does not come before this, unless the engine is switched off.
+    /// Delays the requested halt until this time in ns, unless the command queue engine is
+    /// disabled.
     pub fn hold_halt(&mut self, until_ns: u64) {
         self.halts_ns = until_ns;
     }
 
-    /// CTL.CLEAR_ALL was written, while halted. `stale`: TCN has the bits of these tasks.
+    /// Handles a write to CTL.CLEAR_ALL while halted. `stale`: TCN gets the bits of the cleared
+    /// tasks.
     pub fn clear_all(&mut self, stale: bool) {
         let cleared = std::mem::take(&mut self.r.tdbr);
         self.forget();
@@ -240,7 +243,7 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// TCLR was written, while halted.
+    /// Handles a write to TCLR while halted.
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
@@ -256,14 +259,14 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Nothing is known of any task.
+    /// Forgets all tasks.
     fn forget(&mut self) {
         self.r.dpt = 0;
         self.work = Progress::default();
         (self.counted, self.counted_ns) = (0, None);
     }
 
-    /// CFG.ENABLE falls.
+    /// Handles the clearing of CFG.ENABLE.
     pub fn disable(&mut self) {
         self.r.tdbr = 0;
         self.r.tcn = 0;
@@ -271,17 +274,18 @@ impl Engine {
         (self.halting, self.halted, self.halts_ns) = (false, false, 0);
     }
 
-    /// The CMD circuit was reset: a command that was cut off is not sent again before a halt.
+    /// Handles a reset of the CMD circuit: a command that was cut off is not sent again before a
+    /// halt.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
-    /// The DAT circuit was reset, or gave up: no further command before a halt.
+    /// Handles a reset or failure of the DAT circuit: no further command before a halt.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
 
-    /// What is next. `idle`: the data lines are free.
+    /// Returns the next step. `idle`: the data lines are free.
     pub fn next(&mut self, idle: bool, now_ns: u64) -> Step {
         if !self.has_bus() || self.work.sending.is_some() {
             return Step::Nothing;
@@ -313,7 +317,7 @@ impl Engine {
         self.next_poll(now_ns)
     }
 
-    /// The first task that the card does not know yet.
+    /// Returns the step for the first task that was not yet sent to the card.
     fn next_told(&self, free: bool) -> Option<Step> {
         // Those that are told, and hold nothing up.
         let past = self.work.plain & self.r.dpt;
@@ -348,7 +352,7 @@ impl Engine {
         None
     }
 
-    /// Is the card to be asked what is ready?
+    /// Returns the step that polls the card's queue, if a poll is due.
     fn next_poll(&mut self, now_ns: u64) -> Step {
         let moving = self.work.moving.map_or(0, |slot| 1 << slot);
         if self.r.dpt & !self.work.ready & !moving == 0 {
@@ -363,8 +367,8 @@ impl Engine {
         if now_ns >= self.work.poll_ns { Step::Send(Job::Status) } else { Step::PollAt(self.work.poll_ns) }
     }
 
-    /// A block of the task at hand begins, with so many left, itself counted. True: the card is to
-    /// be asked at this one.
+    /// Handles the begin of a block of the present task, with `left` blocks left, itself included.
+    /// Returns true if the card's queue is to be polled at this block.
     pub fn block_begins(&mut self, left: u32, first: bool) -> bool {
         let before = self.r.ssc1 >> 16 & 0xf;
         let due = before != 0 && (left == before || first && left < before);
@@ -372,7 +376,7 @@ impl Engine {
         due
     }
 
-    /// A command is on the line.
+    /// Records that a command is on the line.
     pub fn sent(&mut self, job: Job) {
         self.work.sending = Some(job);
         match job {
@@ -388,12 +392,12 @@ impl Engine {
         }
     }
 
-    /// The command on the line is over.
+    /// Returns the command on the line, which is over.
     pub fn line_is_free(&mut self) -> Option<Job> {
         self.work.sending.take()
     }
 
-    /// TERRI: what was on the lines when something went wrong.
+    /// Sets TERRI to the command and the data that were on the lines when an error happened.
     pub fn blame(&mut self, command: Option<(u8, u8)>, data: Option<(u8, u8)>) {
         let half = |(index, slot): (u8, u8)| u32::from(slot & 31) << 8 | u32::from(index & 63);
         self.r.terri = command.map_or(0, |it| terri::RESPONSE_VALID | half(it))
@@ -401,7 +405,7 @@ impl Engine {
         self.work.stopped = true;
     }
 
-    /// The index of the data command of a slot, and the slot.
+    /// Returns the index of a slot's data command, and the slot.
     pub fn data_of(&self, slot: u8) -> Option<(u8, u8)> {
         match self.task(slot)?.work {
             Work::Data { read, .. } => Some((if read { 46 } else { 47 }, slot)),
@@ -409,7 +413,7 @@ impl Engine {
         }
     }
 
-    /// A good answer has come; what of it changes the state of tasks.
+    /// Handles a good response and updates the tasks.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),
@@ -433,7 +437,7 @@ impl Engine {
         }
     }
 
-    /// The task of this slot is told as done, though its data still move.
+    /// Reports the task of this slot as done, although its data are still being transferred.
     pub fn done_early(&mut self, slot: u8) {
         self.work.early = Some(slot);
         self.work.order.retain(|&other| other != slot);
@@ -443,7 +447,7 @@ impl Engine {
         self.raise(int::TCC);
     }
 
-    /// The task of this slot is done.
+    /// Ends the task of this slot.
     pub fn done(&mut self, slot: u8, now_ns: u64) {
         let bit = 1 << slot;
         if self.work.early.take_if(|early| *early == slot).is_some() {
@@ -474,18 +478,18 @@ impl Engine {
         }
     }
 
-    /// When the completions that wait are told of at the latest.
+    /// Returns the latest time in ns at which the waiting completions are reported.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }
 
-    /// Enough completions, or enough time.
+    /// Reports the waiting completions: there are enough of them, or they have waited long enough.
     pub fn counted_out(&mut self) {
         (self.counted, self.counted_ns) = (0, None);
         self.raise(int::TCC);
     }
 
-    /// IC was written.
+    /// Handles a write to IC.
     pub fn set_coalescing(&mut self, value: u32) {
         let mut kept = self.r.ic;
         // Threshold and timeout change in an empty queue only.
@@ -503,14 +507,14 @@ impl Engine {
         }
     }
 
-    /// Enters the halt that was asked for.
+    /// Enters the requested halt.
     pub fn enter_halted(&mut self) {
         (self.halting, self.halted) = (false, true);
         self.raise(int::HAC);
     }
 }
 
-/// A direct command with busy.
+/// Returns whether the task is a direct command with busy.
 fn is_busy(task: &Task) -> bool {
     matches!(task.work, Work::Direct { busy: true, .. })
 }

@@ -1,15 +1,15 @@
-//! What strikes the queue engine by the plan of faults.
+//! Faults that strike the command queue engine by a plan.
 
 use super::bits::{DIRECT_SLOT, int};
 use crate::faults::{Point, Strike};
 use crate::sdhci::Sdhci;
 use crate::slot::Core;
 
-/// The pause between two looks at the card's queue, in SSC1.
+/// Mask in SSC1 of the pause between two polls of the card's queue.
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {
-    /// Doorbells are rung.
+    /// Handles a write to the doorbells, with its faults.
     pub(super) fn queue_rung(&mut self, slots: u32, now: u64) {
         let lost = self.strike(Point::Doorbell, now) == Some(Strike::Lost);
         if let Some(cqe) = self.cqe.as_mut().filter(|_| !lost) {
@@ -17,7 +17,7 @@ impl Sdhci {
         }
     }
 
-    /// CTL.HALT is written.
+    /// Handles a write to CTL.HALT, with its faults.
     pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let before = cqe.halts();
@@ -35,7 +35,7 @@ impl Sdhci {
         }
     }
 
-    /// CTL.CLEAR_ALL is written, in a halt.
+    /// Handles a write to CTL.CLEAR_ALL in a halt, with its faults.
     pub(super) fn queue_clears(&mut self, now: u64) {
         let stale = matches!(self.strike(Point::Clear, now), Some(Strike::Spurious(_)));
         if let Some(cqe) = &mut self.cqe {
@@ -43,7 +43,7 @@ impl Sdhci {
         }
     }
 
-    /// CFG.ENABLE rises.
+    /// Handles the setting of CFG.ENABLE, with its faults.
     pub(super) fn queue_is_on(&mut self, now: u64) {
         let struck = self.strike(Point::Enable, now);
         if let (Some(Strike::Status(clocks)), Some(cqe)) = (struck, &mut self.cqe) {
@@ -51,7 +51,8 @@ impl Sdhci {
         }
     }
 
-    /// TERRI is written: command and slot of what was on the command line, and of the data.
+    /// Writes TERRI, with its faults: command and slot of what was on the command line, and of the
+    /// data.
     pub(super) fn queue_blames(&mut self, command: Option<(u8, u8)>, data: Option<(u8, u8)>, now: u64) {
         let nothing = self.strike(Point::Blame, now) == Some(Strike::Lost);
         if let Some(cqe) = &mut self.cqe {
@@ -59,7 +60,7 @@ impl Sdhci {
         }
     }
 
-    /// The last block of what is on the data lines begins.
+    /// Handles the begin of the last block on the data lines, with its faults.
     pub(super) fn queue_task_ends(&mut self, now: u64) {
         let moving = self.cqe.as_ref().and_then(|cqe| cqe.moving());
         let Some(slot) = moving.filter(|&slot| slot != DIRECT_SLOT || !self.queue_is_direct()) else {
@@ -81,7 +82,7 @@ impl Sdhci {
         self.cqe.as_ref().is_some_and(|cqe| cqe.direct())
     }
 
-    /// A task is done; its command and slot.
+    /// Handles the end of a task, given its command and slot, with its faults.
     pub(super) fn queue_task_is_done(&mut self, data: Option<(u8, u8)>, now: u64) {
         if std::mem::take(&mut self.hurt.red) {
             self.queue_blames(None, data, now);

@@ -1,15 +1,17 @@
-//! The queue engine beside the controller, CQHCI 5.10 [eMMC 5.1, B].
+//! The command queue engine of a controller, CQHCI 5.10 [eMMC 5.1, B].
 //!
-//! The driver describes up to 32 tasks in memory and rings their doorbells. The engine tells each
-//! to the card by CMD44 and CMD45, asks by CMD13 which are ready, and executes one after the other
-//! by CMD46 and CMD47. It uses the lines of the controller as the driver's own commands do, so it
-//! meets the same card, and is struck by the same faults.
+//! The driver describes up to 32 tasks in memory and rings their doorbells. The command queue
+//! engine sends each task to the card by CMD44 and CMD45, polls by CMD13 which tasks are ready, and
+//! executes one after the other by CMD46 and CMD47. It uses the lines of the controller as the
+//! driver's own commands do. So it has the same card, and is struck by the same faults.
 //!
 //! Where the standard leaves something open:
-//! - The task that was rung first is executed first, if it is ready; otherwise the first that is.
-//! - After an error (TERRI) no further command is sent until the engine was halted and goes on.
-//! - Without coalescing each completion interrupts, whatever its descriptor says.
-//! - A descriptor that is none is an ADMA error of its task.
+//! - The task whose doorbell was rung first is executed first, if it is ready; otherwise the first
+//!   that is.
+//! - After an error (TERRI) no further command is sent until the command queue engine was halted
+//!   and resumed.
+//! - Without coalescing each completion interrupts, whatever its descriptor has set.
+//! - An invalid descriptor is an ADMA error of its task.
 
 mod bits;
 mod config;
@@ -32,15 +34,15 @@ use bits::{cfg, ctl, int};
 use engine::{Job, Step};
 use task::{Link, Task, Work};
 
-/// Bytes of registers.
+/// Size in bytes of the register space.
 const BYTES: u16 = 0x80;
-/// CMD13: the status of the queue.
+/// Argument bit of CMD13 that requests the status of the queue.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// More steps at one moment than any state of the engine takes.
+/// Limit on steps at one moment: more than any state needs.
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {
-    /// The register of the queue engine at this offset of the controller.
+    /// Returns the command queue engine's register at this offset of the controller.
     pub(super) fn queue_register(&self, offset: u16) -> Option<u16> {
         let base = self.cqe.as_ref()?.config().offset;
         offset.checked_sub(base).filter(|&register| register < BYTES)
@@ -75,7 +77,7 @@ impl Sdhci {
         }
     }
 
-    /// A register of the engine is written, as 32 bits.
+    /// Handles a write to a register of the command queue engine, as 32 bits.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");
@@ -147,17 +149,17 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Is the bus the engine's?
+    /// Returns whether the command queue engine uses the bus.
     pub(super) fn queue_has_bus(&self) -> bool {
         self.cqe.as_ref().is_some_and(|cqe| cqe.has_bus())
     }
 
-    /// Are the data on the lines a task's?
+    /// Returns whether the data on the lines are those of a task.
     pub(super) fn queue_moves(&self) -> bool {
         self.cqe.as_ref().is_some_and(|cqe| cqe.moving().is_some())
     }
 
-    /// Does what is to be done, and sets the timers.
+    /// Executes the steps that are due, and sets the timers.
     pub(super) fn queue_goes_on(&mut self, now: u64) {
         if self.cqe.is_none() {
             return;
@@ -194,7 +196,7 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    /// Enough time for the completions that were counted.
+    /// Handles the end of the time for which completions are counted.
     pub(super) fn queue_counted(&mut self, now: u64) {
         if let Some(cqe) = &mut self.cqe {
             cqe.counted_out();
@@ -202,7 +204,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Where the descriptors of a slot are.
+    /// Returns the addresses of a slot's descriptors.
     fn task_address(&self, slot: u8) -> (u64, u64) {
         let Some(cqe) = &self.cqe else { return (0, 0) };
         let half = if cqe.wide() { 16 } else { 8 };
@@ -222,13 +224,13 @@ impl Sdhci {
         Ok(())
     }
 
-    /// A slot was rung that has no task.
+    /// Handles a doorbell of a slot that has no task.
     fn task_is_none(&mut self, slot: u8, now: u64) {
         self.queue_blames(None, Some((0, slot)), now);
         self.raise(host_int::ADMA, now);
     }
 
-    /// A command of the engine goes onto the line.
+    /// Sends a command of the command queue engine.
     fn send_job(&mut self, job: Job, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let rca = cqe.r.ssc2;
@@ -267,7 +269,7 @@ impl Sdhci {
         self.send_own(issue, now);
     }
 
-    /// A command of the engine is over.
+    /// Ends a command of the command queue engine.
     pub(super) fn queue_answered(
         &mut self,
         issue: &Issue,
@@ -315,7 +317,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// CMD46 or CMD47 was answered: data move.
+    /// Starts the data after the response to CMD46 or CMD47.
     fn start_task(&mut self, slot: u8, flow: Flow, beat: Beat, now: u64) {
         let (_, at) = self.task_address(slot);
         let Some(cqe) = &self.cqe else { return };
@@ -338,7 +340,7 @@ impl Sdhci {
         self.start_data(flow, beat, now);
     }
 
-    /// The data of a task, or the busy of a direct command, are over.
+    /// Ends the data of a task, or the busy of a direct command.
     pub(super) fn queue_data_ended(&mut self, now: u64) {
         self.dat.state = State::Idle;
         if let Some(cqe) = &mut self.cqe
@@ -351,7 +353,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// The data of a task went wrong.
+    /// Handles an error in the data of a task.
     pub(super) fn queue_data_failed(&mut self, now: u64) {
         let on_line = self.cmd.sending();
         if let Some(cqe) = &mut self.cqe
@@ -364,7 +366,7 @@ impl Sdhci {
         }
     }
 
-    /// A block of a task begins.
+    /// Handles the begin of a task's block.
     pub(super) fn queue_block_begins(&mut self, now: u64) {
         let (left, first) = (self.dat.left.unwrap_or(0), self.dat.is_first());
         if left == 1 {

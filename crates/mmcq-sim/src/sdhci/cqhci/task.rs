@@ -1,4 +1,4 @@
-//! Task descriptors, as memory holds them.
+//! Task descriptors in memory.
 
 use super::bits::DIRECT_SLOT;
 
@@ -9,10 +9,10 @@ const ACT: u32 = 0x38;
 const ACT_TASK: u32 = 0x28;
 const QUEUE_BARRIER: u32 = 1 << 14;
 
-/// What a slot asks for.
+/// Work of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Blocks.
+    /// A data transfer.
     Data {
         read: bool,
         blocks: u16,
@@ -20,15 +20,15 @@ pub enum Work {
         how: u32,
         address: u32,
     },
-    /// A command of the driver's.
+    /// A command of the driver.
     Direct {
         index: u8,
         arg: u32,
-        /// An R1, or R1b.
+        /// Whether the response is an R1 or R1b.
         answered: bool,
-        /// R1b.
+        /// Whether the response is an R1b.
         busy: bool,
-        /// It waits for idle data lines.
+        /// Whether it waits for idle data lines.
         waits: bool,
     },
 }
@@ -37,14 +37,14 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     pub work: Work,
-    /// An interrupt of its own.
+    /// Whether its completion interrupts at once.
     pub interrupts: bool,
-    /// Behind all before it, and before all behind it.
+    /// Whether it is a barrier: executed after all tasks before it, and before all tasks after it.
     pub barrier: bool,
 }
 
 impl Task {
-    /// Reads the descriptor of a slot; an error is what is wrong with it.
+    /// Parses the descriptor of a slot. An error describes what is wrong with it.
     pub fn parse(slot: u8, direct: bool, raw: u64) -> Result<Task, &'static str> {
         let (low, high) = (raw as u32, (raw >> 32) as u32);
         if low & VALID == 0 {
@@ -89,17 +89,17 @@ impl Task {
     }
 }
 
-/// Where a link or transfer descriptor leads.
+/// Target of a link or transfer descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// A list of transfer descriptors.
     List(u64),
-    /// It is the only transfer descriptor itself.
+    /// The descriptor is itself the only transfer descriptor.
     Here,
 }
 
 impl Link {
-    /// Reads what stands behind the task descriptor.
+    /// Parses the descriptor that follows the task descriptor.
     pub fn parse(raw: &[u8; 16], wide: bool) -> Option<Link> {
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let head = word(0);

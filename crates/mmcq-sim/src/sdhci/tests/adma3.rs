@@ -14,7 +14,7 @@ const CONFIG: SdhciConfig = SdhciConfig {
     capabilities1: SdhciConfig::GENERIC_4_20.capabilities1 | 1 << 27,
     ..SdhciConfig::GENERIC_4_20
 };
-/// Automatic CMD23, errors of R1 looked for, no Command Complete.
+/// Transfer mode: automatic CMD23, R1 checked for errors, no Command Complete.
 const LISTED: u16 = 2 << 2 | 1 << 7 | 1 << 8;
 
 fn rig(wide: bool) -> Rig {
@@ -26,7 +26,7 @@ fn rig(wide: bool) -> Rig {
     rig
 }
 
-/// A command and its data: one piece of memory.
+/// A command and its data in one piece of memory.
 struct Part {
     read: bool,
     block: u32,
@@ -43,7 +43,7 @@ impl Part {
         Part { read, block, data: rig.mapped(cpu, way) }
     }
 
-    /// Command descriptor and ADMA2 table.
+    /// Returns command descriptor and ADMA2 table.
     fn described(&self, rig: &Rig, wide: bool) -> Mapped {
         let blocks = (self.data.cpu.len() / 512) as u32;
         let (index, mode) = if self.read { (18u32, READ_MANY) } else { (25, WRITE_MANY) };
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-/// The integrated descriptors, as this says which has which attribute.
+/// Returns the integrated descriptors, with the attributes that `attribute` returns.
 fn list(rig: &Rig, parts: &[Mapped], wide: bool, attribute: impl Fn(usize) -> u32) -> Mapped {
     let mut bytes = Vec::new();
     for (n, part) in parts.iter().enumerate() {
@@ -79,7 +79,7 @@ fn start(rig: &mut Rig, list: &Mapped, wide: bool) {
     }
 }
 
-/// How many entries are behind it.
+/// Returns the number of entries that are done.
 fn passed(rig: &mut Rig, list: &Mapped, wide: bool) -> u64 {
     let at = u64::from(rig.r32(0x78)) | u64::from(rig.r32(0x7c)) << 32;
     (at - list.bus) / if wide { 16 } else { 8 }
@@ -144,7 +144,8 @@ fn it_begins_where_it_is_selected_alone() {
     assert_eq!((without.r32(0x78), without.host.protocol_violations()), (0, 0));
 }
 
-/// Three writes by a list, and what a driver that believes its end is told by the judge.
+/// Does three writes by a list. Returns the checker's result for a driver that believes the list's
+/// end.
 fn believed(
     rig: &mut Rig,
     attribute: impl Fn(usize) -> u32,
@@ -190,8 +191,9 @@ fn believed(
     (passed, faults)
 }
 
-/// The drivers that were posted for ADMA3 wrote each integrated descriptor to the first place, and
-/// as the last: one request of a list was executed, and all were complete.
+/// Checks for an error of drivers that were posted for ADMA3: they wrote each integrated descriptor
+/// to the first place, and as the last. One request of a list was executed, and all were reported
+/// complete.
 #[test]
 fn the_judge_finds_a_list_that_ends_early() {
     let mut good = rig(false);

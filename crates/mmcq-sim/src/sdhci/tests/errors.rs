@@ -1,4 +1,4 @@
-//! What goes wrong, and what must not happen afterwards.
+//! Errors, and what must not happen after them.
 
 use super::rig::*;
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -11,7 +11,7 @@ const CC: u32 = int::COMMAND_COMPLETE;
 const TC: u32 = int::TRANSFER_COMPLETE;
 const E: u32 = int::ERROR;
 
-/// Starts a read of 8 blocks by ADMA2; the mappings live as long as the result.
+/// Starts a read of 8 blocks by ADMA2. The mappings live as long as the result.
 fn start_read(rig: &mut Rig) -> (Mapped, Mapped) {
     rig.select(2);
     let buffer = rig.mapped(vec![0; 4096], Direction::Read);
@@ -39,7 +39,7 @@ fn reset(rig: &mut Rig, bits: u8) {
     assert_eq!(rig.r8(0x2f), 0, "and clears itself");
 }
 
-/// After the resets everything works again.
+/// Checks that everything works again after the resets.
 fn assert_usable(rig: &mut Rig) {
     reset(rig, 2);
     reset(rig, 4);

@@ -1,4 +1,4 @@
-//! Every kind of strike, seen from the registers.
+//! Every kind of strike and its effect on the registers.
 
 use super::rig::*;
 use crate::card::Card;
@@ -18,7 +18,7 @@ fn struck(point: Point, strikes: &[Strike]) -> Rig {
     rig
 }
 
-/// Starts a transfer of 8 blocks by ADMA2, in descriptors of 4 blocks; the mappings live as long as
+/// Starts a transfer of 8 blocks by ADMA2, in descriptors of 4 blocks. The mappings live as long as
 /// the result.
 fn start(rig: &mut Rig, read: bool, auto: u16) -> (Mapped, Mapped) {
     rig.select(2);
@@ -327,9 +327,9 @@ fn a_card_that_a_fault_took_out_can_be_put_back() {
     assert_eq!(rig.wait_for(int::INSERTION), int::INSERTION);
 }
 
-/// The controller takes the clock away by itself, in the middle of a block if that comes late: no
-/// rule of the driver's is broken. If the driver takes it away from a card that is there, one is,
-/// and it has a name.
+/// Checks who is blamed when the clock stops. If the controller stops it by itself, even in the
+/// middle of a block, the driver breaks no rule. If the driver stops it for a card that is present,
+/// it breaks one, which has a name.
 #[test]
 fn a_clock_that_stops_in_a_block_is_the_drivers_doing_or_the_controllers() {
     let late = || {

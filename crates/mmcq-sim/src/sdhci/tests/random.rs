@@ -1,4 +1,4 @@
-//! Any registers, any time, any card trouble: no panic, and time goes forward.
+//! Random registers, times and card faults: no panic, and time increases.
 
 use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
@@ -20,7 +20,7 @@ fn any_config(u: &mut Unstructured) -> Result<SdhciConfig> {
     Ok(config)
 }
 
-/// Memory full of descriptors that lead to each other, or somewhere into another window.
+/// Makes memory full of descriptors that point to each other, or somewhere into another window.
 fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<Mapped> {
     let mut tables = Mapped::new(memory, vec![0; 512], Direction::Write);
     for entry in tables.cpu.chunks_mut(8) {
@@ -36,7 +36,7 @@ fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<
     Ok(tables)
 }
 
-/// A write that is more often meaningful than not.
+/// Returns a register write that is meaningful in most cases.
 fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
     let value = u.arbitrary()?;
     Ok(match u.int_in_range(0..=11)? {

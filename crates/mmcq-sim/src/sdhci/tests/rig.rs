@@ -1,4 +1,4 @@
-//! A controller with a scripted card, and a driver's hands.
+//! Test rig: a controller with a scripted card, and register accesses like a driver's.
 
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-/// What the card does and what it saw.
+/// What the card does, and what it has received.
 #[derive(Debug)]
 pub struct Script {
     pub blocks: Vec<u8>,
@@ -21,9 +21,9 @@ pub struct Script {
     pub r1b_busy_ns: u64,
     /// Commands that it does not answer.
     pub deaf_to: Vec<u8>,
-    /// The block of a read, counted from 0, that has a bad CRC.
+    /// Number, from 0, of the read block that has a bad CRC.
     pub bad_read: Option<u32>,
-    /// After so many blocks of a read none come.
+    /// Number of blocks of a read after which none come.
     pub stops_after: Option<u32>,
     /// CRC status of written blocks.
     pub crc_status: Option<bool>,
@@ -39,7 +39,7 @@ pub struct Script {
     busy_until: u64,
 }
 
-/// A card of 512-byte blocks addressed by number; shares its script.
+/// A card of 512-byte blocks addressed by number. Clones share the script.
 #[derive(Clone)]
 pub struct TestCard(pub Rc<RefCell<Script>>);
 
@@ -80,7 +80,7 @@ impl Script {
     }
 }
 
-/// CRC7 bit by bit, by polynomial division of the whole message.
+/// Returns the CRC7 byte, by polynomial division of the whole message.
 fn crc_byte(bytes: &[u8]) -> u8 {
     let mut rest = 0u32;
     for bit in bytes.iter().flat_map(|b| (0..8).rev().map(move |i| b >> i & 1)).chain([0; 7]) {
@@ -182,7 +182,7 @@ impl Card for TestCard {
     }
 }
 
-/// Memory that stays where it is and is mapped while it lives.
+/// Memory at a fixed address that is mapped while it lives.
 pub struct Mapped {
     pub cpu: Vec<u8>,
     pub bus: u64,
@@ -198,7 +198,7 @@ impl Mapped {
         Mapped { cpu, bus, direction, memory: memory.clone() }
     }
 
-    /// Ends the mapping and shows what the CPU sees then.
+    /// Ends the mapping and returns what the CPU sees then.
     pub fn take(mut self) -> Vec<u8> {
         let ptr = NonNull::new(self.cpu.as_mut_ptr()).unwrap();
         self.memory.unmap(self.bus, ptr, self.cpu.len(), self.direction);
@@ -225,7 +225,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Bare, powered off.
+    /// Makes a rig that is powered off.
     pub fn cold(config: SdhciConfig) -> Self {
         Self::with_memory(config, MemoryConfig::BITS32)
     }
@@ -237,8 +237,8 @@ impl Rig {
         Rig { host, card, memory, now: 0 }
     }
 
-    /// Powered, all status bits and signals on, 8 bits DDR at 200 MHz (4.20) or 4 bits at 50 MHz
-    /// (3.00).
+    /// Makes a rig that is powered, with all status bits and signals on, 8 bits DDR at 200 MHz
+    /// (4.20) or 4 bits at 50 MHz (3.00).
     pub fn warm(config: SdhciConfig) -> Self {
         let mut rig = Self::cold(config);
         rig.bring_up();
@@ -265,18 +265,18 @@ impl Rig {
         assert_eq!(self.host.protocol_violations(), 0);
     }
 
-    /// What strikes the next events of a point.
+    /// Sets the faults of the next events of a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
-    /// Host Version 4, 64-bit addressing.
+    /// Sets Host Version 4 and 64-bit addressing.
     pub fn version4(&mut self, wide: bool) {
         let old = self.r16(0x3e);
         self.w16(0x3e, old | 1 << 12 | u16::from(wide) << 13);
     }
 
-    /// DMA selection of host control 1.
+    /// Sets the DMA selection of host control 1.
     pub fn select(&mut self, dma: u8) {
         let old = self.r8(0x28);
         self.w8(0x28, old & !0x18 | dma << 3);
@@ -301,14 +301,14 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Lets time pass, interrupts or not.
+    /// Lets time pass, whether interrupts come or not.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
         self.now = until;
     }
 
-    /// Waits for the interrupt line, at most 1000 s; the status then.
+    /// Waits for the interrupt line, at most 1000 s. Returns the status then.
     pub fn interrupt(&mut self) -> u32 {
         if !self.host.irq() {
             self.now = self.host.advance(self.now + 1_000_000_000_000);
@@ -316,8 +316,8 @@ impl Rig {
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
 
-    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns
-    /// everything that was set.
+    /// Waits until all these bits, or an error, are set, and acknowledges them. Returns everything
+    /// that was set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10_000 {
@@ -346,7 +346,7 @@ impl Rig {
         Mapped::new(&self.memory, cpu, direction)
     }
 
-    /// An ADMA2 table: address, length, attributes.
+    /// Makes an ADMA2 table: address, length, attributes.
     pub fn table(&self, form: usize, entries: &[(u64, u32, u32)]) -> Mapped {
         let mut bytes = Vec::new();
         for &(address, length, attributes) in entries {
@@ -367,14 +367,14 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Neither side did anything forbidden.
+    /// Checks that neither side did anything forbidden.
     pub fn assert_clean(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.host.protocol_violations(), 0);
     }
 }
 
-/// Bytes that differ from the card's.
+/// Returns bytes that differ from the card's.
 pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 7 + i / 251 + 3) as u8).collect()
 }

@@ -1,4 +1,5 @@
-//! Thousands of requests one after the other, each as a driver does it: all their data arrive.
+//! Thousands of requests one after the other, each as a driver does it: all of their data must
+//! arrive.
 
 use super::rig::*;
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
@@ -12,7 +13,7 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// The least a card can do: blocks of one byte value.
+/// A minimal card: blocks of one byte value.
 struct Plain;
 
 impl Card for Plain {
@@ -41,7 +42,7 @@ impl Card for Plain {
     }
 }
 
-/// What a driver does for one request of 4 KiB: map, table, registers, wait for the interrupt,
+/// Does one request of 4 KiB as a driver does: map, table, registers, wait for the interrupt,
 /// acknowledge, unmap.
 fn request(
     port: &Port,

@@ -1,4 +1,4 @@
-//! Every way to move data, and how long it takes.
+//! Every kind of data transfer, and its time.
 
 use super::rig::*;
 use crate::memory::MemoryConfig;
@@ -9,7 +9,7 @@ use mmcq::host::Direction;
 const CC: u32 = int::COMMAND_COMPLETE;
 const TC: u32 = int::TRANSFER_COMPLETE;
 
-/// Cuts `total` bytes into pieces of the sizes given, again and again.
+/// Cuts `total` bytes into pieces of the given sizes, which are repeated.
 fn split(bus: u64, total: usize, sizes: &[usize]) -> Vec<(u64, u32, u32)> {
     let mut entries = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What goes wrong on the wire, by the plan.
+//! Faults on the wire, by the plan.
 
 use super::master::{Master, crc16, frame};
 use crate::faults::{Plan, Point, Strike};

@@ -1,4 +1,4 @@
-//! Deselected, left alone, without supply, pulled: in the middle of something.
+//! Interruptions in the middle of something: deselection, a pause, power loss, removal.
 
 use super::master::{Master, frame};
 use crate::card::Kept;
@@ -61,7 +61,7 @@ fn some_cards_end_their_transfers_with_the_selection() {
     assert_eq!(m.peek(5), [1; 512]);
 }
 
-/// Brings back a card of which nothing is known.
+/// Brings up a card whose state is not known.
 fn recover(m: &mut Master) {
     m.bus.set_clock(400_000, m.now_ns);
     m.bus.select(false, m.now_ns);

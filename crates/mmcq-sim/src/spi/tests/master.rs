@@ -1,4 +1,4 @@
-//! A master by hand. Its checksums are those of the crate `crc`.
+//! An SPI master controlled by the test. Its checksums are those of the crate `crc`.
 
 use crate::card::tests::{medium, profile};
 use crate::card::{CardProfile, Quirks};
@@ -26,7 +26,7 @@ pub(in crate::spi) struct Master {
 }
 
 impl Master {
-    /// A card that has seen its supply, and nothing else.
+    /// Makes a master with a card that was only powered on.
     pub fn new(file: &str) -> Self {
         Self::with(profile(file))
     }
@@ -43,7 +43,7 @@ impl Master {
         Self::with(profile)
     }
 
-    /// The card is ready, at 25 MHz, and looks at checksums.
+    /// Makes a master with a card that is ready, at 25 MHz, and checks CRCs.
     pub fn up(file: &str) -> Self {
         let mut master = Self::new(file);
         master.bring_up();
@@ -72,7 +72,7 @@ impl Master {
         self.bus.set_clock(25_000_000, self.now_ns);
     }
 
-    /// From idle: it has seen clocks, and its power-up is over.
+    /// Brings the card up again from `idle`: it has seen clocks, and its power-up is over.
     pub fn bring_up_again(&mut self) {
         assert_eq!(self.command(59, 1), 0x01);
         assert_eq!(self.command(8, 0x1aa), 0x01);
@@ -110,7 +110,8 @@ impl Master {
         bytes
     }
 
-    /// A byte between, the frame, and the response within eight bytes; 0xff if there is none.
+    /// Sends a byte of ones and the frame. Returns the response that comes within eight bytes; 0xff
+    /// if there is none.
     pub fn command(&mut self, index: u8, arg: u32) -> u8 {
         self.send(&[0xff]);
         self.send(&frame(index, arg));
@@ -129,13 +130,13 @@ impl Master {
         self.command(index, arg)
     }
 
-    /// R2, both bytes.
+    /// Returns both bytes of R2.
     pub fn status(&mut self) -> [u8; 2] {
         let r1 = self.command(13, 0);
         [r1, self.exchange(0xff)]
     }
 
-    /// Bytes of ones until another comes: how many, and it.
+    /// Reads until a byte other than ones comes. Returns how many came before, and the byte.
     pub fn hunt(&mut self, most: u32) -> (u32, u8) {
         for waited in 0..most {
             let byte = self.exchange(0xff);
@@ -146,7 +147,7 @@ impl Master {
         (most, 0xff)
     }
 
-    /// A block, with its token and a good checksum.
+    /// Reads a block, and checks its token and checksum.
     pub fn block(&mut self, len: usize) -> Vec<u8> {
         let (waited, token) = self.hunt(100_000);
         assert_eq!(token, 0xfe, "after {waited} bytes");
@@ -156,7 +157,7 @@ impl Master {
         data
     }
 
-    /// Sends a block; the data response.
+    /// Sends a block. Returns the data response.
     pub fn give(&mut self, token: u8, data: &[u8]) -> u8 {
         self.give_with(token, data, crc16(data))
     }
@@ -168,7 +169,7 @@ impl Master {
         self.exchange(0xff)
     }
 
-    /// Waits for the end of busy: how long it was, in nanoseconds.
+    /// Waits for the end of busy. Returns its length in nanoseconds.
     pub fn ready(&mut self) -> u64 {
         let from_ns = self.now_ns;
         for _ in 0..10_000_000 {
@@ -193,7 +194,7 @@ impl Master {
         self.block(512)
     }
 
-    /// What the card holds there, without the bus.
+    /// Returns the content of a sector without the bus.
     pub fn peek(&mut self, sector: u64) -> Vec<u8> {
         let mut bytes = vec![0; 512];
         self.bus.card_mut().unwrap().peek(sector * 512, &mut bytes).unwrap();

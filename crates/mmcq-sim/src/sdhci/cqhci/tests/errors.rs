@@ -1,4 +1,4 @@
-//! What goes wrong, and how the engine tells it.
+//! Errors, and how the command queue engine reports them.
 
 use super::rig::{CFG, CTL, DPT, Form, INT, IS, READ, Rig, TCN, TDBR, TERRI};
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -16,7 +16,7 @@ pub(super) fn loaded() -> Rig {
     rig
 }
 
-/// As a driver does it: halt, reset of both circuits, CMD48, clear, off and on.
+/// Recovers as a driver does: halt, reset of both circuits, CMD48, clear, off and on.
 pub(super) fn recover(rig: &mut Rig) {
     rig.halt();
     rig.host.write(0x2f, 1, 6, rig.now);
@@ -39,7 +39,7 @@ pub(super) fn recover(rig: &mut Rig) {
     rig.w(0x34, 0xffff_4000);
 }
 
-/// All four tasks, after what went wrong.
+/// Checks that all four tasks complete after an error.
 pub(super) fn goes_on(rig: &mut Rig) {
     assert_eq!(rig.r(TCN), 0);
     rig.w(TDBR, 0b1111);

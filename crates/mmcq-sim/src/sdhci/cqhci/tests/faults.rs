@@ -1,4 +1,4 @@
-//! Chapter H of the catalogue: each fault as it strikes.
+//! Chapter H of the catalogue: the effect of each fault.
 
 use super::errors::{goes_on, loaded, recover};
 use super::rig::{CFG, CTL, DPT, DQS, INT, IS, READ, Rig, SSC1, TCN, TDBR, TERRI};
@@ -8,7 +8,7 @@ use crate::slot::Controller;
 
 const TIMEOUT: u32 = 1 << 16;
 
-/// What the first event of its point is struck by.
+/// Returns the plan of an injection at the first event of its point.
 fn plan(name: &str) -> Plan {
     by_injection(name).unwrap().1.plan(1).unwrap()
 }
@@ -26,7 +26,7 @@ fn struck(name: &str) -> (Rig, Faults) {
     (rig, faults)
 }
 
-/// A command of the driver's that the card does not answer.
+/// Sends a command of the driver that the card does not answer.
 fn unanswered(rig: &mut Rig, index: u32, arg: u32) {
     rig.w(0x34, 0xffff_ffff);
     rig.w(0x08, arg);
@@ -39,7 +39,7 @@ fn unanswered(rig: &mut Rig, index: u32, arg: u32) {
     rig.run(10_000);
 }
 
-/// What is left of an error.
+/// Acknowledges everything left by an error.
 fn acknowledge(rig: &mut Rig) {
     let (status, is, done) = (rig.r(0x30), rig.r(IS), rig.r(TCN));
     rig.w(IS, is);

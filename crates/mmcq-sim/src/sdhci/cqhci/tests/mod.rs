@@ -1,4 +1,4 @@
-//! The queue engine with a real card, by registers and descriptors.
+//! The command queue engine with a real card model, by registers and descriptors.
 
 mod control;
 mod errors;

@@ -1,4 +1,5 @@
-//! A controller with its queue engine, a real card, and a driver's hands.
+//! Test rig: a controller with its command queue engine, a card model, and register accesses like a
+//! driver's.
 
 use crate::card::tests::{medium, profile};
 use crate::card::{Card, CardProfile};
@@ -13,7 +14,7 @@ pub const READ: u64 = 1 << 12;
 pub const INT: u64 = 1 << 2;
 pub const BARRIER: u64 = 1 << 14;
 
-/// The engine's registers.
+/// Registers of the command queue engine.
 pub const CFG: u16 = 0x208;
 pub const CTL: u16 = 0x20c;
 pub const IS: u16 = 0x210;
@@ -27,14 +28,14 @@ pub const SSC1: u16 = 0x240;
 pub const CRDCT: u16 = 0x248;
 pub const TERRI: u16 = 0x254;
 
-/// Where the list of tasks is, the lists of their descriptors, and their data.
+/// Bus addresses of the task list, of the descriptor lists, and of the data.
 const LIST: u64 = 0x400;
 const LISTS: u64 = 0x1000;
 const DATA: u64 = 0x1_0000;
-/// Bytes of data of a slot.
+/// Bytes of data for each slot.
 const ROOM: u64 = 0x4000;
 
-/// Memory that stays where it is.
+/// Memory at a fixed address.
 #[derive(Clone)]
 pub struct Ram(Rc<RefCell<Vec<u8>>>);
 
@@ -65,7 +66,7 @@ pub struct Rig {
     pub ram: Ram,
     pub now: u64,
     form: Form,
-    /// Commands of the engine, as the log tells of them.
+    /// Commands of the command queue engine in the log.
     pub commands: Rc<RefCell<Vec<(u8, u32)>>>,
 }
 
@@ -74,7 +75,8 @@ impl Rig {
         Self::with(form, profile("emmc-queue"), CqhciConfig::INTEL)
     }
 
-    /// The card identified, on eight lines at 52 MHz, and its queue on; the engine enabled.
+    /// Makes a rig with the card identified, on eight lines at 52 MHz, its queue on, and the
+    /// command queue engine enabled.
     pub fn with(form: Form, card: CardProfile, queue: CqhciConfig) -> Self {
         let queue = CqhciConfig { short_descriptors: form == Form::Short, ..queue };
         let config = SdhciConfig { command_queue: Some(queue), ..SdhciConfig::GENERIC_4_20 };
@@ -115,7 +117,7 @@ impl Rig {
         self.run(1_000_000);
     }
 
-    /// A command of the driver's; its response.
+    /// Sends a command of the driver. Returns its response.
     pub fn command(&mut self, index: u32, arg: u32, flags: u32) -> u32 {
         self.w(0x08, arg);
         self.host.write(0x0e, 2, index << 8 | flags, self.now);
@@ -156,7 +158,7 @@ impl Rig {
         assert_eq!(self.command(13, 1 << 16, 0x1a), 0x900);
     }
 
-    /// As a driver does: the engine's interrupts and errors only.
+    /// Enables only the interrupts and errors of the command queue engine, as a driver does.
     pub fn enable(&mut self) {
         let wide = if self.form == Form::Narrow { 0 } else { 1 << 8 };
         self.w(0x34, 0xffff_4000);
@@ -184,7 +186,7 @@ impl Rig {
         self.put(at, &task.to_le_bytes());
     }
 
-    /// Describes a task: its data in two pieces.
+    /// Describes a task with its data in two pieces.
     pub fn describe(&mut self, slot: u64, how: u64, blocks: u64, sector: u64) {
         self.raw(slot, sector << 32 | blocks << 16 | how | 0x2b);
         let (list, data) = (LISTS + 0x100 * slot, Self::data(slot));
@@ -223,7 +225,7 @@ impl Rig {
         bytes
     }
 
-    /// What the card holds.
+    /// Returns the content of the card.
     pub fn card(&mut self, sector: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         let card: &mut dyn Card = self.host.card_mut().unwrap();
@@ -231,7 +233,8 @@ impl Rig {
         bytes
     }
 
-    /// Waits for the interrupt line, at most a second; SDHCI's status and the engine's.
+    /// Waits for the interrupt line, at most a second. Returns SDHCI's status and that of the
+    /// command queue engine.
     pub fn interrupt(&mut self) -> (u32, u32) {
         if !self.host.irq() {
             self.now = self.host.advance(self.now + 1_000_000_000);
@@ -239,7 +242,8 @@ impl Rig {
         if self.host.irq() { (self.r(0x30), self.r(IS)) } else { (0, 0) }
     }
 
-    /// Waits until these are complete; acknowledges as it goes. The order in which they ended.
+    /// Waits until these slots are complete, and acknowledges them. Returns the order in which they
+    /// completed.
     pub fn complete(&mut self, mut slots: u32) -> Vec<u8> {
         let mut order = Vec::new();
         while slots != 0 {
@@ -256,7 +260,7 @@ impl Rig {
         order
     }
 
-    /// Halts, and waits for it; how long that took.
+    /// Halts the command queue engine. Returns how long that took in ns.
     pub fn halt(&mut self) -> u64 {
         let from = self.now;
         self.w(CTL, 1);
@@ -269,7 +273,7 @@ impl Rig {
         panic!("no halt");
     }
 
-    /// Indices of the engine's commands so far.
+    /// Returns the indices of its commands so far.
     pub fn said(&self) -> Vec<u8> {
         self.commands.borrow().iter().map(|command| command.0).collect()
     }
