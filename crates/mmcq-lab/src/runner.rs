@@ -16,6 +16,7 @@ use mmcq_sim::sdhci::BusStats;
 pub(crate) mod chances;
 mod limit;
 mod load;
+mod meaning;
 mod pace;
 pub mod place;
 mod rules;
