@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod queue;
+
 use crate::lent::Lent;
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Continue, Defer, Platform};
@@ -16,7 +18,7 @@ use mmcq::host::sdhci::{
 };
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
-use mmcq::host::{Host, Timing, Width};
+use mmcq::host::{CommandQueueHost, Host, Timing, Width};
 use mmcq_sim::card::{AtStake, Card, Kept};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::ShadowMemory;
@@ -182,7 +184,8 @@ impl Controller {
                 (Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?)
             }
         };
-        Ok((controller, Driver { kind, _lent: lent }))
+        let poll_clocks = platform.stack.queue_poll_clocks;
+        Ok((controller, Driver { kind, poll_clocks, _lent: lent }))
     }
 
     /// The card's supply fails. How many sectors it had not made durable, which are lost.
@@ -322,6 +325,8 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
 /// The driver, of whichever controller, and its memory.
 pub struct Driver {
     kind: Kind,
+    /// The queue engine asks the card so often, whatever it is told.
+    poll_clocks: Option<u32>,
     /// Goes after the driver, which uses it.
     _lent: Lent,
 }
@@ -388,5 +393,12 @@ unsafe impl Host for Driver {
 
     mmcq::forward_host!(driver! => caps goes_on_with is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
-        dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
+        dat_levels present retune_ns supply_ma write_protected take_waker card_irq chain);
+
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        if self.poll_clocks.is_some() && self.has_queue_engine() {
+            return Some(self);
+        }
+        driver!(self, driver => driver.queue())
+    }
 }

@@ -169,12 +169,17 @@ impl Stacks {
             false if self.depth.is_empty() => load::usual(&DEPTHS, self.ios),
             false => load::usual(&self.depth, self.ios),
         };
+        let platform = self.platform.clone().unwrap_or_default();
+        let settings = match self.settings.is_empty() {
+            true => gain::settings(&platform).map_err(Error::Input)?,
+            false => self.settings.clone(),
+        };
         Ok(Question {
-            platform: self.platform.clone().unwrap_or_default(),
+            platform,
             card: self.card.clone(),
             set: self.set.clone(),
             seed: self.seed,
-            settings: if self.settings.is_empty() { gain::SETTINGS.to_vec() } else { self.settings.clone() },
+            settings,
             loads: loads.map_err(Error::Input)?,
             given: self.range.clone(),
             has_intervals: !self.no_interval,

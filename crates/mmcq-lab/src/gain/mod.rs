@@ -15,25 +15,39 @@ pub use uncertain::{Basis, Given, Uncertain};
 
 use crate::board;
 use crate::fio::{self, Worker};
-use crate::platform::{Files, JOB, Platform};
+use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
 /// More runs than anybody waits for.
 const RUNS_MAX: usize = 100_000;
 
-/// Which settings are compared, in their order; the first that runs is what the others are compared
-/// with. Those that a board or a card cannot are left out.
-pub const SETTINGS: [Setting; 8] = [
+/// Which settings are compared, in their order, where none are named; the first that runs is what
+/// the others are compared with. Those that board or card cannot say why.
+const SETTINGS: [Setting; 8] = [
     Setting::None,
-    Setting::Close,
     Setting::HsqTag,
     Setting::HsqFifo,
+    Setting::LinuxCqe,
     Setting::Mmcq,
     Setting::MmcqOwn,
     Setting::Auto,
     Setting::AutoOwn,
 ];
+/// The same of a reader that sends no CMD12 by itself.
+const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
+
+/// What stacks are compared on a board.
+///
+/// # Errors
+/// The board cannot be read.
+pub fn settings(platform: &str) -> Result<Vec<Setting>, String> {
+    let board = Platform::load(platform).map_err(|error| error.to_string())?;
+    Ok(match board.controller {
+        ControllerConfig::Rtsx(_) => OF_READER.to_vec(),
+        _ => SETTINGS.to_vec(),
+    })
+}
 
 /// What is asked.
 #[derive(Clone, Debug)]

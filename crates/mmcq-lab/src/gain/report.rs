@@ -111,22 +111,25 @@ impl Answer {
         )
     }
 
-    /// Settings that ran nowhere, and the first reason of each.
+    /// What did not run and why, a line for each reason.
     fn refused(&self) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let ran = self.settings();
         for cell in &self.cells {
             for (setting, why) in &cell.refused {
-                let line = match ran.contains(setting) {
-                    true => format!("{}, {}: {why}", setting.name(), cell.title),
-                    false => format!("{}: {why}", setting.name()),
+                let name = match ran.contains(setting) {
+                    true => format!("{} ({})", setting.name(), cell.title),
+                    false => setting.name().to_owned(),
                 };
-                if !all.contains(&line) {
-                    all.push(line);
+                let why = why.replace(&format!(", setting {}", setting.name()), "");
+                match all.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, names)) if names.contains(&name) => {}
+                    Some((_, names)) => names.push(name),
+                    None => all.push((why, vec![name])),
                 }
             }
         }
-        all
+        all.into_iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect()
     }
 
     fn table(&self, cell: &Cell) -> Table {
@@ -298,6 +301,10 @@ impl Answer {
     }
 }
 
+/// A table below its title; a line without names of groups goes.
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("  {line}").trim_end().to_owned() + "\n")
+        .collect()
 }

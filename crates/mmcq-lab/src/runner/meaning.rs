@@ -9,6 +9,7 @@ impl Setting {
             Setting::None => "Linux without a request queue for cards, as 6.1",
             Setting::HsqTag => "Linux's software queue for cards in the order of tags, as 6.1",
             Setting::HsqFifo => "Linux's software queue, first in first out: later than 6.1, its depth 2",
+            Setting::LinuxCqe => "Linux's driver of the card's own queue (cqhci), as 6.1",
             Setting::Close => "Linux, each transfer closed, as its driver of the reader does",
             Setting::Patch => "Linux, transfers left open: a patch that no version has",
             Setting::Mmcq => "the mmcq stack, paying what Linux pays for a wake-up or an interrupt",
