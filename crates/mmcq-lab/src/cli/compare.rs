@@ -74,39 +74,39 @@ struct Stacks {
     #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["a", "b"])]
     platform: Option<String>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
-    #[arg(long, value_name = "CARD", requires = "platform")]
+    #[arg(long, value_name = "CARD", conflicts_with = "a")]
     card: Option<String>,
     /// Changes one value, as in `mmcq run`; it counts as known. May be repeated
-    #[arg(long, value_name = "KEY=VALUE", requires = "platform")]
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "a")]
     set: Vec<String>,
     /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1, value_parser = super::whole, requires = "platform")]
+    #[arg(long, default_value_t = 1, value_parser = super::whole, conflicts_with = "a")]
     seed: u64,
     /// Settings to compare, the first with all others [default: Linux's and this stack's that board
     /// and card can]
-    #[arg(long, value_name = "SETTING,...", value_delimiter = ',', requires = "platform")]
+    #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
     settings: Vec<Setting>,
     /// Requests under way; of durable loads, jobs [default: 1,8,32; with a load of your own: its own]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, requires = "platform")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
     depth: Vec<u32>,
     /// fio job file instead of these loads (or fio's options after --): as it is and, if it writes
     /// and never flushes, also with fsync=1. It runs some hundred times: keep it short
-    #[arg(long, value_name = "JOB.fio", requires = "platform")]
+    #[arg(long, value_name = "JOB.fio", conflicts_with = "a")]
     load: Option<PathBuf>,
     /// The same as fio options, with one dash or two
-    #[arg(last = true, value_name = "FIO OPTIONS", requires = "platform")]
+    #[arg(last = true, value_name = "FIO OPTIONS", conflicts_with = "a")]
     options: Vec<String>,
     /// Ends of a value: any number of `mmcq params`. May be repeated
-    #[arg(long, value_name = "KEY=LEAST..MOST", requires = "platform")]
+    #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
     range: Vec<Given>,
     /// Runs with all values as they are, and no others: quick, and without intervals
-    #[arg(long, requires = "platform", conflicts_with = "range")]
+    #[arg(long, conflicts_with_all = ["a", "range"])]
     no_interval: bool,
     /// Requests of each run of the usual loads
-    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = ios, requires = "platform")]
+    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = ios, conflicts_with = "a")]
     ios: u64,
     /// Threads [default: this machine's cores]
-    #[arg(long, value_name = "N", value_parser = super::threads, requires = "platform")]
+    #[arg(long, value_name = "N", value_parser = super::threads, conflicts_with = "a")]
     jobs: Option<usize>,
 }
 

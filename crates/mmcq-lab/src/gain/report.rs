@@ -9,6 +9,8 @@ use crate::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
+/// A page has so many effects of each gain among its data, so that it stays small.
+const ON_PAGE: usize = 3;
 /// A prior is marked so where it decides.
 const MARK: &str = "*";
 
@@ -38,7 +40,7 @@ fn number(value: f64) -> String {
 
 /// What stands in the table of a cell: a column each.
 const HEADS: [&str; 9] =
-    ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "99 %, us", "CPU, %", "CPU, us each"];
+    ["setting", "IOPS", "MiB/s", "gain", "interval", "decided by", "p99 us", "CPU %", "CPU us"];
 
 impl Answer {
     /// The rows of a cell.
@@ -187,6 +189,11 @@ impl Answer {
     /// One JSON object a line: what ran, each gain, each value that moves one, each value that was
     /// moved, and what did not run.
     pub fn json_lines(&self) -> String {
+        self.lines_with(usize::MAX)
+    }
+
+    /// The same, of each gain with so many of the values that move it.
+    fn lines_with(&self, most: usize) -> String {
         let mut lines = vec![json!({
             "what": "question", "version": env!("CARGO_PKG_VERSION"), "platform": self.platform, "card": self.card,
             "seed": self.seed, "set": self.set, "runs": self.runs, "values": self.values.len(),
@@ -194,7 +201,7 @@ impl Answer {
         for cell in &self.cells {
             for gain in &cell.gains {
                 lines.push(self.gain_line(cell, gain));
-                lines.extend(gain.effects.iter().map(|effect| {
+                lines.extend(gain.effects.iter().take(most).map(|effect| {
                     let value = &self.values[effect.value];
                     json!({
                         "what": "effect", "load": cell.title, "setting": gain.setting.name(), "key": value.key,
@@ -272,7 +279,7 @@ impl Answer {
             self.how()
         );
         let title = format!("What other stacks bring: {} on {}", self.card, self.platform);
-        Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.json_lines()))
+        Ok(listed(&title, &intro, &self.verdict(), &parts, command, &self.lines_with(ON_PAGE)))
     }
 
     /// The best of Linux's settings and of ours in each cell, a sentence each.
