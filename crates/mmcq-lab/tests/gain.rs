@@ -25,10 +25,6 @@ fn ask(question: &Question) -> Answer {
     question.ask(&mut |_, _| ()).unwrap()
 }
 
-fn cell<'a>(answer: &'a Answer, title: &str) -> &'a Cell {
-    answer.cells.iter().find(|cell| cell.title == title).unwrap()
-}
-
 fn gain(cell: &Cell, setting: Setting) -> &Gain {
     cell.gains.iter().find(|gain| gain.setting == setting).unwrap()
 }

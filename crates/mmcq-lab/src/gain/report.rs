@@ -74,24 +74,18 @@ impl Answer {
         all
     }
 
-    /// The largest effect of each value on any gain, of those that have one, the widest first.
-    fn deciding(&self) -> Vec<(&Uncertain, f64, &str, Setting)> {
-        let mut widest: Vec<(usize, f64, &str, Setting)> = Vec::new();
-        for cell in &self.cells {
-            for gain in &cell.gains {
-                for effect in &gain.effects {
-                    let new = (effect.value, effect.width_percent, cell.title.as_str(), gain.setting);
-                    match widest.iter_mut().find(|(value, ..)| *value == effect.value) {
-                        Some(old) if old.1 < new.1 => *old = new,
-                        Some(_) => {}
-                        None => widest.push(new),
-                    }
-                }
+    /// The values that move a gain, each with its largest effect, the widest first.
+    fn deciding(&self) -> Vec<(&Uncertain, f64)> {
+        let mut widest: Vec<(usize, f64)> = Vec::new();
+        let gains = self.cells.iter().flat_map(|cell| &cell.gains);
+        for effect in gains.flat_map(|gain| &gain.effects) {
+            match widest.iter_mut().find(|(value, _)| *value == effect.value) {
+                Some((_, width)) => *width = width.max(effect.width_percent),
+                None => widest.push((effect.value, effect.width_percent)),
             }
         }
         widest.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let named = |(value, width, title, setting)| (&self.values[value], width, title, setting);
-        widest.into_iter().map(named).collect()
+        widest.into_iter().map(|(value, width)| (&self.values[value], width)).collect()
     }
 
     /// Where it ran, in a line.
@@ -147,16 +141,16 @@ impl Answer {
     fn values_table(&self) -> Table {
         let all = self.deciding();
         let mut table = Table::default();
-        let mut add = |head: &str, cell: &dyn Fn(&(&Uncertain, f64, &str, Setting)) -> String| {
-            table.add("", head, all.iter().map(cell).collect());
+        let mut add = |head: &str, cell: fn(&Uncertain) -> String| {
+            table.add("", head, all.iter().map(|(value, _)| cell(value)).collect());
         };
-        add("value", &|(value, ..)| format!("{}{}", value.key, if value.is_prior() { MARK } else { "" }));
-        add("kind", &|(value, ..)| if value.kind.is_empty() { "-".to_owned() } else { value.kind.clone() });
-        add("is", &|(value, ..)| number(value.value));
-        add("from", &|(value, ..)| number(value.ends[0]));
-        add("to", &|(value, ..)| number(value.ends[1]));
-        add("ends are", &|(value, ..)| value.basis.name().to_owned());
-        add("moves, %", &|(_, width, ..)| format!("{width:.1}"));
+        add("value", |value| format!("{}{}", value.key, if value.is_prior() { MARK } else { "" }));
+        add("kind", |value| if value.kind.is_empty() { "-".to_owned() } else { value.kind.clone() });
+        add("is", |value| number(value.value));
+        add("from", |value| number(value.ends[0]));
+        add("to", |value| number(value.ends[1]));
+        add("ends are", |value| value.basis.name().to_owned());
+        table.add("", "moves, %", all.iter().map(|(_, width)| format!("{width:.1}")).collect());
         table
     }
 

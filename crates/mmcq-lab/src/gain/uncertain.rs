@@ -138,7 +138,8 @@ pub fn uncertain(
     set: &[String],
     given: &[Given],
 ) -> Result<Vec<Uncertain>, String> {
-    let all = params::all(platform, card, set).map_err(|error| error.to_string())?;
+    let mut all = params::all(platform, card, set).map_err(|error| error.to_string())?;
+    doubt_rest_of_fit(&mut all);
     for range in given {
         let named: Vec<&Param> = all.iter().filter(|param| param.is_named(&range.key)).collect();
         let fault = |what: &str| format!("--range {}: {what}", range.text);
@@ -183,6 +184,19 @@ pub fn uncertain(
         Some(Uncertain { key, unit, kind, value, ends, basis, whole })
     });
     Ok(found.collect())
+}
+
+/// Makes priors of what stands in a card's table beside values that a fit has determined, without an
+/// interval of its own: the table's source names the fit, which says nothing of these.
+fn doubt_rest_of_fit(all: &mut [Param]) {
+    let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+    let fitted = all.iter().filter(|param| param.interval.is_some() && param.key.starts_with(CARD));
+    let fitted: Vec<_> = fitted.map(|param| table(&param.key)).collect();
+    for param in all.iter_mut().filter(|param| param.interval.is_none() && param.kind == "fit") {
+        if fitted.contains(&table(&param.key)) {
+            param.kind = "prior".to_owned();
+        }
+    }
 }
 
 /// A number that counts something. Times are written without a fraction, too.
@@ -236,6 +250,21 @@ mod tests {
         let read = one(&given, "card.flash.read.read_first_us").unwrap();
         assert_eq!((read.value, read.ends, read.basis), (90.0, [80.0, 120.0], Basis::Given));
         assert_eq!(read.change(80.0), "card.flash.read.read_first_us=80.0");
+    }
+
+    #[test]
+    fn what_a_fit_left_open_is_a_prior() {
+        let fitted = |key: &str, kind: &str, interval| Param { interval, ..param(key, kind, 30.0) };
+        let mut all = vec![
+            fitted("card.flash.read.read_first_us", "fit", None),
+            fitted("card.flash.write.drain_mib_s", "fit", Some([29.0, 31.0])),
+            fitted("card.flash.write.write_first_us", "fit", None),
+            fitted("cost.irq_us", "fit", Some([29.0, 31.0])),
+            fitted("cost.wake_us", "fit", None),
+        ];
+        doubt_rest_of_fit(&mut all);
+        let kinds: Vec<&str> = all.iter().map(|param| param.kind.as_str()).collect();
+        assert_eq!(kinds, ["fit", "fit", "prior", "fit", "fit"]);
     }
 
     #[test]
