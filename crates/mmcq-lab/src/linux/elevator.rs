@@ -113,6 +113,11 @@ impl Elevator {
         self.sorted.iter().all(Vec::is_empty)
     }
 
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.sorted.iter().map(Vec::len).sum()
+    }
+
     /// Takes an I/O in. True: it became a request of its own (and the driver must be told); false:
     /// it was merged into a waiting one.
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
