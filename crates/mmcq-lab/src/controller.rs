@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod queue;
+
 use crate::lent::Lent;
 pub use crate::platform::ControllerConfig;
 use crate::platform::{Busy, Continue, Defer, Platform};
@@ -16,7 +18,7 @@ use mmcq::host::sdhci::{
 };
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
-use mmcq::host::{Host, Timing, Width};
+use mmcq::host::{CommandQueueHost, Host, Timing, Width};
 use mmcq_sim::card::{AtStake, Card, Kept};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::ShadowMemory;
@@ -184,7 +186,8 @@ impl Controller {
                 (Controller::Stm32Sdmmc(model, port), driver.map_err(|e| e.to_string())?)
             }
         };
-        Ok((controller, Driver { kind, _lent: lent }))
+        let poll_clocks = platform.stack.queue_poll_clocks;
+        Ok((controller, Driver { kind, poll_clocks, _lent: lent }))
     }
 
     /// Cuts the card's power. Returns the number of sectors that were not durable and are lost.
@@ -325,6 +328,8 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
 /// The driver of a controller, with its memory.
 pub struct Driver {
     kind: Kind,
+    /// Clocks between polls of the card by the queue engine, whatever it is set to.
+    poll_clocks: Option<u32>,
     /// Memory of the driver; it must be dropped after the driver.
     _lent: Lent,
 }
@@ -391,5 +396,12 @@ unsafe impl Host for Driver {
 
     mmcq::forward_host!(driver! => caps goes_on_with is_prompt map unmap start start_fast start_concurrent
         ack_concurrent abort_concurrent ack ack_fast early_r1 interrupt_lost command_hangs set_bus isolate dat0_busy
-        dat_levels present retune_ns supply_ma write_protected take_waker card_irq queue chain);
+        dat_levels present retune_ns supply_ma write_protected take_waker card_irq chain);
+
+    fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
+        if self.poll_clocks.is_some() && self.has_queue_engine() {
+            return Some(self);
+        }
+        driver!(self, driver => driver.queue())
+    }
 }

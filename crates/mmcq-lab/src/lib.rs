@@ -37,6 +37,8 @@ pub mod fit;
 #[cfg(feature = "host")]
 pub mod functions;
 #[cfg(feature = "host")]
+pub mod gain;
+#[cfg(feature = "host")]
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod image;

@@ -20,6 +20,8 @@ pub struct Param {
     pub kind: String,
     /// Least and greatest value that the source allows.
     pub range: Option<[f64; 2]>,
+    /// Lower and upper end of the 95 % interval that `mmcq fit` found.
+    pub interval: Option<[f64; 2]>,
     /// Source in words.
     pub source: String,
 }
@@ -39,8 +41,10 @@ const UNITS: [(&str, &str); 12] = [
     ("_blocks", "block"),
     ("_instructions", "instruction"),
 ];
-/// Name of the part of a card's table that has the ranges of its values.
+/// Names of the parts of a card's table that have the ranges of its values: by their source, and by a
+/// fit.
 const RANGE: &str = "range";
+const INTERVAL: &str = "interval";
 /// Kinds of sources, with which a card's sources begin.
 const KINDS: [&str; 5] = ["spec", "prior", "fit", "val", "measured"];
 /// Switches of a board that its file may leave out.
@@ -106,14 +110,43 @@ impl Param {
             value: Some(value.clone()),
             kind: kind.to_owned(),
             range: None,
+            interval: None,
             source: source.to_owned(),
         }
     }
 
     fn without_value(key: String) -> Self {
         let kind = "default".to_owned();
-        Param { unit: unit(&key), key, value: None, kind, range: None, source: String::new() }
+        Param { unit: unit(&key), key, value: None, kind, range: None, interval: None, source: String::new() }
     }
+
+    /// Its value, if that is a number.
+    pub fn number(&self) -> Option<f64> {
+        match self.value.as_ref()? {
+            Value::Integer(value) => Some(*value as f64),
+            Value::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Whether this names it: its key, or of one of the card's `card.` and the last part alone, as
+    /// with `--set`; with `*` at the end, how its key begins.
+    pub fn is_named(&self, wanted: &str) -> bool {
+        if let Some(begin) = wanted.strip_suffix('*') {
+            return self.key.starts_with(begin);
+        }
+        let short = wanted.strip_prefix(platform::CARD).filter(|name| !name.contains('.'));
+        let last = self.key.strip_prefix(platform::CARD).and_then(|path| path.rsplit('.').next());
+        wanted == self.key || short.is_some() && short == last
+    }
+}
+
+/// The key of these that is most like a wrong one.
+pub fn nearest<'a>(all: &'a [Param], key: &str) -> &'a str {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
+    let nearest = all.iter().max_by(|a, b| near(a).total_cmp(&near(b)));
+    nearest.map_or("", |param| param.key.as_str())
 }
 
 fn unit(key: &str) -> &'static str {
@@ -129,7 +162,8 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
         return params.push(param);
     }
     let source = table.get("source").and_then(Value::as_str).unwrap_or(source);
-    for (name, value) in table.iter().filter(|(name, _)| !["source", RANGE].contains(&name.as_str())) {
+    let own = ["source", RANGE, INTERVAL];
+    for (name, value) in table.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
         walk(format!("{key}.{name}"), value, source, params);
     }
 }
@@ -137,14 +171,17 @@ fn walk(key: String, value: &Value, source: &str, params: &mut Vec<Param>) {
 /// Collects the least and the greatest values that a card's tables give.
 fn ranges(key: &str, value: &Value, params: &mut [Param]) -> Result<(), BoardError> {
     let Value::Table(table) = value else { return Ok(()) };
-    for (name, value) in table.iter().filter(|(name, _)| *name != RANGE) {
+    for (name, value) in table.iter().filter(|(name, _)| ![RANGE, INTERVAL].contains(&name.as_str())) {
         ranges(&format!("{key}.{name}"), value, params)?;
     }
-    for (name, range) in table.get(RANGE).and_then(Value::as_table).into_iter().flatten() {
-        let key = format!("{key}.{name}");
-        let param = params.iter_mut().find(|param| param.key == key);
-        let param = param.ok_or_else(|| BoardError::Range { key: key.clone() })?;
-        param.range = range.clone().try_into().ok();
+    for part in [RANGE, INTERVAL] {
+        for (name, range) in table.get(part).and_then(Value::as_table).into_iter().flatten() {
+            let key = format!("{key}.{name}");
+            let param = params.iter_mut().find(|param| param.key == key);
+            let param = param.ok_or_else(|| BoardError::Range { key: key.clone() })?;
+            let ends = range.clone().try_into().ok();
+            *if part == RANGE { &mut param.range } else { &mut param.interval } = ends;
+        }
     }
     Ok(())
 }
@@ -158,6 +195,7 @@ fn quantity(key: &str, table: &Table) -> Option<Param> {
         unit: unit(key),
         kind: table.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned(),
         range: quantity.range,
+        interval: quantity.interval,
         source: quantity.source,
     })
 }

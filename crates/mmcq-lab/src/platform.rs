@@ -110,6 +110,9 @@ pub struct Quantity {
     /// The least and the most that the source allows.
     #[serde(default)]
     pub range: Option<[f64; 2]>,
+    /// The least and the most of 95 %, as `mmcq fit` found them.
+    #[serde(default)]
+    pub interval: Option<[f64; 2]>,
 }
 
 /// Named times, in nanoseconds.
@@ -528,6 +531,14 @@ fn quantities(
                 "{place}.{key}: {} is out of range; expected 0 to {most}",
                 quantity.value
             )));
+        }
+        let wrong = |ends: &[f64; 2]| !(0.0 <= ends[0] && ends[0] < ends[1]);
+        for (part, ends) in [("range", quantity.range), ("interval", quantity.interval)] {
+            if let Some([least, most]) = ends.filter(wrong) {
+                return Err(PlatformError::new(format!(
+                    "{place}.{key}: {part} = [{least}, {most}]; expected the least and the most"
+                )));
+            }
         }
         if named.iter().any(|(known, _, _)| *known == name) {
             return Err(PlatformError::new(format!("{place}.{key}: given twice, in two units")));

@@ -16,6 +16,7 @@ use mmcq_sim::sdhci::BusStats;
 pub(crate) mod chances;
 mod limit;
 mod load;
+mod meaning;
 mod pace;
 pub mod place;
 mod rules;
@@ -44,6 +45,8 @@ pub enum Setting {
     HsqTag,
     /// Linux's software queue, first in first out.
     HsqFifo,
+    /// Linux's own use of the card's command queue, by the controller's engine.
+    LinuxCqe,
     /// Linux on a host that can continue data: every multi-block request is ended by CMD12.
     Close,
     /// Linux with the patch of the STREAM thread: a transfer stays open until a request does not
@@ -86,10 +89,11 @@ pub enum Setting {
 
 impl Setting {
     /// All settings.
-    pub const ALL: [Setting; 20] = [
+    pub const ALL: [Setting; 21] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
+        Setting::LinuxCqe,
         Setting::Close,
         Setting::Patch,
         Setting::Mmcq,
@@ -115,6 +119,7 @@ impl Setting {
             Setting::None => "none",
             Setting::HsqTag => "hsq-tag",
             Setting::HsqFifo => "hsq-fifo",
+            Setting::LinuxCqe => "linux-cqe",
             Setting::Close => "close",
             Setting::Patch => "patch",
             Setting::Mmcq => "mmcq",
@@ -137,8 +142,8 @@ impl Setting {
 
     /// Returns whether it is a model of Linux, and not mmcq's engine.
     pub fn is_linux(self) -> bool {
-        use Setting::{Close, HsqFifo, HsqTag, None, Patch};
-        matches!(self, None | HsqTag | HsqFifo | Close | Patch)
+        use Setting::{Close, HsqFifo, HsqTag, LinuxCqe, None, Patch};
+        matches!(self, None | HsqTag | HsqFifo | LinuxCqe | Close | Patch)
     }
 
     /// Returns whether the setting's flush makes writes durable on a card that is flushed in this
@@ -154,7 +159,7 @@ impl Setting {
 
     fn price(self) -> Price {
         match self {
-            Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
+            Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::LinuxCqe => Price::Linux,
             Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
             Setting::Tasks | Setting::Cqe | Setting::Auto => Price::Linux,
             Setting::Packed | Setting::Adma3 => Price::Linux,

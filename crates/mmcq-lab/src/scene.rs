@@ -17,8 +17,8 @@ pub struct Scene {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     pub card: Option<String>,
-    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host
-    /// that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
+    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), linux-cqe (Linux by the
+    /// controller's queue engine), close, patch (Linux on a host that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early,
     /// mmcq-early-own (these with writes complete with their data), tasks, tasks-own (mmcq and
     /// mmcq-own with the command queue of the card), cqe, cqe-own (the same by the controller's
     /// engine, for all that it can be used for), auto, auto-own (where it pays), packed, packed-own

@@ -6,6 +6,21 @@ use std::fmt::Write;
 /// Width of a page in characters.
 pub const PAGE: usize = 100;
 
+/// The words of a text in lines that fit the page behind so many columns.
+pub fn folded(text: &str, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if indent + line.chars().count() + 1 + word.chars().count() <= PAGE => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {

@@ -29,6 +29,7 @@ mod fio_run;
 mod fit;
 mod folders;
 mod fuzz_platform;
+mod gain;
 mod guest;
 mod guide;
 mod knobs;

@@ -321,6 +321,48 @@ fn a_fitted_board_is_one_and_says_of_what() {
     assert!((irq["value"].as_float().unwrap() / 25.0 - 1.0).abs() < 0.05, "{irq}");
     let output = folder.mmcq(["params", "--platform", "board.toml", "cost.irq_us"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // How sure the fit is stands in the file, and `mmcq compare` moves the value as far.
+    let ends: [f64; 2] = irq["interval"].clone().try_into().unwrap();
+    assert!(ends[0] < 25.0 && 25.0 < ends[1] && ends[1] < 2.0 * ends[0], "{ends:?}");
+    let line = "compare --platform board.toml --settings none,mmcq --depth 1 --ios 100 --json -q";
+    let output = folder.mmcq(line.split_whitespace());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let moved = rows.into_iter().find(|row| row["what"] == "value" && row["key"] == "cost.irq_us").unwrap();
+    assert_eq!(moved["ends_are"], "interval of the fit");
+    assert_eq!([&moved["low"], &moved["high"]].map(|end| end.as_f64()), ends.map(Some));
+}
+
+#[test]
+fn a_fitted_card_has_the_intervals_of_its_values() {
+    let folder = Folder::new();
+    let bench = bench("hsq-sprd", None, &["card.read_first_us=140"], 400);
+    let mut rows = "job.rw,job.bs,job.iodepth,job.ioengine,job.size,direction,mib_s\n".to_owned();
+    let mut measured = loads(&[("randread", "4k", 1), ("randread", "4k", 8)]);
+    measure(&bench, &mut measured, &[], 0.0, 1);
+    for (depth, load) in [1, 8].iter().zip(&measured) {
+        rows += &format!("randread,4k,{depth},libaio,256M,read,{}\n", load.figures[0].measured);
+    }
+    folder.file("rows.csv", &rows);
+    let fit = |card: &str, out: &str| {
+        let line = format!(
+            "fit --platform hsq-sprd --card {card} --measured rows.csv --free card.read_first_us --ios 400 -o {out}"
+        );
+        let output = folder.mmcq(line.split_whitespace());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = std::fs::read_to_string(folder.0.path().join(out)).unwrap();
+        let card: toml::Table = text.parse().unwrap();
+        let ends: [f64; 2] = card["flash"]["read"]["interval"]["read_first_us"].clone().try_into().unwrap();
+        assert!(ends[0] < 140.0 && 140.0 < ends[1] && ends[1] < 1.5 * ends[0], "{ends:?}");
+        ends
+    };
+    // Fitted again, the file has one interval still, and no bound of the next fit.
+    let first = fit("hbg4a2", "once.toml");
+    let again = fit("once.toml", "twice.toml");
+    assert!((first[0] / again[0] - 1.0).abs() < 0.05, "{first:?} {again:?}");
+    let output = folder.mmcq(["params", "--platform", "hsq-sprd", "--card", "twice.toml", "read_first"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&format!("{} to {}", again[0], again[1])), "{text}");
 }
 
 /// Figures of an ordinary eMMC in HS200: 345 us for 4 KiB at random, 160 MB/s in sequence.

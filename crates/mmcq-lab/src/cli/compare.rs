@@ -1,19 +1,29 @@
-//! `mmcq compare`: two saved reports.
+//! `mmcq compare`: two saved reports, or the stacks on a board.
 
 use super::Error;
 use super::form::Form;
 use super::page::{Place, command_line};
+use super::progress::{Progress, Unit};
 use clap::Args;
 use mmcq_lab::compare::{self, Comparison};
+use mmcq_lab::gain::{self, Given, Question, load};
 use mmcq_lab::rate::Rate;
+use mmcq_lab::runner::Setting;
+use mmcq_sim::parallel;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// More bytes than any report has.
 const BYTES_MAX: u64 = 64 << 20;
+/// Depths of the usual loads.
+const DEPTHS: [u32; 3] = [1, 8, 32];
+/// The deepest: what a card's queue and a job's requests have at most.
+const DEPTH_MAX: u32 = 1024;
+/// Most depths at a time.
+const DEPTHS_MAX: usize = 8;
 
-/// Compare two saved reports: what ran, rates, latencies, where the time of the run went
+/// Compare two saved reports; or, with --platform, the stacks on a board: what would they bring?
 ///
 /// A and B are JSON (`mmcq run --output-format json`) or pages (`mmcq report`) of this version. Runs
 /// are deterministic, so each difference is exact. Figures that are equal are counted, not listed.
@@ -21,41 +31,166 @@ const BYTES_MAX: u64 = 64 << 20;
 ///   mmcq report job.fio -o a.html
 ///   mmcq report job.fio -o b.html --set cost.wake_us=80
 ///   mmcq compare a.html b.html
+///
+/// With --platform no report is needed. Random reads, random writes, and writes each of which is
+/// flushed, run at each depth (of the flushed ones: so many jobs) by Linux without a queue, by its
+/// queues that board and card can have, and by this stack. For each: the rate, its gain, what 99 %
+/// of the requests take (of durable loads: of the flushes), and the CPU's time. The gain has an
+/// interval: each value that is not known exactly stands at its low and at its high end, one at a
+/// time, and the one that moves the gain most is named. Ends are the interval that `mmcq fit` wrote
+/// into the file, or the file's range. A value with neither goes by its kind: a prior from half to
+/// double, fit and val by 10 %, measured by 5 %, a count to the next whole number, a size in KiB
+/// from half to double. What --set gives is known.
+///
+///   mmcq compare --platform my-board.toml --card fitted.toml --report answer.html
+///   mmcq compare --platform intel-jsl --card emmc-queue --range card.queue.units=1..4
+///   mmcq compare --platform my-board.toml --load my.fio --settings none,hsq-tag,mmcq
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
     /// The first report
-    #[arg(value_name = "A")]
-    a: PathBuf,
+    #[arg(value_name = "A", required_unless_present = "platform", requires = "b")]
+    a: Option<PathBuf>,
     /// The second report
     #[arg(value_name = "B")]
-    b: PathBuf,
-    /// Rates as MiB/s, MB/s or IOPS
-    #[arg(long, value_name = "UNIT", default_value = "MiB/s")]
+    b: Option<PathBuf>,
+    /// Of two reports, rates as MiB/s, MB/s or IOPS
+    #[arg(long, value_name = "UNIT", default_value = "MiB/s", conflicts_with = "platform")]
     rates: Rate,
     #[command(flatten)]
     form: Form,
     /// Also writes the comparison as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    stacks: Stacks,
+}
+
+/// The stacks on a board.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The stacks on a board")]
+struct Stacks {
+    /// Board: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["a", "b"])]
+    platform: Option<String>,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD", conflicts_with = "a")]
+    card: Option<String>,
+    /// Changes one value, as in `mmcq run`; it counts as known. May be repeated
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "a")]
+    set: Vec<String>,
+    /// Seed of everything random that is not fio's own
+    #[arg(long, default_value_t = 1, value_parser = super::whole, conflicts_with = "a")]
+    seed: u64,
+    /// Settings to compare, the first with all others [default: Linux's and this stack's that board
+    /// and card can]
+    #[arg(long, value_name = "SETTING,...", value_delimiter = ',', conflicts_with = "a")]
+    settings: Vec<Setting>,
+    /// Requests under way; of durable loads, jobs [default: 1,8,32; with a load of your own: its own]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = depth, conflicts_with = "a")]
+    depth: Vec<u32>,
+    /// fio job file instead of these loads (or fio's options after --): as it is and, if it writes
+    /// and never flushes, also with fsync=1. It runs some hundred times: keep it short
+    #[arg(long, value_name = "JOB.fio", conflicts_with = "a")]
+    load: Option<PathBuf>,
+    /// The same as fio options, with one dash or two
+    #[arg(last = true, value_name = "FIO OPTIONS", conflicts_with = "a")]
+    options: Vec<String>,
+    /// Ends of a value: any number of `mmcq params`. May be repeated
+    #[arg(long, value_name = "KEY=LEAST..MOST", conflicts_with = "a")]
+    range: Vec<Given>,
+    /// Runs with all values as they are, and no others: quick, and without intervals
+    #[arg(long, conflicts_with_all = ["a", "range"])]
+    no_interval: bool,
+    /// Requests of each run of the usual loads
+    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = ios, conflicts_with = "a")]
+    ios: u64,
+    /// Threads [default: this machine's cores]
+    #[arg(long, value_name = "N", value_parser = super::threads, conflicts_with = "a")]
+    jobs: Option<usize>,
+}
+
+fn depth(text: &str) -> Result<u32, String> {
+    let depth = text.parse().ok().filter(|depth| (1..=DEPTH_MAX).contains(depth));
+    depth.ok_or_else(|| format!("expected a whole number from 1 to {DEPTH_MAX}"))
+}
+
+fn ios(text: &str) -> Result<u64, String> {
+    let ios = text.parse().ok().filter(|ios| (100..=1_000_000).contains(ios));
+    ios.ok_or_else(|| "expected a whole number from 100 to 1000000".to_owned())
 }
 
 impl Compare {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let (a, b) = (read(&self.a)?, read(&self.b)?);
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
-        let found = compare::compare_in(&a, &b, self.rates);
+        let (Some(a), Some(b)) = (&self.a, &self.b) else {
+            return self.stacks.run(&self.form, place);
+        };
+        let found = compare::compare_in(&read(a)?, &read(b)?, self.rates);
         if let Some(place) = place {
-            place.write(&self.page(&found)?)?;
+            place.write(&page([a, b], &found)?)?;
         }
         self.form.print(|| found.text(), || found.json_lines())?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn page(&self, found: &Comparison) -> Result<String, Error> {
-        let names = [&self.a, &self.b].map(|path| path.display().to_string());
-        found.html([&names[0], &names[1]], &command_line()).map_err(Error::Run)
+impl Stacks {
+    fn run(&self, form: &Form, place: Option<Place>) -> Result<ExitCode, Error> {
+        let question = self.question()?;
+        let progress = Progress::new("runs", 0, Unit::Count);
+        let mut done = 0;
+        let answer = question.ask(&mut |more, planned| {
+            done += more as u64;
+            if planned > 0 {
+                progress.set(done, planned as u64);
+            } else {
+                progress.inc(more as u64);
+            }
+        });
+        progress.end();
+        let answer = answer.map_err(Error::Input)?;
+        if let Some(place) = place {
+            place.write(&answer.html(&command_line()).map_err(Error::Run)?)?;
+        }
+        form.print(|| answer.text(), || answer.json_lines())?;
+        Ok(ExitCode::SUCCESS)
     }
+
+    fn question(&self) -> Result<Question, Error> {
+        if self.depth.len() > DEPTHS_MAX {
+            return Err(Error::Input(format!("--depth: expected at most {DEPTHS_MAX} numbers")));
+        }
+        let loads = match self.load.is_some() || !self.options.is_empty() {
+            true => {
+                let file = super::jobs(self.load.as_deref(), &self.options)?;
+                load::own(&super::load_name(self.load.as_deref()), &file, &self.depth)
+            }
+            false if self.depth.is_empty() => load::usual(&DEPTHS, self.ios),
+            false => load::usual(&self.depth, self.ios),
+        };
+        let platform = self.platform.clone().unwrap_or_default();
+        let settings = match self.settings.is_empty() {
+            true => gain::settings(&platform).map_err(Error::Input)?,
+            false => self.settings.clone(),
+        };
+        Ok(Question {
+            platform,
+            card: self.card.clone(),
+            set: self.set.clone(),
+            seed: self.seed,
+            settings,
+            loads: loads.map_err(Error::Input)?,
+            given: self.range.clone(),
+            has_intervals: !self.no_interval,
+            threads: self.jobs.unwrap_or_else(parallel::cores),
+        })
+    }
+}
+
+fn page(files: [&PathBuf; 2], found: &Comparison) -> Result<String, Error> {
+    let names = files.map(|path| path.display().to_string());
+    found.html([&names[0], &names[1]], &command_line()).map_err(Error::Run)
 }
 
 /// A report, by its file.

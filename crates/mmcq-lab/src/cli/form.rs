@@ -4,6 +4,7 @@ use super::{Error, print};
 use clap::Args;
 use mmcq_lab::sweep::Format;
 use mmcq_lab::table::Table;
+pub use mmcq_lab::table::folded;
 
 #[derive(Debug, Args)]
 #[group(multiple = false)]
@@ -39,22 +40,4 @@ impl Form {
             _ => text(),
         })
     }
-}
-
-/// Width of a terminal in columns.
-const COLUMNS: usize = 100;
-
-/// Returns the words of a text in lines that fit the terminal after this number of columns.
-pub fn folded(text: &str, indent: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if indent + line.chars().count() + 1 + word.chars().count() <= COLUMNS => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

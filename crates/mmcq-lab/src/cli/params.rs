@@ -52,7 +52,9 @@ const LONG: usize = 22;
 /// lines.
 fn as_table(all: &[Param]) -> String {
     let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
-    let range = |p: &Param| p.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));
+    let range = |p: &Param| {
+        p.interval.or(p.range).map_or(String::new(), |[least, most]| format!("{least} to {most}"))
+    };
     let mut out = String::new();
     let row = |key: &str, value: &str, unit: &str, kind: &str, range: &str| {
         format!("{key:<38} {value:<22} {unit:<11} {kind:<8} {range}").trim_end().to_owned() + "\n"

@@ -2,7 +2,6 @@
 
 use crate::params::{self, Param};
 use crate::platform::CARD;
-use toml::Value;
 
 /// Without `--free`: those of these that the card's file has. Sizes are not among them, and not
 /// garbage collection, which few jobs are long enough for.
@@ -94,7 +93,7 @@ pub fn free(
     if wanted.is_empty() {
         let usual = |param: &&Param| {
             let key = param.key.strip_prefix(CARD).unwrap_or_default();
-            USUAL.contains(&key) && number(param).is_some_and(|value| value > 0.0)
+            USUAL.contains(&key) && param.number().is_some_and(|value| value > 0.0)
         };
         for param in all.iter().filter(usual) {
             found.push(of(param, None, &param.key)?);
@@ -111,14 +110,11 @@ pub fn free(
             Some((key, bounds)) => (key, Some(self::bounds(text, bounds)?)),
             None => (text.as_str(), None),
         };
-        let matching: Vec<&Param> = all.iter().filter(|param| matches(key, &param.key)).collect();
+        let matching: Vec<&Param> = all.iter().filter(|param| param.is_named(key)).collect();
         let several = key.ends_with('*');
         match &matching[..] {
             [] => {
-                let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-                let near = |param: &Param| strsim::jaro(&last(&param.key), &last(key));
-                let nearest = all.iter().max_by(|a, b| near(a).total_cmp(&near(b)));
-                let nearest = nearest.map_or("", |param| param.key.as_str());
+                let nearest = params::nearest(&all, key);
                 return Err(format!(
                     "--free {text}: no such key; the nearest is {nearest}; `mmcq params` lists all"
                 ));
@@ -130,7 +126,7 @@ pub fn free(
         }
         for param in matching {
             // Of many keys those are meant that can be fitted.
-            if several && !number(param).is_some_and(|value| value > 0.0) {
+            if several && !param.number().is_some_and(|value| value > 0.0) {
                 continue;
             }
             if found.iter().any(|free| free.key == param.key) {
@@ -142,24 +138,6 @@ pub fn free(
     Ok(found)
 }
 
-fn matches(wanted: &str, key: &str) -> bool {
-    if let Some(begin) = wanted.strip_suffix('*') {
-        return key.starts_with(begin);
-    }
-    // As with `--set`, the name alone will do for one of the card's.
-    let short = wanted.strip_prefix(CARD).filter(|name| !name.contains('.'));
-    let last = key.strip_prefix(CARD).and_then(|path| path.rsplit('.').next());
-    wanted == key || short.is_some() && short == last
-}
-
-fn number(param: &Param) -> Option<f64> {
-    match param.value.as_ref()? {
-        Value::Integer(value) => Some(*value as f64),
-        Value::Float(value) => Some(*value),
-        _ => None,
-    }
-}
-
 fn bounds(text: &str, bounds: &str) -> Result<[f64; 2], String> {
     let pair =
         bounds.split_once("..").and_then(|(least, most)| Some([least.parse().ok()?, most.parse().ok()?]));
@@ -169,7 +147,7 @@ fn bounds(text: &str, bounds: &str) -> Result<[f64; 2], String> {
 
 fn of(param: &Param, given: Option<[f64; 2]>, text: &str) -> Result<Free, String> {
     let fault = |what: String| format!("--free {text}: {}: {what}", param.key);
-    let Some(before) = number(param) else {
+    let Some(before) = param.number() else {
         return Err(fault(match &param.value {
             None => format!("it has no value; expected --set {}=VALUE to begin with", param.key),
             Some(value) => format!("{value} is no number; expected a key with one"),

@@ -4,7 +4,10 @@ use super::report::{Fit, Value};
 use crate::board;
 use crate::platform::{CARD, Files};
 use toml::{Table, Value as Toml};
-use toml_edit::DocumentMut;
+use toml_edit::{Array, DocumentMut, InlineTable, Item};
+
+/// Where a file has the intervals of its values.
+const INTERVAL: &str = "interval";
 
 /// The uncertainty of some values, in words.
 fn said(values: &[&Value]) -> String {
@@ -18,6 +21,15 @@ fn said(values: &[&Value]) -> String {
         }
     };
     values.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The interval of a value, for `mmcq compare`: four digits. `None`: the jobs do not say enough.
+fn interval(value: &Value) -> Option<[f64; 2]> {
+    let [least, most] = value.interval.filter(|_| value.is_of_the_jobs())?.map(|end| {
+        let digits = 10_f64.powi(3 - end.abs().log10().floor() as i32);
+        (end * digits).round() / digits
+    });
+    (0.0 <= least && least < most).then_some([least, most])
 }
 
 /// The card's file with the values that are its own. Kinds become `fit`; the sources say of what.
@@ -57,8 +69,31 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
             false => format!("{before}; {fitted}"),
         };
         place["source"] = toml_edit::value(source);
+        for value in &of_table {
+            let name = value.key.rsplit('.').next().unwrap_or(&value.key);
+            set_interval(place, name, interval(value));
+        }
     }
     Ok(document.to_string())
+}
+
+/// What a table says of its value's interval; of one that changed and is not known, nothing.
+fn set_interval(table: &mut Item, name: &str, interval: Option<[f64; 2]>) {
+    let known = table.get_mut(INTERVAL).and_then(Item::as_table_like_mut);
+    match (interval, known) {
+        (Some(ends), Some(known)) => {
+            known.insert(name, toml_edit::value(ends.into_iter().collect::<Array>()));
+        }
+        (Some(ends), None) => {
+            let mut inline = InlineTable::new();
+            inline.insert(name, ends.into_iter().collect::<Array>().into());
+            table[INTERVAL] = toml_edit::value(inline);
+        }
+        (None, Some(known)) => {
+            known.remove(name);
+        }
+        (None, None) => {}
+    }
 }
 
 fn inside(value: &Value, steps: &[&str]) -> bool {
@@ -83,6 +118,10 @@ pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Res
         let Some(quantity) = find(&mut table, &value.key) else { continue };
         if quantity.contains_key("kind") {
             let before = quantity.get("source").and_then(Toml::as_str).unwrap_or("?").to_owned();
+            quantity.remove(INTERVAL);
+            if let Some(ends) = interval(value) {
+                quantity.insert(INTERVAL.to_owned(), ends.map(Toml::Float).to_vec().into());
+            }
             if !value.is_of_the_jobs() {
                 // It is still where its own source has it from.
                 let source = format!("{before}; {} by mmcq fit, to {figures}", said(&[value]));

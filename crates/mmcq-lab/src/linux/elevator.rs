@@ -113,6 +113,11 @@ impl Elevator {
         self.sorted.iter().all(Vec::is_empty)
     }
 
+    /// Returns the number of requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.sorted.iter().map(Vec::len).sum()
+    }
+
     /// Inserts an I/O. Returns true if it became a request of its own, which the driver must be
     /// notified of; false if it was merged into a waiting one.
     pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {

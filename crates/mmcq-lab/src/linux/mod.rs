@@ -3,6 +3,7 @@
 //!
 //! They are in the laboratory, so that historic behaviour never enters the core.
 
+pub mod cqe;
 pub mod elevator;
 pub mod hsq;
 pub mod port;

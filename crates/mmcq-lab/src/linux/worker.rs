@@ -48,6 +48,9 @@ pub struct Worker<P> {
     prepared: Option<Work>,
     /// Flushes that have not begun.
     flushes: Vec<Io>,
+    /// Number of requests that the worker still has of those it found when it last looked. mq-deadline
+    /// hands out all that wait, and a flush that comes meanwhile is handled after them.
+    batch: usize,
     /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,
     active: Option<Active>,
@@ -74,6 +77,7 @@ impl<P: Port> Worker<P> {
             state: State::Idle,
             prepared: None,
             flushes: Vec::new(),
+            batch: 0,
             has_cache: false,
             active: None,
             finished: None,
@@ -91,6 +95,16 @@ impl<P: Port> Worker<P> {
     /// Returns the statistics of the block layer.
     pub fn disk(&self) -> DiskUse {
         self.elevator.disk()
+    }
+
+    /// Takes the next request out of the scheduler.
+    fn dispatch(&mut self, sys: &System) -> Option<Request> {
+        if self.batch == 0 {
+            self.batch = self.elevator.waiting();
+        }
+        let request = self.elevator.dispatch(sys.time.now());
+        self.batch = if request.is_some() { self.batch.saturating_sub(1) } else { 0 };
+        request
     }
 
     fn kick(&mut self, sys: &mut System, core: u8) {
@@ -219,13 +233,13 @@ impl<P: Port> Front for Worker<P> {
                 if self.active.as_ref().is_some_and(flushes) {
                     // The thread that flushes waits for it, and prepares nothing meanwhile.
                     self.state = State::WaitTransfer;
-                } else if !self.flushes.is_empty() {
+                } else if !self.flushes.is_empty() && self.batch == 0 {
                     // A flush passes the scheduler. It covers what was complete when it came.
                     let ios = std::mem::take(&mut self.flushes);
                     sys.taken(&ios);
                     self.prepared = Some(Work::Flush(ios));
                     sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);
-                } else if let Some(request) = self.elevator.dispatch(sys.time.now()) {
+                } else if let Some(request) = self.dispatch(sys) {
                     sys.taken(&request.ios);
                     self.prepared = Some(Work::Transfer(request));
                     sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);

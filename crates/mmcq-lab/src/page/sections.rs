@@ -89,7 +89,7 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
         p.soft {
             "A storage load ran on a model of a card reader and a memory card, in simulated time. Board "
             b { (origin.platform) } ", card " b { (origin.card) } ", software " b { (origin.setting) } " ("
-            (meaning(compared.setting)) ")."
+            (compared.setting.meaning()) ")."
         }
         @if let Some(entry) = report.entries.first() {
             p.soft { "The load: " (load(&entry.job)) @if report.entries.len() > 1 { "; and other jobs" } "." }
@@ -116,26 +116,6 @@ fn starved(all: &Stats) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Returns a setting in words.
-fn meaning(setting: Setting) -> &'static str {
-    match setting {
-        Setting::None => "Linux without a request queue for cards",
-        Setting::HsqTag => "Linux's software queue for cards",
-        Setting::HsqFifo => "Linux's software queue, first in first out",
-        Setting::Close => "Linux, each transfer closed",
-        Setting::Patch => "Linux, transfers left open",
-        Setting::Mmcq => "the mmcq stack, paying what Linux pays for a wake-up or an interrupt",
-        Setting::MmcqOwn => "the mmcq stack, paying for its own instructions alone",
-        Setting::MmcqEarly | Setting::MmcqEarlyOwn => "mmcq, writes complete with their data",
-        Setting::Tasks | Setting::TasksOwn => "mmcq with the card's command queue",
-        Setting::Cqe | Setting::CqeOwn => "mmcq with the controller's queue engine",
-        Setting::Auto | Setting::AutoOwn => "mmcq with the card's queue where it pays",
-        Setting::Packed | Setting::PackedOwn => "mmcq with packed commands",
-        Setting::Adma3 | Setting::Adma3Own => "mmcq with chains of transfers",
-        Setting::Limit => "bus and card alone: software that takes no time",
-    }
 }
 
 /// Returns the row of the page's own setting.
@@ -196,7 +176,7 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
         each(c.transfers),
         each(c.cpu.interrupts),
         each(c.cpu.switches),
-        meaning(one.setting).to_owned(),
+        one.setting.meaning().to_owned(),
     ]
 }
 

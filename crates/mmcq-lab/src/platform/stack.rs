@@ -47,6 +47,9 @@ pub struct Stack {
     pub scheduler: Any<CLIENTS>,
     /// The controller's queue engine has its driver. A setting says so, and no key.
     pub queue_engine: bool,
+    /// How often that asks the card, in clocks of its timer, if not as our driver has it. A setting
+    /// says so, and no key.
+    pub queue_poll_clocks: Option<u32>,
     /// The same of chains that the controller executes.
     pub chains: bool,
 }
@@ -151,6 +154,7 @@ impl Stack {
             acknowledge,
             scheduler,
             queue_engine: false,
+            queue_poll_clocks: None,
             chains: false,
         })
     }

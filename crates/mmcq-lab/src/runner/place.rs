@@ -5,15 +5,18 @@ use super::served::{Keeping, Served};
 use super::waiting::Waiting;
 use super::{Counters, Pace, Run, RunError, SLOTS, Setting, Steady};
 use crate::board::Board;
+use crate::linux::cqe::{self, Cqe};
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::hsq::{Hsq, Order, Settings};
 use crate::linux::port::EnginePort;
 use crate::linux::reader::{Close, Reader};
 use crate::linux::worker::Worker;
 use crate::ours::Ours;
+use crate::platform::Advance;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
 use mmcq::engine::{Acknowledge, DmaBuf, FlushBy, StaysOpen};
+use mmcq::spec::ext_csd::ExtCsd;
 use mmcq_sim::card::Medium;
 
 /// Linux's largest request, in blocks.
@@ -58,7 +61,8 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
             let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             visit.visit(run, board)
         }
-        Setting::Tasks
+        Setting::LinuxCqe
+        | Setting::Tasks
         | Setting::TasksOwn
         | Setting::Cqe
         | Setting::CqeOwn
@@ -66,13 +70,21 @@ pub fn on<V: Visit>(run: &Run<'_>, medium: Option<Medium>, visit: V) -> Result<V
         | Setting::AutoOwn => {
             let mut platform = run.platform.clone();
             platform.stack.queue_engine = !matches!(run.setting, Setting::Tasks | Setting::TasksOwn);
-            let always = matches!(run.setting, Setting::Cqe | Setting::CqeOwn);
+            let always = matches!(run.setting, Setting::Cqe | Setting::CqeOwn | Setting::LinuxCqe);
+            if run.setting == Setting::LinuxCqe {
+                platform.stack.advance = Advance::Irq;
+                platform.stack.merging = false;
+                platform.stack.queue_poll_clocks = Some(cqe::POLL_CLOCKS);
+            }
             let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             let no_queue = |found: String| RunError::Queue {
                 card: run.card.unwrap_or(&run.platform.card).to_owned(),
                 setting: run.setting.name(),
                 found,
             };
+            if run.setting == Setting::LinuxCqe && !matches!(board.card.family, Family::Emmc(_)) {
+                return Err(no_queue("Linux 6.1 has none of an SD card's".to_owned()));
+            }
             match board.enable_task_queue() {
                 Ok(0) => Err(no_queue("there is none".to_owned())),
                 Ok(_) if always && !board.has_queue_engine() => {
@@ -157,8 +169,30 @@ impl Serve<1> for Board<1> {
     }
 }
 
+impl Board<SLOTS> {
+    /// Linux's own driver of the card's queue.
+    fn serve_linux(self, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
+        let mut controller = self.controller.clone();
+        let bytes = LINUX_BLOCKS as usize * 512;
+        let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
+        let has_cache = matches!(self.card.params.flush, FlushBy::EmmcCache { .. });
+        let ext_csd = self.ext_csd.as_deref().and_then(|raw| ExtCsd::parse(raw).ok());
+        let depth = ext_csd.map_or(0, |ext_csd| ext_csd.cmdq_depth());
+        let mut front = Cqe::new(self.stack, elevator, depth, bytes, sys).with_cache(has_cache);
+        let end_ns = sys.run(&mut front, &mut controller, load)?;
+        let tasks = front.stack.with(|e| e.task_stats().copied()).filter(|tasks| tasks.entered > 0);
+        Ok((
+            end_ns,
+            Served { tasks, keeping: Keeping::Cannot, disk: Some(front.disk()), ..Served::default() },
+        ))
+    }
+}
+
 impl Serve<SLOTS> for Board<SLOTS> {
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut dyn Workload) -> Result<(u64, Served), Stuck> {
+        if run.setting == Setting::LinuxCqe {
+            return self.serve_linux(sys, load);
+        }
         let mut controller = self.controller.clone();
         let keeping = match self.stack.with(|e| e.caps().continue_data) {
             false => Keeping::Cannot,
@@ -183,9 +217,9 @@ impl Serve<SLOTS> for Board<SLOTS> {
 }
 
 /// Returns the most blocks of a transfer of several requests.
-fn most_blocks<const N: usize>(board: &Board<N>) -> u32 {
+fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
     let ours = || board.stack.with(|e| e.caps().max_blocks.min(e.caps().max_bytes / 512));
-    if N == 1 { LINUX_BLOCKS } else { ours() }
+    if setting.is_linux() { LINUX_BLOCKS } else { ours() }
 }
 
 /// A load that counts itself.
@@ -223,7 +257,7 @@ where
     crate::trace::watch(&mut sys, jobs);
     crate::recorded::export::watch(&mut sys, jobs, board.card.params.block_addressed);
     crate::series::watch(&mut sys);
-    let chances = chances::watch(&mut sys, most_blocks(&board));
+    let chances = chances::watch(&mut sys, most_blocks(&board, run.setting));
     let start_ns = board.time.now();
     let emmc = matches!(board.card.family, Family::Emmc(_));
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);

@@ -14,6 +14,7 @@ impl Setting {
             Setting::None | Setting::HsqFifo | Setting::Close | Setting::Patch => {
                 "a request that was refused comes back later"
             }
+            Setting::LinuxCqe => "the card chooses among its tasks",
             _ => match platform.stack.scheduler {
                 Any::Fifo(_) => "what continues a transfer goes in it",
                 Any::Deadline(_) => "reads before writes, upwards by address, until one expires",

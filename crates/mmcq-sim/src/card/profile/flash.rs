@@ -28,6 +28,8 @@ pub(super) struct ReadKeys {
     pub(super) source: String,
     #[serde(default, rename = "range")]
     _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     read_first_us: Spanned<f64>,
     read_next_4k_us: Option<Spanned<f64>>,
     prefetch_kib: Option<Spanned<u64>>,
@@ -47,6 +49,8 @@ pub(super) struct WriteKeys {
     pub(super) source: String,
     #[serde(default, rename = "range")]
     _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     write_first_us: Option<Spanned<f64>>,
     write_next_4k_us: Option<Spanned<f64>>,
     cache_kib: Option<Spanned<u32>>,
@@ -70,6 +74,8 @@ pub(super) struct CacheKeys {
     pub(super) source: String,
     #[serde(default, rename = "range")]
     _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     program_us: Spanned<f64>,
     flush_us: Spanned<f64>,
 }
@@ -80,6 +86,8 @@ pub(super) struct EraseKeys {
     pub(super) source: String,
     #[serde(default, rename = "range")]
     _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     erase_first_us: Spanned<f64>,
     erase_next_group_us: Spanned<f64>,
 }
@@ -88,17 +96,34 @@ pub(super) struct EraseKeys {
 /// The card does not use them.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, [f64; 2]>")]
-struct Ranges;
+pub(super) struct Ranges;
+
+/// Likewise, the least and the most of 95 % as a fit found them.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "BTreeMap<String, [f64; 2]>")]
+pub(super) struct Intervals;
+
+fn ordered(part: &str, all: &BTreeMap<String, [f64; 2]>) -> Result<(), String> {
+    let wrong = all.iter().find(|(_, [least, most])| !(0.0 <= *least && least < most));
+    match wrong {
+        Some((key, ends)) => Err(format!("{part}.{key} = {ends:?}: expected the least and the most")),
+        None => Ok(()),
+    }
+}
 
 impl TryFrom<BTreeMap<String, [f64; 2]>> for Ranges {
     type Error = String;
 
-    fn try_from(ranges: BTreeMap<String, [f64; 2]>) -> Result<Self, String> {
-        let wrong = ranges.iter().find(|(_, [least, most])| !(0.0 <= *least && least < most));
-        match wrong {
-            Some((key, range)) => Err(format!("range.{key} = {range:?}: expected the least and the most")),
-            None => Ok(Ranges),
-        }
+    fn try_from(all: BTreeMap<String, [f64; 2]>) -> Result<Self, String> {
+        ordered("range", &all).map(|()| Ranges)
+    }
+}
+
+impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
+    type Error = String;
+
+    fn try_from(all: BTreeMap<String, [f64; 2]>) -> Result<Self, String> {
+        ordered("interval", &all).map(|()| Intervals)
     }
 }
 

@@ -6,12 +6,17 @@ use toml::Spanned;
 use super::super::emmc::config::Revision;
 use super::super::emmc::packed::PackedConfig;
 use super::ProfileError;
+use super::flash::{Intervals, Ranges};
 use super::parse::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PackedKeys {
     pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     /// Entries of a packed write (MAX_PACKED_WRITES).
     writes: Spanned<u8>,
     /// Entries of a packed read (MAX_PACKED_READS).

@@ -5,12 +5,17 @@ use toml::Spanned;
 
 use super::super::queue::{MOST, Order, QueueConfig};
 use super::ProfileError;
+use super::flash::{Intervals, Ranges};
 use super::parse::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueueKeys {
     pub(super) source: String,
+    #[serde(default, rename = "range")]
+    _range: Ranges,
+    #[serde(default, rename = "interval")]
+    _interval: Intervals,
     /// Number of tasks.
     depth: Spanned<u8>,
     /// Units of the flash that read at the same time.

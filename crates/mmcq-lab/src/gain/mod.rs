@@ -1,0 +1,226 @@
+//! What other stacks bring on a board with its card, and how sure that is.
+//!
+//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, [`answer`] what came
+//! out, [`report`] says it. Each load runs with each setting, once with all values as they are, and
+//! once for each end of each uncertain value: one value at a time.
+
+pub mod answer;
+pub mod load;
+pub mod report;
+pub mod uncertain;
+
+pub use answer::{Answer, Cell, Gain, Point};
+pub use load::Load;
+pub use uncertain::{Basis, Given, Uncertain};
+
+use crate::board;
+use crate::fio::{self, Worker};
+use crate::platform::{ControllerConfig, Files, JOB, Platform};
+use crate::runner::{self, Run, RunError, Setting};
+use mmcq_sim::parallel;
+
+/// More runs than anybody waits for.
+const RUNS_MAX: usize = 100_000;
+
+/// Which settings are compared, in their order, where none are named; the first that runs is what
+/// the others are compared with. Those that board or card cannot say why.
+const SETTINGS: [Setting; 8] = [
+    Setting::None,
+    Setting::HsqTag,
+    Setting::HsqFifo,
+    Setting::LinuxCqe,
+    Setting::Mmcq,
+    Setting::MmcqOwn,
+    Setting::Auto,
+    Setting::AutoOwn,
+];
+/// The same of a reader that sends no CMD12 by itself.
+const OF_READER: [Setting; 4] = [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn];
+
+/// What stacks are compared on a board.
+///
+/// # Errors
+/// The board cannot be read.
+pub fn settings(platform: &str) -> Result<Vec<Setting>, String> {
+    let board = Platform::load(platform).map_err(|error| error.to_string())?;
+    Ok(match board.controller {
+        ControllerConfig::Rtsx(_) => OF_READER.to_vec(),
+        _ => SETTINGS.to_vec(),
+    })
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The board.
+    pub platform: String,
+    /// Another card than the board's.
+    pub card: Option<String>,
+    /// What is changed, as `--set` takes it.
+    pub set: Vec<String>,
+    /// Seed of everything random that is not fio's own.
+    pub seed: u64,
+    /// The stacks.
+    pub settings: Vec<Setting>,
+    /// The loads.
+    pub loads: Vec<Load>,
+    /// Ranges that are given.
+    pub given: Vec<Given>,
+    /// Intervals are wanted.
+    pub has_intervals: bool,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// The board as it is, or with one value at one of its ends.
+struct Variant {
+    platform: Platform,
+    /// Which value, and which end.
+    of: Option<(usize, usize)>,
+}
+
+/// What runs: a load, a setting, a variant, by their places.
+#[derive(Clone, Copy)]
+struct Place {
+    load: usize,
+    setting: Setting,
+    variant: usize,
+}
+
+impl Question {
+    /// Runs all. `told` hears how many runs are planned, and of each that is done.
+    ///
+    /// # Errors
+    /// One line: the board, the card, a load or a range is wrong, or nothing can be run.
+    pub fn ask(&self, told: &mut dyn FnMut(usize, usize)) -> Result<Answer, String> {
+        let of_board: Vec<String> = self.set.iter().filter(|text| !text.starts_with(JOB)).cloned().collect();
+        let card = self.card.as_deref();
+        let values = match self.has_intervals {
+            true => uncertain::uncertain(&self.platform, card, &of_board, &self.given)?,
+            false => Vec::new(),
+        };
+        let (variants, left) = self.variants(&of_board, &values)?;
+        let workers = self.workers()?;
+        let (loads, settings) = (self.loads.len(), self.settings.len());
+        let planned = loads * settings * variants.len();
+        if planned > RUNS_MAX {
+            return Err(format!(
+                "{planned} runs: {loads} loads, {settings} settings, {} variants of the board; expected at most \
+                 {RUNS_MAX}: fewer depths, fewer settings, or --no-interval",
+                variants.len()
+            ));
+        }
+        told(0, planned);
+        let first: Vec<Place> = (0..loads)
+            .flat_map(|load| self.settings.iter().map(move |&setting| Place { load, setting, variant: 0 }))
+            .collect();
+        let done = self.run(&first, &workers, &variants, told);
+        let mut answer = Answer {
+            platform: self.platform.clone(),
+            card: self.card.clone().unwrap_or_else(|| variants[0].platform.card.clone()),
+            set: self.set.clone(),
+            seed: self.seed,
+            runs: first.len(),
+            has_intervals: self.has_intervals,
+            values,
+            left,
+            cells: self.loads.iter().map(Cell::new).collect(),
+        };
+        for (place, point) in first.iter().zip(done) {
+            answer.cells[place.load].add(place.setting, point);
+        }
+        if let Some(why) = answer.nothing_ran() {
+            return Err(why);
+        }
+        // What does not run as it is does not run otherwise.
+        let varied: Vec<Place> = (0..loads)
+            .flat_map(|load| answer.cells[load].gains.iter().map(move |gain| (load, gain.setting)))
+            .flat_map(|(load, setting)| {
+                (1..variants.len()).map(move |variant| Place { load, setting, variant })
+            })
+            .collect();
+        told(0, first.len() + varied.len());
+        let done = self.run(&varied, &workers, &variants, told);
+        answer.runs = first.len() + varied.len();
+        for (place, point) in varied.iter().zip(done) {
+            if let Some((value, end)) = variants[place.variant].of {
+                answer.vary(place.load, place.setting, value, end, point.map(|point| point.mib_s));
+            }
+        }
+        answer.conclude();
+        Ok(answer)
+    }
+
+    /// The board as it is, and with each end of each value. What board or card refuse is named.
+    fn variants(&self, set: &[String], values: &[Uncertain]) -> Result<(Vec<Variant>, Vec<String>), String> {
+        let files = Files::default();
+        let load = |changes: &[String]| -> Result<Platform, String> {
+            let (platform, _) =
+                files.load_with(&self.platform, changes).map_err(|error| error.to_string())?;
+            board::profile(&platform, self.card.as_deref()).map_err(|error| error.to_string())?;
+            Ok(platform)
+        };
+        let mut variants = vec![Variant { platform: load(set)?, of: None }];
+        let mut left = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            for (end, to) in value.ends.into_iter().enumerate().filter(|(_, to)| *to != value.value) {
+                let change = value.change(to);
+                let changes: Vec<String> = set.iter().cloned().chain([change.clone()]).collect();
+                match load(&changes) {
+                    Ok(platform) => variants.push(Variant { platform, of: Some((at, end)) }),
+                    Err(why) => left.push(format!("{change}: {why}")),
+                }
+            }
+        }
+        Ok((variants, left))
+    }
+
+    /// The jobs of each load, with what is changed of them.
+    fn workers(&self) -> Result<Vec<Vec<Worker>>, String> {
+        let of = |load: &Load| -> Result<Vec<Worker>, String> {
+            let mut file = load.file.clone();
+            for change in self.set.iter().filter_map(|change| change.strip_prefix(JOB)) {
+                if !change.contains('=') {
+                    return Err(format!("--set job.{change}: expected job.OPTION=VALUE"));
+                }
+                let shown = format!("--set job.{change}");
+                file.set(change, &shown).map_err(|error| error.to_string())?;
+            }
+            fio::expand(&file.jobs).map_err(|error| error.to_string())
+        };
+        self.loads.iter().map(of).collect()
+    }
+
+    fn run(
+        &self,
+        places: &[Place],
+        workers: &[Vec<Worker>],
+        variants: &[Variant],
+        told: &mut dyn FnMut(usize, usize),
+    ) -> Vec<Result<Point, String>> {
+        let one = |at: usize| {
+            let Place { load, setting, variant } = places[at];
+            let run = Run {
+                workers: &workers[load],
+                platform: &variants[variant].platform,
+                card: self.card.as_deref(),
+                setting,
+                seed: self.seed,
+            };
+            let outcome = runner::run(&run, None, &mut |_, _| ());
+            outcome.map_err(|error: RunError| error.to_string()).and_then(|outcome| {
+                match outcome.counters.failed {
+                    0 => Ok(Point::of(&outcome, &self.loads[load])),
+                    failed => Err(format!("{failed} I/Os failed")),
+                }
+            })
+        };
+        let mut all = Vec::with_capacity(places.len());
+        let Ok(()) = parallel::in_order(places.len(), self.threads, one, |done| {
+            all.push(done);
+            told(1, 0);
+            Ok::<_, std::convert::Infallible>(())
+        });
+        all
+    }
+}
