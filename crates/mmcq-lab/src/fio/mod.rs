@@ -4,14 +4,14 @@
 //! A run has these steps:
 //!
 //! 1. [`parse_file`] or [`parse_command_line`] returns a [`JobFile`]; its `notes` name options
-//!   without effect.
+//!    without effect.
 //! 2. [`expand`] turns its jobs into [`Worker`]s. One that `waits_for_earlier` starts after all
-//!   before it.
+//!    before it.
 //! 3. [`state::JobState`] returns, for each worker, what to submit and when. The caller reports
-//!   each completion to it.
+//!    each completion to it.
 //! 4. [`report::Report`] collects the workers' [`stats::Stats`]; [`report::normal()`],
-//!   [`report::json::json`] and [`report::terse()`] write it. [`logs::Logs::files`] returns the log
-//!   files.
+//!    [`report::json::json`] and [`report::terse()`] write it. [`logs::Logs::files`] returns the
+//!    log files.
 //!
 //! The rules are those of fio 3.33, with which the tests compare them: same offsets for the same
 //! job, same bytes of a report for the same measurements, and contents that either program
