@@ -40,7 +40,7 @@ pub enum Breach {
     NoWidth,
     /// The card is older than MMC 4: no EXT_CSD.
     TooOld,
-    /// The eMMC device has sectors of 4 KiB (EXT_CSD [61]): a host has switched them on.
+    /// The eMMC device has sectors of 4 KiB (EXT_CSD byte 61): a host has switched them on.
     LargeSectors,
     /// The card answers CMD5, but has no I/O functions.
     NoFunctions,
