@@ -128,8 +128,10 @@ impl Machine {
     /// Sets the plan of faults that strike controller and card from now on.
     ///
     /// # Errors
-    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike on this machine. The
-    /// plan before stays then.
+    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike on this controller (an
+    /// SPI bus, a queue engine), or on a card without functions. A fault of a queue or of packed
+    /// commands that the card has not, or that no request uses, is taken and strikes nothing. After an
+    /// error the plan before stays.
     pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
         let functions = self.slot.borrow_mut().card_mut().is_some_and(|card| card.has_functions());
         let never = |point: &Point| {
@@ -277,7 +279,10 @@ impl<P: Profile> Bench<P> {
     }
 
     /// Takes the card out of the slot and returns it. The controller reports that to the stack.
-    /// [`insert`](Self::insert) puts a card in again.
+    /// [`insert`](Self::insert) puts a card in again; if no time passes before
+    /// ([`sleep`](Self::sleep)), the stack takes the two for a bounce of the switch. `None`: no card is
+    /// in the slot. One that [`Strike::Remove`](crate::faults::Strike::Remove) has taken is
+    /// [`Controller::removed`] of [`controller`](Self::controller).
     pub fn remove(&self) -> Option<Box<dyn Card>> {
         self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }

@@ -24,7 +24,6 @@ const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;
 /// Slot Information: number of slots minus one in 6:4, BAR of the first in 2:0 [SDHC, the appendix
 /// on PCI].
-/// [SDHC, the appendix on PCI].
 const SLOT_INFORMATION: u64 = 0x40;
 const READ_AND_WRITE: u32 = 3;
 const CAN_BE_MAPPED: u32 = 4;

@@ -54,9 +54,10 @@ pub struct Geometry {
     /// free blocks, or [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been
     /// called since bring-up.
     pub discard_blocks: u32,
-    /// Whether an erase can write zeroes. False also before
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops).
-    /// `discard_blocks`.
+    /// Blocks that an erase works on as one: both ends of [`BlockDevice::erase`] are multiples of it.
+    /// 0: the card cannot erase, or
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
+    /// bring-up.
     pub erase_blocks: u32,
     /// Whether an erase can write zeroes. False also where `discard_blocks` is 0 for want of
     /// `enable_extended_ops`.

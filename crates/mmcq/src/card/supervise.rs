@@ -67,7 +67,7 @@ pub enum Event {
 /// initialised again is restored: what `options` and
 /// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the
 /// next request.
-/// next request.
+///
 /// Run it concurrently with everything else as soon as [`bring_up`](super::bring_up) is done, and
 /// again after each [`Event`], with the card in that event. After an event without a card
 /// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) pass the card of

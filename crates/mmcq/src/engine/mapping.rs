@@ -6,7 +6,6 @@
 //! gets none. So a mapping ahead of its turn is a loan. A request whose turn it is, and which finds
 //! no mapping, asks for a `poll`. In `poll`, a context that may unmap, all queued requests lose
 //! their mappings, and the request is mapped. Requests that have ended are unmapped first.
-//! its mapping back, and the request is mapped. What has ended gives way first.
 
 use super::phases::Stage;
 use super::slot::State;

@@ -36,7 +36,7 @@ pub trait Clock {
     /// if it has passed). Replaces the alarm set before; `None` removes it. This function is called
     /// with the lock held, so that alarms are set in the right order. It must not call `poll`
     /// itself: that call would be refused.
-    /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
+    ///
     /// The stack relies on an alarm until `poll` is called. It sets another one only for an earlier
     /// time, and in `poll`. So an alarm may ring when nothing is due: that costs one poll. A
     /// platform whose timer stops in a sleep state calls `poll` when it wakes up.

@@ -4,7 +4,6 @@
 //! None of that memory is unmapped or given back. Requests that own their memory are answered, and
 //! the memory is leaked. Memory that is lent for a blocking call stays with its slot: the call
 //! returns only when a later reset succeeds. The engine tries again each second.
-//! later reset succeeds, and not before. The engine tries again each second.
 
 use super::super::slot::State;
 use super::super::timers::later;

@@ -208,7 +208,6 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns whether only the owner handles the failure, as for a raw phase (of the recovery
     /// itself, say) or a phase of an I/O function.
-    /// say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });

@@ -1,5 +1,4 @@
 //! The end of a request: which slots wait for a status, have ended, or are done and not reported.
-//! reported.
 
 use super::super::{Error, Kind};
 use super::{Slots, State};

@@ -12,7 +12,6 @@
 //! If such a command fails, the queue has failed, as between transfers. The data continue and end
 //! as their own phase does. If the data fail, the lines are reset, and the command is lost with
 //! them.
-//! their own phase does. If the data fail, the lines are reset, and the command is lost with them.
 
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::concurrent::Turn;

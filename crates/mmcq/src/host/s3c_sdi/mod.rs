@@ -49,7 +49,6 @@
 //! seen, and DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no
 //! automatic command. The controller's own timer is always set to its longest time; the engine
 //! checks shorter limits.
-//! the engine's.
 
 mod bus;
 mod card;
