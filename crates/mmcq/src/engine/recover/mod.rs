@@ -251,9 +251,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.lane.streams_mut().take_busy_of_the_end();
             self.lane.streams_mut().forget_times();
         }
-        let is_busy = matches!(self.lane.stage(), Stage::BusyPause | Stage::BusyStatus);
-        let of_order = self.services.memory_mut().take_told();
-        self.incident.failed.forget_judged(is_busy, of_order);
+        if P::RECOVERS {
+            let is_busy = matches!(self.lane.stage(), Stage::BusyPause | Stage::BusyStatus);
+            let of_order = self.services.memory_mut().take_told();
+            self.incident.failed.forget_judged(is_busy, of_order);
+        } else {
+            self.incident.failed.forget_status();
+        }
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
             return self.give_card_up(now_ns);
