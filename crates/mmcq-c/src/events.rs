@@ -12,7 +12,8 @@ const EVENTS_MAX: u32 = 4;
 /// with the lock of its stack held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// Whether a call is reporting; and whether another came meanwhile and has left the rest to it.
+    /// Set while a call reports events. A call that comes meanwhile returns at once, and the first one
+    /// reports its events too.
     telling: AtomicBool,
     again: AtomicBool,
 }

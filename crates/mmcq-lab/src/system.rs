@@ -126,7 +126,7 @@ pub struct System {
     pub irq_core: u8,
     /// Memory of the I/Os.
     pub buffers: Buffers,
-    /// The controller's interrupt line, as an action finds it.
+    /// State of the controller's interrupt line when the current action begins.
     pub line: Line,
     /// Log of I/Os: submitted (`None`), or done, with success or not.
     pub log: Option<IoLog>,
@@ -226,7 +226,7 @@ impl System {
         self.heard_from_ns = u64::MAX;
     }
 
-    /// Unmasks the controller's interrupt line at the time of the running code.
+    /// Unmasks the controller's interrupt line, at the virtual time that the running code has reached.
     pub fn unmask(&mut self) {
         self.heard_from_ns = self.time.now();
     }

@@ -129,8 +129,8 @@ pub(super) struct Run<'r> {
     pub watch: Stopwatch,
     /// Number of events of each point until the last step.
     pub quiet: [u64; Point::COUNT],
-    /// State at the last event: the sectors that a cut would decide about, the answers, the
-    /// requests.
+    /// State at the last event: the sectors whose content after a power cut is open, the number of
+    /// answers, and the number of requests.
     stake: (Vec<AtStake>, u64, usize),
 }
 

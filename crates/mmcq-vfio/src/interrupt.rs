@@ -39,7 +39,7 @@ fn eventfd() -> io::Result<File> {
 }
 
 impl Interrupt {
-    /// Sets up the pin, or the first message of a controller without a pin.
+    /// Enables the interrupt pin (INTx), or MSI vector 0 of a controller without a pin.
     pub(crate) fn new(device: Arc<File>) -> Result<Self, Error> {
         let system = |error| Error::system("interrupt", error);
         for (index, kind) in [(kernel::IRQ_INTX, Kind::Pin), (kernel::IRQ_MSI, Kind::Message)] {

@@ -1,8 +1,7 @@
 //! Messages for `log` and `defmt`, where a program enables these features. Without them only the
 //! borrow of a message's values is left, which compiles to nothing.
 
-/// Writes one message, at a level that both crates have. The text has a format that both
-/// understand.
+/// Writes one message by `log` or `defmt`, at a level and in a format that both have.
 macro_rules! message {
     ($level:ident, $text:literal $(, $value:expr)* $(,)?) => {{
         #[cfg(feature = "log")]

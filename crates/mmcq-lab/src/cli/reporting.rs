@@ -97,8 +97,8 @@ impl Reporting {
         }
     }
 
-    /// Runs a load and reports. `again` loads the same with other changes. `replay` is the report's
-    /// part about a trace.
+    /// Runs a load and prints the report. `again` makes the same load with other changed values.
+    /// `replay` is the part of the report about a replayed trace.
     pub fn run(
         &self,
         scene: &Scene,

@@ -72,7 +72,7 @@ pub const REQUESTS_MAX: usize = 1 << 24;
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
-/// Key of a flush among the places of a device.
+/// Key that stands for a flush in the map whose other keys are places on a device.
 const OF_FLUSH: u64 = u64::MAX - 1;
 /// Alignment in bytes of the devices of one trace, which are placed one after the other.
 const DEVICE_ALIGN: u64 = 1 << 20;

@@ -246,7 +246,7 @@ fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
 /// Axis from time to place, with idle stretches folded.
 struct Axis {
     from_ns: u64,
-    /// Stretches that are drawn: begin, end, place of the begin.
+    /// Time intervals that are drawn: begin and end in ns, and the x coordinate of the begin.
     shown: Vec<(u64, u64, f64)>,
     px_per_ns: f64,
     step_ns: u64,

@@ -176,7 +176,7 @@ impl<C: Card> OddCard<C> {
         }
     }
 
-    /// Returns the replaced bytes of this register.
+    /// Returns the bytes that stand in this register in place of its own.
     fn replaced(&self, register: Option<Register>) -> impl Iterator<Item = &RegisterBytes> {
         self.registers.iter().filter(move |bytes| Some(bytes.register) == register)
     }

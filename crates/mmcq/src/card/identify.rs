@@ -30,7 +30,7 @@ const COLD_PAUSE_NS: u64 = 10_000_000;
 
 /// The card families that a slot may have. A type, so that the code of the others is not linked.
 pub(super) trait Families {
-    /// Whether SD memory cards are among them.
+    /// Whether this kind of identification accepts SD memory cards.
     const SD: bool;
     const EMMC: bool;
 

@@ -88,7 +88,7 @@ impl Area {
         }
     }
 
-    /// Notes that the order to change the area has ended well.
+    /// Notes that the CMD6 that switches the partition has ended well.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),

@@ -23,7 +23,7 @@ pub struct DmaBuf {
 /// Identifies the owner of a buffer for [`Engine::reclaim`](super::Engine::reclaim). Made from the
 /// buffer before it goes into a request.
 ///
-/// Only code that has had the buffer has its claim, so no client gets another's.
+/// Only code that had the buffer can make its claim. So no client gets another client's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(usize);
 

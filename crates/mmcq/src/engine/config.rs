@@ -331,7 +331,7 @@ pub struct Stats {
     pub continued: Count,
     /// Open transfers closed, by [`Close`].
     pub closed: [Count; Close::COUNT],
-    /// Continuations that failed and were repeated with a command.
+    /// Number of transfers that could not continue the open one, and were repeated with a command.
     pub not_continued: Count,
     /// Commands sent during the data of a phase.
     pub concurrent: Count,

@@ -192,8 +192,8 @@ impl Erasing {
         }
     }
 
-    /// Returns when an erase of this many units is first polled, in nanoseconds, within limits
-    /// whatever the card declares.
+    /// Returns the delay in ns before the first poll of an erase of this many units. It is what the
+    /// card declares, within fixed bounds.
     fn limit_ns(&self, how: Erase, units: u32) -> u64 {
         let declared_ms = u64::from(self.unit_ms(how)) * u64::from(units) + u64::from(self.offset_ms);
         declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, how.longest_ns())

@@ -45,7 +45,7 @@ impl Judged {
         Some(100.0 * (stand_in.mib_per_s / original - 1.0))
     }
 
-    /// Returns the rate of the faster setting of Linux itself.
+    /// Returns the higher rate of Linux itself, of those with and without its software queue.
     pub fn best(&self) -> f64 {
         let linux = self.original.iter().filter(|(setting, _)| LINUX.contains(setting));
         linux.map(|(_, rate)| *rate).fold(0.0, f64::max)

@@ -9,7 +9,7 @@ use crate::host::QueueFault;
 /// Least time limit of a halt, which waits for the end of a data transfer; the longest time of a
 /// task if that is more.
 pub(crate) const HALT_NS: u64 = 500_000_000;
-/// Time limit of a clear, which transfers no data.
+/// Time limit for the queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
 /// Ends of tasks that were not rung, after which the engine is given up.
 const STALE_MAX: u8 = 4;
@@ -157,7 +157,7 @@ impl Hosted {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// Notes that the oldest task is searched in the registers, which is done once.
+    /// Notes that the registers were read for the end of the oldest task. That is done once.
     pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
@@ -195,7 +195,7 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Counts ends of tasks that were not rung. Returns true if there were too many.
+    /// Counts a completion of a task whose doorbell was not rung. Returns true if there were too many.
     pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX

@@ -19,7 +19,8 @@ pub(super) struct Pace {
     gap_ns: u32,
     /// When the card is polled next.
     ask_ns: u64,
-    /// When a task last became ready or was executed, or the first was announced.
+    /// Time of the last progress: a task became ready or was executed, or the first task was sent to
+    /// the card (CMD44, CMD45).
     heard_ns: u64,
 }
 
