@@ -13,7 +13,7 @@ pub struct Param {
     pub key: String,
     /// Value as in the file. `None`: the file has none, and the model has a default.
     pub value: Option<Value>,
-    /// Unit, from the key's name; empty without.
+    /// Unit, taken from the key's name; empty if the name has none.
     pub unit: &'static str,
     /// Kind of the source. For a number: spec, prior, fit, val, measured. For a value without a
     /// source: board (its file has it) or default (the model's own). Else empty.

@@ -67,7 +67,7 @@ pub struct Score {
 pub struct Times {
     /// Number of recoveries.
     pub count: u64,
-    /// Longest time in ns. `after` names the fault that it followed.
+    /// Longest time of an answer in ns. `after` names the fault before it.
     pub longest_ns: u64,
     /// Fault of the catalogue before the longest recovery.
     pub after: String,

@@ -34,7 +34,8 @@ fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
     Some((at_us.parse().ok()?, rest))
 }
 
-/// Returns the effect of each line of the report's schedule, until the next line began.
+/// Returns, for each event of the report's schedule, what happened from its begin to that of the
+/// next one.
 pub fn recovered(report: &Report) -> Vec<Recovered> {
     let us =
         |word: Option<&str>| word.and_then(|ms| ms.parse::<f64>().ok()).map_or(0, |ms| (ms * 1e3) as u64);

@@ -17,7 +17,7 @@ const LANE: f64 = 30.0;
 const BOX: f64 = 22.0;
 /// Width of a folded stretch.
 const FOLD: f64 = 34.0;
-/// Most rows of requests that are under way at once.
+/// Largest number of rows in a picture, for requests that are under way at the same time.
 const ROWS_MAX: usize = 12;
 /// About the width of a letter.
 const LETTER: f64 = 6.2;

@@ -71,8 +71,9 @@ pub(super) enum Fate {
     Shaken(u32),
     /// As [`Fate::Shaken`], and a client has been told.
     Told(u32),
-    /// Failed, as completion n: on the card, not on it, or torn. [`ABANDONED`]: no client waits for
-    /// it, and it may still be under way.
+    /// The request failed; the number is that of its completion. The sector may have the new data, the
+    /// old ones, or parts of both. [`ABANDONED`] in place of a number: no client waits for the
+    /// request, and it may still be under way.
     Failed(u32),
     /// Failed, and a read has shown after n completions that it is on the card. This is certain
     /// until the next loss or cut, unless a flush comes before.

@@ -195,7 +195,7 @@ pub(crate) fn flip(block: &mut [u8], bit: u32) {
     }
 }
 
-/// A fault that strikes once: at this event of this point.
+/// A fault that strikes once: at the nth event of this point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shot {
     /// Where.

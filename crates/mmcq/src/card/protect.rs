@@ -197,7 +197,7 @@ pub(super) async fn open<B: Platform, const N: usize>(
 mod tests {
     use super::*;
 
-    /// A card that ignores the block of CMD42 must not pass for locked.
+    /// If a card ignores the data block of CMD42, it must not be reported as locked.
     #[test]
     fn an_operation_is_done_when_the_card_says_so() {
         let sure = Irreversible::i_know_that_this_cannot_be_undone();

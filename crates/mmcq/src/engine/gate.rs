@@ -8,8 +8,8 @@ use crate::sched::Profile;
 use crate::spec::quirks::Quirks;
 
 impl Blockers {
-    /// Checks whether any request is refused now, whatever it asks for. `helps`: the request is
-    /// part of the help that the engine waits for.
+    /// Returns an error if no request is accepted now, of whatever kind. `helps`: the request comes
+    /// from the supervisor, and is part of the recovery that the engine waits for.
     fn refuses(&self, urgent: bool, helps: bool) -> Result<(), Error> {
         if self.is_dead() && !helps {
             return Err(Error::Dead);

@@ -293,7 +293,7 @@ impl Streams {
         }
     }
 
-    /// Notes that the card begins to end a transfer now.
+    /// Notes that the end of a transfer begins now: CMD12, or the stop token.
     #[inline(always)]
     pub fn note_end_start(&mut self, direction: Direction, now_ns: u64) {
         self.ending.get_or_insert((direction, now_ns));

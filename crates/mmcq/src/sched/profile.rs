@@ -1,4 +1,4 @@
-//! Profiles: how much of the stack firmware contains besides its scheduler.
+//! Profiles: which parts of the stack are compiled into a firmware, in addition to the scheduler.
 
 use super::{AtOnce, Chaining, HostQueue, Lanes, Packing, Policy, Single, SoftwareQueue, Tails, Whole};
 

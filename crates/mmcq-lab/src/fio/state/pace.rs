@@ -28,7 +28,7 @@ impl Poisson {
         })
     }
 
-    /// Records that the request of that arrival has started.
+    /// Records that the request that arrived last in this direction has started.
     pub(super) fn gone(&mut self, dir: Dir) {
         self.next_ns[dir.index()] = None;
     }

@@ -45,7 +45,7 @@ impl Medium {
         bytes
     }
 
-    /// Applies the lies that are due at the begin of a command.
+    /// Applies the false behaviours of the medium that are planned for the begin of a command.
     #[cold]
     pub(super) fn lie_at_command(&mut self) {
         self.lies.commands += 1;
