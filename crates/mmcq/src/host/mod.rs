@@ -374,10 +374,11 @@ pub unsafe trait Host {
         false
     }
 
-    /// Returns the waker of an async task of the driver that now has something to do, if there is one.
-    /// (Some drivers carry out in a task what a call has begun.) A driver wakes no task itself: it is
-    /// called under the stack's lock, and a waker may run any code. The [stack](crate::task::Stack) calls this after each of its calls, and wakes when its
-    /// lock is released.
+    /// Returns the waker of an async task of the driver that now has something to do, if there is
+    /// one. (Some drivers carry out in a task what a call has begun.) A driver wakes no task
+    /// itself: it is called under the stack's lock, and a waker may run any code. The
+    /// [stack](crate::task::Stack) calls this after each of its calls, and wakes when its lock is
+    /// released.
     fn take_waker(&mut self) -> Option<Waker> {
         None
     }
