@@ -12,8 +12,8 @@ const EVENTS_MAX: u32 = 4;
 /// with the lock of its stack held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// Set while a call reports events. A call that comes meanwhile returns at once, and the first one
-    /// reports its events too.
+    /// Set while a call reports events. A call that comes meanwhile returns at once, and the first
+    /// one reports its events too.
     telling: AtomicBool,
     again: AtomicBool,
 }

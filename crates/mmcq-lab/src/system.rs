@@ -226,7 +226,8 @@ impl System {
         self.heard_from_ns = u64::MAX;
     }
 
-    /// Unmasks the controller's interrupt line, at the virtual time that the running code has reached.
+    /// Unmasks the controller's interrupt line, at the virtual time that the running code has
+    /// reached.
     pub fn unmask(&mut self) {
         self.heard_from_ns = self.time.now();
     }

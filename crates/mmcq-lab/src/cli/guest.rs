@@ -33,9 +33,9 @@ pub struct Guest {
     /// Run nothing: reports of --json, a line each, as tables side by side
     #[arg(long, value_name = "FILE", exclusive = true)]
     table: Option<PathBuf>,
-    /// File of events in the card slot, one a line: the time in milliseconds since the guest's program
-    /// `probe` began; a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no power) or
-    /// `out` (it is taken out); and how many milliseconds that lasts, if it does
+    /// File of events in the card slot, one a line: the time in milliseconds since the guest's
+    /// program `probe` began; a fault of the catalogue (docs/FAILURES.md), `cut` (the card has no
+    /// power) or `out` (it is taken out); and how many milliseconds that lasts, if it does
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
     /// Firmware in Linux's place, as boards/pc; --setting is its name in the report

@@ -14,8 +14,8 @@ pub const DETERMINED: f64 = 1.25;
 const PULL: f64 = 1.386;
 /// Where Huber's residuals begin to count less, in standard deviations.
 const HUBER: f64 = 1.5;
-/// Step of the finite differences. It is large because the results of the model are not smooth: they
-/// change in small jumps.
+/// Step of the finite differences. It is large because the results of the model are not smooth:
+/// they change in small jumps.
 const DIFFERENCE: f64 = 0.02;
 /// Likewise of those that the uncertainty is taken from.
 const DIFFERENCE_LAST: f64 = 0.03;

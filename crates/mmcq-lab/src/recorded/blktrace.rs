@@ -67,8 +67,8 @@ impl Blktrace {
         ParseError::new(&self.place(), why)
     }
 
-    /// Reads the next record. Returns `None` at the file's end, `Some(None)` for a record that is not
-    /// used, otherwise its event.
+    /// Reads the next record. Returns `None` at the file's end, `Some(None)` for a record that is
+    /// not used, otherwise its event.
     fn record(&mut self) -> Result<Option<Option<Event>>, ParseError> {
         let mut bytes = Vec::with_capacity(RECORD_BYTES);
         let got = Read::take(&mut self.input, RECORD_BYTES as u64).read_to_end(&mut bytes);

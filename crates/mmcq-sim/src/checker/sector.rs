@@ -71,8 +71,8 @@ pub(super) enum Fate {
     Shaken(u32),
     /// As [`Fate::Shaken`], and a client has been told.
     Told(u32),
-    /// The request failed; the number is that of its completion. The sector may have the new data, the
-    /// old ones, or parts of both. [`ABANDONED`] in place of a number: no client waits for the
+    /// The request failed; the number is that of its completion. The sector may have the new data,
+    /// the old ones, or parts of both. [`ABANDONED`] in place of a number: no client waits for the
     /// request, and it may still be under way.
     Failed(u32),
     /// Failed, and a read has shown after n completions that it is on the card. This is certain

@@ -123,8 +123,8 @@ impl Sdhci {
         self.raise(int::ADMA, now);
     }
 
-    /// Goes on to the next entry of the list when the present one is over, with its automatic command
-    /// and the card's busy. Returns true if an entry was in progress.
+    /// Goes on to the next entry of the list when the present one is over, with its automatic
+    /// command and the card's busy. Returns true if an entry was in progress.
     pub(super) fn list_goes_on(&mut self, now: u64) -> bool {
         if !self.list.running {
             return false;

@@ -25,8 +25,8 @@ pub enum Strength {
     Ohm50 = 0,
     /// 33 ohms, type A, of an eMMC type 1: half as strong again.
     Ohm33 = 1,
-    /// 66 ohms: driver type C of SD cards, type 2 of an eMMC. It drives 0.75 times the current of 50
-    /// ohms.
+    /// 66 ohms: driver type C of SD cards, type 2 of an eMMC. It drives 0.75 times the current of
+    /// 50 ohms.
     Ohm66 = 2,
     /// 100 ohms, type D, of an eMMC type 3: half as strong.
     Ohm100 = 3,

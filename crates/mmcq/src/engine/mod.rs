@@ -119,8 +119,8 @@ pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     incident: Incident,
     card: Card,
     config: Config,
-    /// Requests for help to the supervisor (the task that carries out recovery): the present one, and
-    /// those that follow.
+    /// Requests for help to the supervisor (the task that carries out recovery): the present one,
+    /// and those that follow.
     supervisor: Supervisor,
     slots: Slots<N>,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.

@@ -1,6 +1,6 @@
-//! The bus: the driver, the phase (one command with its data) that the driver runs or will run next,
-//! and the state of the wire. This module knows no slots and no requests. The engine prepares a
-//! phase, hands over the memory when it starts the phase, and handles the result.
+//! The bus: the driver, the phase (one command with its data) that the driver runs or will run
+//! next, and the state of the wire. This module knows no slots and no requests. The engine prepares
+//! a phase, hands over the memory when it starts the phase, and handles the result.
 
 mod wire;
 

@@ -120,8 +120,8 @@ pub struct Hold {
     dull: u8,
     /// Transfers until one may leave its end for the next again.
     uncut: u8,
-    /// Age of the oldest request that later requests have overtaken, and the number of blocks of those
-    /// later ones.
+    /// Age of the oldest request that later requests have overtaken, and the number of blocks of
+    /// those later ones.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,

@@ -195,7 +195,8 @@ impl Hosted {
         self.why.take().unwrap_or(Why::Silent)
     }
 
-    /// Counts a completion of a task whose doorbell was not rung. Returns true if there were too many.
+    /// Counts a completion of a task whose doorbell was not rung. Returns true if there were too
+    /// many.
     pub(crate) fn count_stale(&mut self) -> bool {
         self.stale = self.stale.saturating_add(1);
         self.stale >= STALE_MAX

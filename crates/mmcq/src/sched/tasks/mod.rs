@@ -507,8 +507,8 @@ impl Tasks {
         Some(self.ages.oldest()).filter(|&id| id != NONE)
     }
 
-    /// Returns the time from which on no further task is sent to the card's queue, because an older one
-    /// has waited too long.
+    /// Returns the time from which on no further task is sent to the card's queue, because an older
+    /// one has waited too long.
     #[inline(always)]
     pub(crate) fn too_old_ns(&self) -> u64 {
         self.oldest().map_or(u64::MAX, |id| self.task(id).announced_ns.saturating_add(AGE_NS))

@@ -19,8 +19,8 @@ pub(super) struct Pace {
     gap_ns: u32,
     /// When the card is polled next.
     ask_ns: u64,
-    /// Time of the last progress: a task became ready or was executed, or the first task was sent to
-    /// the card (CMD44, CMD45).
+    /// Time of the last progress: a task became ready or was executed, or the first task was sent
+    /// to the card (CMD44, CMD45).
     heard_ns: u64,
 }
 
