@@ -76,7 +76,7 @@ fn the_value_that_was_made_to_decide_is_named() {
         assert_eq!((decides.key.as_str(), decides.ends), ("card.queue.units", [2.0, 4.0]));
         assert!(gain.ends[1] - gain.ends[0] > 100.0, "{:?}", gain.ends);
     }
-    // Nobody knows the units: the interval is as wide as that. Known, they decide nothing.
+    // The units are not known: the interval is as wide as that. Known, they decide nothing.
     let given = vec!["card.queue.units=1..4".parse().unwrap()];
     let wide = ask(&Question { given, ..reads.clone() });
     let (wide, before) = (gain(&wide.cells[0], Setting::Auto), gain(&answer.cells[0], Setting::Auto));

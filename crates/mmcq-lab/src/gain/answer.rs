@@ -88,7 +88,7 @@ impl Gain {
         self.effects.first().map(|effect| &answer.values[effect.value])
     }
 
-    /// Some value moves it that nobody has measured.
+    /// Whether a value without a measurement moves it.
     pub fn hangs_on_priors(&self, answer: &Answer) -> bool {
         self.effects.iter().any(|effect| answer.values[effect.value].is_prior())
     }

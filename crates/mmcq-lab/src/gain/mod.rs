@@ -19,7 +19,7 @@ use crate::platform::{ControllerConfig, Files, JOB, Platform};
 use crate::runner::{self, Run, RunError, Setting};
 use mmcq_sim::parallel;
 
-/// More runs than anybody waits for.
+/// Limit of the number of runs.
 const RUNS_MAX: usize = 100_000;
 
 /// Which settings are compared, in their order, where none are named; the first that runs is what

@@ -64,7 +64,7 @@ pub struct Uncertain {
 }
 
 impl Uncertain {
-    /// Nobody has measured it: a prior, or a number whose file does not say where it is from.
+    /// Not measured: a prior, or a number whose file does not name its source.
     pub fn is_prior(&self) -> bool {
         matches!(self.kind.as_str(), "prior" | "")
     }

@@ -503,15 +503,13 @@ impl Checker {
         self.gave_up = self.untold.then_some(self.completions);
     }
 
-    /// The answer by which the card told that a flush has failed was lost or damaged on its way. The
-    /// card tells it once, so no host can know it.
+    /// Records that the answer by which the card reported a failed flush was lost or damaged. The card
+    /// reports it once, so no host can know it.
     pub fn failure_unheard(&mut self) {
         if let Some(completions) = self.gave_up {
             self.note_told(completions);
         }
-        let dirty = std::mem::take(&mut self.dirty);
-        dirty.iter().for_each(|&lba| self.sector(lba).unheard());
-        self.dirty = dirty;
+        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unheard());
     }
 
     /// Records that the card lost its power while a transfer may be open. What is complete and not
@@ -529,9 +527,7 @@ impl Checker {
     /// card had already stored them by itself. The same is true of a write that was under way: what
     /// the card had of it is lost.
     pub fn note_reset(&mut self) {
-        let dirty = std::mem::take(&mut self.dirty);
-        dirty.iter().for_each(|&lba| self.sector(lba).reset());
-        self.dirty = dirty;
+        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).reset());
         self.losses += 1;
         self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();

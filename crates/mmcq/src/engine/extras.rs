@@ -3,9 +3,8 @@
 //!
 //! The engine calls all of it through one function pointer, which [`Engine::enable_extended_ops`]
 //! sets: firmware that only reads, writes and flushes does not contain the code. Each kind of
-//! request is a chain of steps. A step ends with the card's status, and then the next begins. This
-//! file has what the kinds share: short commands, orders (commands with busy, waited for however
-//! long it lasts), data, pauses.
+//! request is a chain of steps, each of which ends with the card's status. This file has what the
+//! kinds share: short commands, orders (commands with busy, however long it lasts), data, pauses.
 
 use super::area::Area;
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
@@ -21,8 +20,7 @@ use crate::spec::response::{R1, State as CardState};
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// Entry points of the code that [`Engine::enable_extended_ops`] adds. They are function pointers,
-/// so that firmware that does not call it does not contain that code.
+/// Entry points of the code that [`Engine::enable_extended_ops`] adds, as function pointers.
 #[derive(Debug)]
 struct Extras<H: Host, const N: usize, P: Profile> {
     on_event: fn(&mut Engine<H, N, P>, Event, u64),
