@@ -5,6 +5,7 @@ use crate::support;
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId};
 use mmcq::host::{Auto, BusOp, Phase};
+use mmcq::sched::Origin;
 use mmcq::spec::command::{self, Command};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
@@ -180,4 +181,110 @@ fn a_write_to_another_partition_is_flushed() {
     let flushes =
         world.borrow().log.iter().filter(|seen| seen.index == 6 && seen.arg >> 16 & 0xff == 32).count();
     assert_eq!(flushes, 1, "{:?}", indices(&world));
+}
+
+/// Returns the reads (R), writes (W) and flushes (F) that the card has been sent, in order.
+fn moves(world: &Rc<RefCell<World>>) -> String {
+    let name = |seen: &support::Seen| match seen.index {
+        17 | 18 => Some('R'),
+        24 | 25 => Some('W'),
+        6 if seen.arg >> 16 & 0xff == 32 => Some('F'),
+        _ => None,
+    };
+    world.borrow().log.iter().filter_map(name).collect()
+}
+
+fn by(client: u8, request: Request) -> Request {
+    request.from(Origin { client, sync: true })
+}
+
+fn all_well(e: &mut TestEngine, ids: &[SlotId]) {
+    for (n, &id) in ids.iter().enumerate() {
+        assert!(ended(e, id).is_ok(), "request {n}");
+    }
+}
+
+/// All that was complete when the first began is flushed by it, for each of them.
+#[test]
+fn flushes_with_no_change_between_them_are_one() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let read = || Request::new(Kind::Read { lba: 8, blocks: 8 }, buffer(8, 0));
+    let requests = [write(0, 8, 1), flush(), flush(), read(), flush(), write(16, 8, 1), flush(), flush()];
+    let ids = requests.map(|request| e.submit(request, 0).unwrap());
+    run(&mut e, 0);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WFRWF");
+}
+
+/// What is written behind one of them is not flushed by it.
+#[test]
+fn a_flush_joins_none_from_behind_a_change() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let status = raw(command::send_status(1));
+    let ids = [write(0, 8, 1), flush(), status, write(16, 8, 1), flush()].map(|r| e.submit(r, 0).unwrap());
+    let mut now = 0;
+    while !moves(&world).ends_with("WF") {
+        now += 1_000;
+        let _ = (e.on_irq(now), e.poll(now));
+        assert!(now < 1 << 30);
+    }
+    assert!(e.take(ids[4]).is_none());
+    run(&mut e, now);
+    all_well(&mut e, &[ids[1], ids[3], ids[4]]);
+    assert_eq!(moves(&world), "WFWF");
+}
+
+/// The card has no reliable writes: each of them would need a flush of its own.
+#[test]
+fn durable_writes_that_wait_are_flushed_together() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let read = || Request::new(Kind::Read { lba: 40, blocks: 8 }, buffer(8, 0));
+    let requests = [
+        write(0, 8, 1).durable(),
+        write(16, 8, 1).durable(),
+        read(),
+        write(0, 8, 2).durable(),
+        write(32, 8, 1),
+        write(48, 8, 1).durable(),
+    ];
+    let ids = requests.map(|request| e.submit(request, 0).unwrap());
+    run(&mut e, 0);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WWRWFWWF");
+    assert_eq!(e.stats().durable_flushes, 2);
+    assert_eq!(world.borrow().medium[..4], [2; 4], "the younger of two on the same blocks");
+}
+
+/// Each of the three writes, waits for that, and flushes. While one flush runs the others come in
+/// any mixture.
+#[test]
+fn a_flush_gives_way_to_writes_of_clients_that_flush() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let first = [by(1, write(0, 8, 1)), by(1, flush()), by(2, flush())].map(|r| e.submit(r, 0).unwrap());
+    let now = run(&mut e, 0);
+    all_well(&mut e, &first);
+    assert_eq!(moves(&world), "WF");
+    // Clients 1 and 2 have flushed; 4 has not.
+    let second = [
+        by(3, write(0, 8, 1)),
+        by(3, flush()),
+        by(1, write(8, 8, 1)),
+        by(2, write(24, 8, 1)),
+        by(4, write(40, 8, 1)),
+        by(1, flush()),
+    ];
+    let ids = second.map(|request| e.submit(request, now).unwrap());
+    let now = run(&mut e, now);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WFWWWFWF", "once, and not to client 4");
+    // One client's own flush is its barrier.
+    let third = [by(1, write(0, 8, 1)), by(1, flush()), by(1, write(16, 8, 1)), by(2, write(32, 8, 1))];
+    let ids = third.map(|request| e.submit(request, now).unwrap());
+    run(&mut e, now);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WFWWWFWFWFWW");
 }

@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             if let Err(error) = result {
                 self.slots.at_mut(index).answer(Err(error));
             } else if P::RECOVERS && self.slots.at(index).rules().has(Rules::FLUSH_AFTER) {
-                self.slots.requeue_for_flush(index);
+                self.slots.requeue_for_flush(index, self.order.policy().is_in_order());
                 continue;
             } else {
                 self.durability.complete();

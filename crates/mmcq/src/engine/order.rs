@@ -1,7 +1,6 @@
 //! Which requests make the next transfer.
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest).
-//! Pending requests of the same direction that continue it on either side go with it, in one
 //! Pending requests of the same direction that continue it on either side join it in one transfer,
 //! within the limits of host and configuration. At its end a transfer leaves out a request that
 //! continues into another one of the same client: those two go together. A request of more blocks

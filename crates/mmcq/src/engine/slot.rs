@@ -1,6 +1,7 @@
 //! Slots: where a request lives from submit until its completion is taken.
 
 mod ends;
+mod flushes;
 mod mapped;
 mod neighbours;
 mod request;
@@ -156,6 +157,7 @@ pub(super) struct Slots<const N: usize> {
     ios: SlotSet,
     /// The slots of `ios` whose requests may start while the engine is stopped.
     urgents: SlotSet,
+    flushers: flushes::Flushers,
     slots: [Slot; N],
     spans: [Span; N],
     /// Two indexes of the queued reads and writes: by a hash of where they begin, and of where they
@@ -191,6 +193,7 @@ impl<const N: usize> Slots<N> {
             barriers: 0,
             ios: 0,
             urgents: 0,
+            flushers: flushes::Flushers::NONE,
             next_age: 0,
             head: NONE,
             tail: NONE,
@@ -481,17 +484,24 @@ impl<const N: usize> Slots<N> {
                 self.insert(index, next);
                 self.enter(index, age);
             }
-            None if self.head != NONE => {
-                let (last, ours) = (self.tail, age);
-                let slot = self.at_mut(index);
-                slot.state = State::Queued;
-                (slot.previous, slot.next) = (last, NONE);
-                self.at_mut(last).next = index;
-                self.tail = index;
-                self.enter(index, ours);
-            }
+            None if self.head != NONE => self.push_behind(index, self.tail),
             _ => self.push_front(index),
         }
+    }
+
+    /// Queues a request that was queued before, with its old age, behind one that is queued.
+    pub fn push_behind(&mut self, index: u8, last: u8) {
+        let (age, next) = (self.span(index).age, self.at(last).next);
+        let slot = self.at_mut(index);
+        slot.state = State::Queued;
+        (slot.previous, slot.next) = (last, next);
+        self.at_mut(last).next = index;
+        if next == NONE {
+            self.tail = index
+        } else {
+            self.at_mut(next).previous = index
+        }
+        self.enter(index, age);
     }
 
     /// Links a slot in before one that is queued and not the head.

@@ -15,7 +15,7 @@ use super::bus::COMMAND_TIMEOUT_NS;
 use super::extras::{Event, Pieces, Place, Step};
 use super::phases::Stage;
 use super::runs::End;
-use super::slot::{NONE, Rules, Slot, State, bits};
+use super::slot::{NONE, Rules, Slot, bits};
 use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
@@ -113,9 +113,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.card.abilities().reliable(start, blocks);
         // Nor is it complete before what must be flushed first: that is written again if the cache
         // is lost, and would come over ours.
-        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules().has(Rules::FLUSH_AFTER));
-        if durable && reliable && flushes {
-            return self.ask_status(Stage::Status, now_ns);
+        if durable && reliable && self.slots.owe_flush() {
+            return match self.slots.awaiting_flush() {
+                Some(written) => self.flush_written(written, now_ns),
+                None => self.ask_status(Stage::Status, now_ns),
+            };
         }
         // What was written before is another's: its status must not come with ours.
         if self.slots.is_settling() && most > self.config.settle_blocks {
@@ -188,18 +190,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Completes the writes that wait for a flush of their own: the flush that just ended has made
-    /// them durable too. None of them is flushed or written once more: a younger request on the
-    /// same blocks may be complete by then.
+    /// Completes what waits for a flush, since the one that just ended was theirs too. No write is
+    /// flushed or written once more: a younger request on the same blocks may be complete by then.
+    /// A flush stays if there is a loss that no client has read yet.
     pub(super) fn end_flushed(&mut self) {
-        for index in 0..N as u8 {
-            let slot = self.slots.at(index);
-            let waits = slot.state() == State::Queued && slot.rules().has(Rules::FLUSH_AFTER);
-            if waits && slot.span().is_some_and(|(_, _, rest)| rest == 0) {
-                let result = slot.result();
-                self.slots.unlink(index);
-                self.end_slot(index, result);
-            }
+        let joins = self.durability.is_settled();
+        for index in bits(self.slots.take_served(self.lane.control(), joins)) {
+            let result = self.slots.at(index).result();
+            self.end_slot(index, result);
         }
     }
 

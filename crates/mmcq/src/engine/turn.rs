@@ -385,6 +385,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     return false;
                 }
             }
+        } else if P::RECOVERS && self.slots.give_way(head) {
+            // The writes of others are at the head now.
         } else if self.owes_status() {
             self.ask_status(Stage::Status, now_ns);
         } else {

@@ -34,14 +34,6 @@ impl<const N: usize> Slots<N> {
         self.settling &= !(1 << index);
     }
 
-    /// Queues a written request that needs a flush next. A function of its own, since few writes
-    /// need one.
-    #[cold]
-    #[inline(never)]
-    pub fn requeue_for_flush(&mut self, index: u8) {
-        self.push_front(index);
-    }
-
     /// Ends a request whose result is known, and whose memory the controller does not use any more.
     #[inline(always)]
     pub fn end(&mut self, index: u8) {

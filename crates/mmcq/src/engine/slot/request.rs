@@ -44,6 +44,25 @@ told! {
 }
 
 impl Slot {
+    pub fn is_read(&self) -> bool {
+        matches!(self.kind, Kind::Read { .. })
+    }
+
+    pub fn is_flush(&self) -> bool {
+        matches!(self.kind, Kind::Flush)
+    }
+
+    /// Returns whether this is a durable write of data, whole or as far as it goes.
+    pub fn is_durable_write(&self) -> bool {
+        let rules = self.rules;
+        matches!(self.kind, Kind::Write { .. }) && rules.has(Rules::DURABLE) && !rules.has(Rules::ZERO)
+    }
+
+    /// Returns whether all its data are in the card's cache, and a flush is what it still needs.
+    pub fn awaits_flush(&self) -> bool {
+        self.rules.has(Rules::FLUSH_AFTER) && self.span().is_some_and(|(_, _, rest)| rest == 0)
+    }
+
     #[inline(always)]
     pub fn segment(&self) -> &Segment {
         &self.segment
@@ -179,6 +198,11 @@ impl Slot {
     /// Sets whether the request must be flushed after its status has come.
     pub fn set_flush_after(&mut self, after: bool) {
         self.rules.set(Rules::FLUSH_AFTER, after);
+    }
+
+    /// Notes that writes of other clients go before this flush.
+    pub fn give_way(&mut self) {
+        self.rules.set(Rules::GAVE_WAY, true);
     }
 
     /// Marks the write as one that is written again. Returns true if it was marked before.

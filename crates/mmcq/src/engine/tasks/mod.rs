@@ -146,11 +146,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Write { lba, blocks } = slot.kind() else { return false };
         let Some(target) = self.card.target() else { return false };
         let cached = target.flush != FlushBy::Status;
-        let flushes = bits(self.slots.settling()).any(|at| self.slots.at(at).rules().has(Rules::FLUSH_AFTER));
         let one = slot.moved_blocks() == 0 && blocks <= self.limits().blocks;
         slot.rules() == Rules::DURABLE
             && one
-            && !flushes
+            && !self.slots.owe_flush()
             && !self.durability.owes_loss()
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }

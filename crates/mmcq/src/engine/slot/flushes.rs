@@ -1,0 +1,103 @@
+//! How one flush of the card serves many requests.
+//!
+//! A flush writes all that is in the card's cache, so it serves everyone whose data are there. On
+//! an eMMC it takes from 0.4 ms to many milliseconds, as long as several small writes. So:
+//!
+//! - Durable writes that need a flush are written one after the other, and then flushed together.
+//! - Flushes that wait with no change of the card between them are one.
+//! - A flush at its turn gives way to the waiting writes of other clients whose flush has ended
+//!   with the one before: each of them will ask for a flush behind its write. It gives way once,
+//!   and never to a request of its own client.
+
+use super::{Rules, Slots, bits};
+use crate::host::Direction;
+use crate::sched::slot_set::SlotSet;
+
+/// The clients whose flush was served by the last flush of the card, a bit each. Clients whose
+/// numbers are equal modulo 32 share a bit: at worst a flush gives way to a client that does not
+/// flush.
+#[derive(Debug)]
+pub(in super::super) struct Flushers(u32);
+
+impl Flushers {
+    pub const NONE: Flushers = Flushers(0);
+
+    fn note(&mut self, client: u8) {
+        self.0 |= 1 << (client % 32);
+    }
+
+    fn has(&self, client: u8) -> bool {
+        self.0 & 1 << (client % 32) != 0
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    /// Queues a written request that needs a flush: at the front, or (`joins`) behind the durable
+    /// writes there, which are written first. Each client waits for its write, so at most N - 1 go
+    /// before. A function of its own, since few writes need one.
+    #[cold]
+    #[inline(never)]
+    pub fn requeue_for_flush(&mut self, index: u8, joins: bool) {
+        let durable = |at: &u8| self.at(*at).is_durable_write() && !self.at(*at).awaits_flush();
+        let run = self.queue().take_while(|at| self.at(*at).is_read() || self.at(*at).is_durable_write());
+        match run.filter(durable).last() {
+            Some(last) if joins => self.push_behind(index, last),
+            _ => self.push_front(index),
+        }
+    }
+
+    /// Returns whether a durable write is in the card's cache, and its flush has still to be made.
+    pub fn owe_flush(&self) -> bool {
+        let settles = |at: u8| self.at(at).rules().has(Rules::FLUSH_AFTER);
+        bits(self.settling).any(settles) || self.awaiting_flush().is_some()
+    }
+
+    /// Returns the first queued write that is in the card's cache and waits for a flush.
+    pub fn awaiting_flush(&self) -> Option<u8> {
+        self.queue().find(|&at| self.at(at).awaits_flush())
+    }
+
+    /// Puts a flush whose turn has come behind the waiting writes of others that flush. Returns
+    /// true if it did.
+    pub fn give_way(&mut self, flush: u8) -> bool {
+        let slot = self.at(flush);
+        let client = slot.origin().client;
+        if !slot.is_flush() || slot.rules().has(Rules::GAVE_WAY) {
+            return false;
+        }
+        let is_write = |at: u8| self.at(at).direction() == Some(Direction::Write);
+        let passes = |at: &u8| {
+            let (slot, other) = (self.at(*at), self.at(*at).origin().client);
+            let served = slot.is_read() || slot.is_flush() || is_write(*at) && self.flushers.has(other);
+            other != client && served
+        };
+        let Some(last) = self.queue().skip(1).take_while(passes).filter(|&at| is_write(at)).last() else {
+            return false;
+        };
+        self.at_mut(flush).give_way();
+        self.unlink(flush);
+        self.push_behind(flush, last);
+        true
+    }
+
+    /// Takes from the queue what the flush that just ended well has served besides its `owner`:
+    /// written durable writes, and (`joins`) flushes with nothing before them but reads and
+    /// flushes, so that no change of the card comes between.
+    pub fn take_served(&mut self, owner: u8, joins: bool) -> SlotSet {
+        let written = self.queue().filter(|&at| self.at(at).awaits_flush()).fold(0, |set, at| set | 1 << at);
+        for index in bits(written) {
+            self.unlink(index);
+        }
+        let ahead = self.queue().take_while(|&at| joins && (self.at(at).is_read() || self.at(at).is_flush()));
+        let flushes = ahead.filter(|&at| self.at(at).is_flush()).fold(0, |set, at| set | 1 << at);
+        self.flushers = Flushers::NONE;
+        self.flushers.note(self.at(owner).origin().client);
+        for index in bits(flushes) {
+            self.unlink(index);
+        }
+        for index in bits(written | flushes) {
+            self.flushers.note(self.at(index).origin().client);
+        }
+        written | flushes
+    }
+}
