@@ -40,9 +40,14 @@ struct Rig {
 }
 
 fn built(config: SdhciConfig, wide: bool, driver: sdhci::SdhciConfig) -> Rig {
+    let memory = if wide { MemoryConfig::BITS64 } else { MemoryConfig::BITS32 };
+    built_in(memory, config, wide, driver)
+}
+
+fn built_in(memory: MemoryConfig, config: SdhciConfig, wide: bool, driver: sdhci::SdhciConfig) -> Rig {
     let bits = if wide { 3 << 27 } else { 0 };
     let config = SdhciConfig { capabilities: config.capabilities & !(3 << 27) | bits, ..config };
-    let memory = ShadowMemory::new(if wide { MemoryConfig::BITS64 } else { MemoryConfig::BITS32 });
+    let memory = ShadowMemory::new(memory);
     let time = Time::new();
     let path = format!("{}/cards/emmc-hs200.toml", env!("CARGO_MANIFEST_DIR"));
     let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), "emmc-hs200").unwrap();
@@ -77,7 +82,10 @@ fn transfer(direction: Direction, sector: u32, blocks: u32) -> Phase {
 impl Rig {
     /// The card identified, on eight lines at 52 MHz.
     fn new(wide: bool) -> Rig {
-        let mut rig = built(CONFIG, wide, sdhci::SdhciConfig::emmc_18());
+        Rig::up(built(CONFIG, wide, sdhci::SdhciConfig::emmc_18()))
+    }
+
+    fn up(mut rig: Rig) -> Rig {
         rig.bus(&[BusOp::ResetAll, BusOp::PowerOn, BusOp::Clock(400_000)]);
         rig.run(2_000_000);
         rig.command(0, 0, Resp::None);
@@ -279,6 +287,26 @@ fn an_error_names_its_transfer_and_what_is_before_it_is_done() {
         }
         assert!(rig.same(100, 1));
     }
+}
+
+/// The list lies above a border of 4 GiB, and the table of phases below it. The upper half of the
+/// address is the list's when a chain fails, and a reset of the lines does not clear it.
+#[test]
+fn behind_a_failed_chain_a_phase_finds_its_own_table() {
+    let border = MemoryConfig { base: 0x12_ffff_ff00, ..MemoryConfig::BITS64 };
+    let mut rig = Rig::up(built_in(border, CONFIG, true, sdhci::SdhciConfig::emmc_18()));
+    rig.start(&WRITES);
+    rig.end().unwrap();
+    rig.release(true);
+    assert!(rig.same(8, 8));
+    // The last block: the card has sent all.
+    rig.strike(9, Point::ReadBlock, Strike::Crc);
+    rig.start(&[(Direction::Read, 8, 8), (Direction::Read, 100, 1)]);
+    rig.end().unwrap_err();
+    rig.bus(&RESET);
+    rig.release(false);
+    assert!(rig.same(8, 8) && rig.same(4000, 64));
+    rig.release(true);
 }
 
 #[test]

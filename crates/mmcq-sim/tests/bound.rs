@@ -2,8 +2,10 @@
 
 use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::partition::Area;
+use mmcq::card::protect::{Lasts, protect_boot};
 use mmcq::card::{self, Card as Found, Event, Options, bring_up, enable_extended_ops, power, supervise};
-use mmcq::engine::{CardNumber, DmaBuf, Error, Kind, Request};
+use mmcq::engine::{CardNumber, DmaBuf, Error, Irreversible, Kind, Request};
+use mmcq::rpmb::{Key, Rpmb, RpmbError};
 use mmcq_sim::bench::{Bench, Stack, buffer, card_named};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -293,4 +295,42 @@ fn sleep_gives_no_card_back_that_has_gone() {
         }
     }
     assert!(cut >= 4, "{cut} events alone");
+}
+
+/// Nothing is sent to a card for these values, and they are of another all the same.
+#[test]
+fn what_a_card_can_do_is_not_taken_for_the_next_card() {
+    for (first, second) in [("sdhc-16g-hs", None), ("sdhc-16g-hs", Some(OTHER))] {
+        let (bench, card, scratch) = up(first);
+        let (event, scratch) = {
+            bench.remove();
+            bench.run(supervise(bench.stack(), scratch, Options::DEFAULT, card)).unwrap()
+        };
+        assert_eq!(event, Event::Removed);
+        let mut back = scratch;
+        if let Some(name) = second {
+            bench.insert(card_named(name).unwrap());
+            let (event, scratch) = bench.run(supervise(bench.stack(), back, Options::DEFAULT, card)).unwrap();
+            assert!(matches!(event, Event::Inserted(Ok(_))));
+            back = scratch;
+        }
+        let (result, _) = bench.run(enable_extended_ops(bench.stack(), &card, back)).unwrap();
+        assert_eq!(result, Err(Error::Changed), "{second:?}");
+        assert!(!bench.stack().with(|engine| engine.abilities().are_known()), "{second:?}");
+    }
+}
+
+/// What cannot be undone is done to the card that the program means, or to none.
+#[test]
+fn a_protection_and_a_key_reach_no_other_card() {
+    let (bench, card, scratch) = up("emmc-51-full");
+    let stack = bench.stack();
+    let mut rpmb = bench.run(Rpmb::open(stack, &card, buffer(3))).unwrap().ok().unwrap();
+    next_card(&bench, card, scratch, By::BringUp, Some("emmc-hs200"));
+    let key = Key([7; 32]);
+    let keyed = bench.run(rpmb.program_key(&key, Irreversible::i_know_that_this_cannot_be_undone())).unwrap();
+    assert_eq!(keyed, Err(RpmbError::Card(Error::Changed)));
+    assert_eq!(bench.run(rpmb.counter(&key, [1; 16])).unwrap(), Err(RpmbError::Card(Error::Changed)));
+    let boot = protect_boot(stack, &card, Area::Boot1, Lasts::UntilPowerOff);
+    assert_eq!(bench.run(boot).unwrap(), Err(Error::Changed));
 }

@@ -301,3 +301,25 @@ fn memory_that_is_taken_away_ends_the_chain() {
         machine.checked();
     }
 }
+
+/// An error that comes behind a chain may be of any data in the cache, those of complete writes among
+/// them: the next flush is told.
+#[test]
+fn an_error_behind_a_chain_is_the_next_flushs_too() {
+    let mut told = 0;
+    for nth in 1..40 {
+        let machine = machine("emmc-51-full");
+        assert_eq!(machine.writes(1..9) + machine.finish(&[machine.flush()]), 0);
+        machine.faults(Plan::none().shot(Point::Response, nth, Strike::Status(1 << 19)));
+        let ids: Vec<_> = (0..8).map(|n| machine.write(n * 1_000, 20 + n as u8)).collect();
+        let failed = ids.into_iter().map(|id| machine.finish(&[id]) != 0).position(|failed| failed);
+        machine.faults(Plan::none());
+        let flush = machine.finish(&[machine.flush()]);
+        // The first goes alone, and nothing is in the cache before it.
+        if let Some(1..) = failed {
+            told += 1;
+            assert_eq!(flush, 1, "{nth}: {failed:?} failed, those before are complete");
+        }
+    }
+    assert!(told > 0);
+}

@@ -3,9 +3,11 @@
 
 use crate::rig;
 use mmcq::card::{Options, Rest, Upkeep, power};
-use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
+use mmcq::engine::{Acknowledge, Config, DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::{self, emmc};
+use mmcq_sim::memory::MemoryConfig;
+use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::world::Device;
 use rig::{Rig, buffer};
 use std::cell::RefCell;
@@ -164,5 +166,56 @@ fn a_lost_answer_to_cmd55_is_nothing_to_others() {
             assert!(rig.one(read).buf.iter().all(|&byte| byte == 7), "{what}");
             assert_eq!(rig.taken(RecoveryStep::Classify), 0, "{what}: {:?}", rig.trace());
         }
+    }
+}
+
+/// A flush that is refused is no reason to take the power: nothing was done, and the call says so.
+#[test]
+fn the_power_stays_where_a_full_queue_refuses_the_flush() {
+    let rig = Rig::alone("emmc-51-full", CACHED);
+    let ids: Vec<_> = (0..16).map(|n| rig.write(n * 64, 8, 1)).collect();
+    let off = power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short);
+    let (result, scratch) = rig.drive(off);
+    assert_eq!(result, Err(Error::Full));
+    for id in ids {
+        assert!(rig.one(id).result.is_ok());
+    }
+    assert!(rig.one(rig.read(0, 1)).result.is_ok(), "the card is still there");
+    let off = power::power_off(rig.stack, &rig.found, scratch, power::Off::Short);
+    assert_eq!(rig.drive(off).0, Ok(()));
+}
+
+/// Without a cache too: a write that was told early is lost with the power, and the caller is told.
+#[test]
+fn a_write_that_was_told_early_goes_with_the_power_and_is_told() {
+    let mut config = Config::DEFAULT;
+    config.acknowledge = Acknowledge::Transferred;
+    let (memory, host) = (MemoryConfig::BITS32, SdhciConfig::GENERIC_4_20);
+    let rig = Rig::running(config, memory, rig::card("sdhc-16g-hs"), false, host, Options::DEFAULT);
+    let mut early = 0;
+    let busy = |nth: u32| {
+        if nth < 2_000 && rig.stack.with(|engine| engine.card_params().is_some()) {
+            early += u32::from(rig.one(rig.write(64, 8, 2)).result.is_ok());
+        }
+    };
+    let (result, _) =
+        late(&rig, power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short), busy);
+    assert_eq!(result, Err(Error::CacheLost), "{early} writes");
+}
+
+/// `bring_up` takes the card from the engine while a write is on the bus: no card is asked for its
+/// status, and what waits behind it gets its turn.
+#[test]
+fn a_write_whose_card_is_taken_away_ends() {
+    for name in ["emmc-51-full", "sdhc-16g-hs"] {
+        let rig = Rig::alone(name, Options::DEFAULT);
+        let written = rig.write(0, 8, 1);
+        let commands = rig.ills.borrow().commands;
+        rig.drive(mmcq::card::bring_up(rig.stack, buffer(1, 0), Options::DEFAULT)).0.unwrap();
+        let told = rig.one(written).result;
+        assert!(told.is_err(), "{name}: no card has told that it is programmed: {told:?}");
+        let spent = rig.ills.borrow().commands - commands;
+        assert!(spent < 200, "{name}: {spent} commands");
+        assert!(rig.one(rig.read(0, 8)).result.is_ok());
     }
 }

@@ -149,3 +149,24 @@ fn packs_that_fail_again_and_again_are_given_up_and_no_request() {
     assert_eq!(machine.writes(nine(1)) + machine.reads(nine(1)), 0);
     assert_eq!(machine.packs(), packs);
 }
+
+/// An entry of a pack fails, and fails again alone. Those before it are complete, and the card does
+/// not say whose data it could not write: the next flush is told.
+#[test]
+fn an_entry_that_fails_for_good_is_told_to_the_next_flush_too() {
+    let mut told = 0;
+    for (nth, behind) in (9..=64).step_by(8).flat_map(|nth| (1..=70).map(move |behind| (nth, behind))) {
+        let machine = machine("emmc-packed");
+        let plan = Plan::none().shot(Point::Medium, nth, Strike::Fail);
+        machine.faults(plan.shot(Point::Medium, nth + behind, Strike::Fail));
+        let ids: Vec<_> = (0..8).map(|n| machine.write(n * 1_000, 20 + n as u8)).collect();
+        let failed = ids.into_iter().map(|id| machine.finish(&[id]) != 0).position(|failed| failed);
+        machine.faults(Plan::none());
+        let flush = machine.finish(&[machine.flush()]);
+        if let Some(1..) = failed {
+            told += 1;
+            assert_eq!(flush, 1, "{nth}, {behind}: {failed:?} failed, those before are complete");
+        }
+    }
+    assert!(told > 0);
+}

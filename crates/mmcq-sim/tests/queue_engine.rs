@@ -1,8 +1,11 @@
 //! An eMMC's command queue, driven by the controller's engine for the stack above: what it is used
 //! for, what goes wrong, and by which lane the data go on.
 
+use crate::timed::filled as buffer;
 use crate::{lane, queue};
 use lane::Machine;
+use mmcq::card::{self, Options, power};
+use mmcq::host::sdhci::SdhciConfig;
 use mmcq::sched::{Demotion, Fifo, HostQueue, HostQueued, Profile, TaskStats, Whole};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::slot::Controller;
@@ -217,6 +220,27 @@ fn a_suspended_stack_has_no_task_left() {
     machine.rest();
     machine.stack.with(|engine| engine.resume(machine.time.now()));
     assert_eq!(machine.rounds(2), 0);
+    machine.checked();
+}
+
+/// A flush leaves the card's queue on; sleep does not. A device that wakes with its queue on takes
+/// no ordinary command.
+#[test]
+fn a_device_sleeps_with_its_queue_off() {
+    let Built { host, model, memory, time, .. } =
+        Rig::built_with(Parts { card: "emmc-queue", ..Parts::new(Form::Wide) }, SdhciConfig::emmc_18());
+    let machine = Queue::over(host, HostQueued(Fifo), model, memory, time);
+    let card = machine.drive(async {
+        let card = machine.identify(Options::DEFAULT).await;
+        card::enable_task_queue(&machine.stack, &card, buffer(1, 0)).await.0.unwrap();
+        card
+    });
+    assert_eq!(machine.rounds(4), 0);
+    assert!(machine.tasks().rung > 20);
+    let (asleep, scratch) = machine.drive(power::sleep(&machine.stack, &card, buffer(1, 0)));
+    let (awake, _) = machine.drive(power::awake(&machine.stack, &card, scratch, asleep.unwrap()));
+    assert_eq!(awake, Ok(()));
+    assert_eq!(machine.rounds(4), 0);
     machine.checked();
 }
 

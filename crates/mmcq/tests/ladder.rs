@@ -591,3 +591,24 @@ fn faults_anywhere_end_well_or_in_an_error() {
         Ok(())
     });
 }
+
+/// The slot's switch moves before the supervisor is polled: what is in the slot is asked too.
+#[test]
+fn a_dismissal_outlasts_a_switch_that_moves() {
+    let mut b = kept();
+    assert!(b.e.dismiss_supervisor());
+    b.world.borrow_mut().insert();
+    b.e.presence_changed(b.now);
+    let mut heard = Vec::new();
+    for _ in 0..20 {
+        b.now += 20 * MS;
+        let _ = b.e.poll(b.now);
+        let Some(asked) = b.e.take_service_request() else { continue };
+        heard.push(asked);
+        if asked != ServiceRequest::Dismissed {
+            b.e.service_done(Ok(target(BLOCKS)), b.now);
+        }
+    }
+    assert_eq!(heard.iter().filter(|&&asked| asked == ServiceRequest::Dismissed).count(), 1, "{heard:?}");
+    assert!(heard.contains(&ServiceRequest::Inserted), "{heard:?}");
+}

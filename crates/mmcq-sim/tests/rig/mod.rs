@@ -222,6 +222,18 @@ impl Rig {
         config: SdhciConfig,
         options: Options,
     ) -> Rig {
+        Rig::running(Config::DEFAULT, sees, card, emmc, config, options)
+    }
+
+    /// The same with this configuration of the engine.
+    pub fn running(
+        engine: Config,
+        sees: MemoryConfig,
+        card: Box<dyn Card>,
+        emmc: bool,
+        config: SdhciConfig,
+        options: Options,
+    ) -> Rig {
         let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
         let config = SdhciConfig { uhs_at_33v: emmc, ..config };
         let ills = Rc::new(RefCell::new(Ills::default()));
@@ -234,7 +246,7 @@ impl Rig {
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         let host = Surrounded::new(host, Supply(ills.clone()));
         NOW_NS.set(0);
-        let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, Config::DEFAULT)));
+        let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, engine)));
         let supervisor = RefCell::new(None);
         let events = RefCell::new(Vec::new());
         let found =

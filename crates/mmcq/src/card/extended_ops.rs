@@ -39,10 +39,14 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
 ) -> (Result<(), Error>, DmaBuf) {
     let mut session = Session::with(stack, scratch, card);
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
-    let result = result.map(|abilities| {
+    let result = result.and_then(|abilities| {
         stack.with(|engine| {
             engine.enable_extended_ops();
+            if !engine.is_meant(session.card) {
+                return Err(Error::Changed);
+            }
             engine.set_abilities(abilities);
+            Ok(())
         })
     });
     (result, session.into_scratch())

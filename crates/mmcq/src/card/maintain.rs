@@ -109,7 +109,7 @@ pub async fn background_work<B: Platform, const N: usize>(
     if urgency == Urgency::None || urgency < from || !by_hand {
         return (Ok(urgency), scratch);
     }
-    let started = switch(stack, index::BKOPS_START, 1, BKOPS_NS).await;
+    let started = switch(stack, card, index::BKOPS_START, 1, BKOPS_NS).await;
     (started.map(|()| urgency), scratch)
 }
 
@@ -123,22 +123,26 @@ pub async fn sanitize<B: Platform, const N: usize>(
 ) -> (Result<(), Error>, DmaBuf) {
     let (can, scratch) = ext_csd(stack, card, scratch, |ext| ext.sanitize()).await;
     let result = match can {
-        Ok(true) => switch(stack, index::SANITIZE_START, 1, SANITIZE_NS).await,
+        Ok(true) => switch(stack, card, index::SANITIZE_START, 1, SANITIZE_NS).await,
         Ok(false) => Err(Error::Unsupported),
         Err(error) => Err(error),
     };
     (result, scratch)
 }
 
-/// Sends CMD6 and waits for the end of its busy, as one request.
+/// Sends CMD6 to this card, and to no other, and waits for the end of its busy, as one request.
 pub(super) async fn switch<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
+    card: &Card,
     byte: u8,
     value: u8,
     timeout_ns: u64,
 ) -> Result<(), Error> {
-    stack.with(|engine| engine.enable_extended_ops());
+    let number = stack.with(|engine| {
+        engine.enable_extended_ops();
+        engine.number_of(card.identity())
+    });
     let command = emmc::switch(emmc::SwitchMode::WriteByte, byte, value, 0);
     let order = Kind::LongCommand { command, timeout_ns };
-    stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+    stack.request(Request::new(order, DmaBuf::EMPTY).for_card(number)).await.result.map(|_| ())
 }

@@ -157,7 +157,7 @@ impl Card {
     /// Returns a number that distinguishes the card from others: from CID and CSD without their
     /// last byte, a CRC that not every controller shows.
     #[inline(never)]
-    fn identity(&self) -> u32 {
+    pub(crate) fn identity(&self) -> u32 {
         let mut sum = 0x811c_9dc5;
         for [a, b, c, d] in [self.cid, self.csd] {
             for word in [a, b, c, d & !0xff] {

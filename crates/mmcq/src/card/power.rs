@@ -35,6 +35,11 @@ const ROUNDS: u32 = 16;
 /// returns, whatever the card answered. An error is then of the flush (data may be lost) or of the
 /// notification. [`Error::CacheLost`]: other clients wrote all the time, and their last writes are
 /// lost. The next flush reports it too.
+///
+/// # Errors
+///
+/// [`Error::Full`], [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the flush.
+/// Then nothing was done, and the power is still on.
 pub async fn power_off<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -46,12 +51,15 @@ pub async fn power_off<B: Platform, const N: usize>(
         return (Err(Error::Changed), session.into_scratch());
     }
     let mut flushed = take_away(stack).await;
+    if matches!(flushed, Err(Error::Full | Error::Suspended | Error::Reentered)) {
+        return (flushed.map(|_| ()), session.into_scratch());
+    }
     if flushed != Ok(true) {
         // The power goes all the same. What is lost by that the next flush is told.
         let lost = stack.with(|engine| {
-            let lost = engine.may_lose();
+            let before = engine.losses();
             engine.set_card_params(None);
-            lost
+            engine.losses() != before
         });
         if lost {
             flushed = flushed.and(Err(Error::CacheLost));
@@ -76,6 +84,12 @@ async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<b
         }
         if flushed.is_err() {
             break;
+        }
+        // A flush may leave the card's queue on; a pause does not.
+        let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
+        let _ = stack.request(pause).await;
+        if stack.with(|engine| engine.leave_flushed()) {
+            return result.map(|()| true);
         }
     }
     result.map(|()| false)

@@ -57,7 +57,7 @@ pub async fn protect_boot<B: Platform, const N: usize>(
         (Lasts::ForEver(_), false) => SECTION_OF_ITS_OWN | PERMANENT,
         (Lasts::ForEver(_), true) => SECTION_OF_ITS_OWN | PERMANENT_SECOND | PERMANENT,
     };
-    switch(stack, index::BOOT_WP, value, limits::SWITCH_NS).await
+    switch(stack, card, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
 /// Protects the group of blocks that has `lba`, or removes its protection [SD 4.3.6],

@@ -140,6 +140,15 @@ impl Durability {
         lost
     }
 
+    /// Notes that no card can tell the status that complete writes are owed.
+    #[cold]
+    pub fn lose_status(&mut self) {
+        if self.take_unsettled() {
+            self.losses = self.losses.wrapping_add(1);
+            self.lost = true;
+        }
+    }
+
     pub fn losses(&self) -> u8 {
         self.losses
     }

@@ -58,10 +58,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
     }
 
-    /// Drops the card, if nothing is left to be done or could be lost. Otherwise returns false, and
-    /// the card stays.
+    /// Drops the card, if nothing is left to be done or could be lost, and the card's queue is off.
+    /// Otherwise returns false, and the card stays.
     pub(crate) fn leave_flushed(&mut self) -> bool {
-        let may = self.is_idle() && !self.may_lose();
+        let may = self.is_idle() && !self.may_lose() && !self.lane.is_queued();
         if may {
             self.set_card_params(None);
         }

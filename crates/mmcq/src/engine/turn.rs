@@ -300,6 +300,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.is_concurrent() {
             return false;
         }
+        if self.owes_status() && self.card.target().is_none() {
+            // The card was taken from the engine while they were on the bus: no card can tell it.
+            self.end_settling(Error::NoCard);
+            self.durability.lose_status();
+        }
         self.timers.wake_for_kept();
         if P::RECOVERS && self.slots.are_cramped() {
             self.timers.wake_now();

@@ -12,7 +12,7 @@ mod frame;
 
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, PartitionAccess, Request};
+use crate::engine::{self, CardNumber, Claim, DmaBuf, Irreversible, Kind, PartitionAccess, Request};
 use crate::task::{Platform, Stack};
 pub use frame::UNIT_BYTES;
 use frame::{Ask, FRAME_BYTES, Fields, Frame};
@@ -106,6 +106,7 @@ fn judged_read(result: u16) -> Result<(), RpmbError> {
 #[derive(Debug)]
 pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
+    card: CardNumber,
     layout: Layout,
     /// Most units of one read: a transfer cannot be split.
     read_units: u16,
@@ -129,13 +130,14 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         if given < needed {
             return Err((engine::Error::Buffer { needed, given }, buf));
         }
+        let number = stack.with(|engine| engine.number_of(card.identity()));
         let (layout, buf) = layout(stack, card, buf, Area::Rpmb).await;
         stack.with(|engine| engine.enable_extended_ops());
         match layout {
             Ok(mut layout) => {
                 let host = stack.with(|engine| engine.caps().blocks_in_one_piece());
                 layout.rpmb_write_units = layout.rpmb_write_units.min(host);
-                Ok(Rpmb { stack, layout, read_units: host, claim: buf.claim(), buf: Some(buf) })
+                Ok(Rpmb { stack, card: number, layout, read_units: host, claim: buf.claim(), buf: Some(buf) })
             }
             Err(error) => Err((error, buf)),
         }
@@ -381,7 +383,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             ask,
             back,
         };
-        let mut done = self.stack.request(Request::new(Kind::PartitionAccess(visit), buf)).await;
+        let request = Request::new(Kind::PartitionAccess(visit), buf).for_card(self.card);
+        let mut done = self.stack.request(request).await;
         let result = done.result.map(|_| with_frames(&mut done.buf, |frames| look(frames)));
         self.buf = Some(done.buf);
         result

@@ -236,7 +236,6 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
 
         pub(crate) fn is_unheard(&self) -> bool = false;
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
-        pub(crate) fn may_lose(&self) -> bool = true;
         pub(crate) fn switched_on(&self) -> SwitchedOn = SwitchedOn::NOTHING;
         pub(crate) fn tells_transferred(&self) -> bool = false;
         pub(crate) fn has_waiting(&self) -> bool = true;

@@ -140,6 +140,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     }
                     Direction::Write if done && well => {
                         self.link_moved(index, now_ns);
+                        self.durability.complete();
                         self.slots.end(index);
                     }
                     Direction::Write if done && !gone => {

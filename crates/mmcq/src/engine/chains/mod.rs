@@ -329,6 +329,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.link_moved(index, now_ns);
                 // The responses after the others were well.
                 if link.direction == Direction::Read || place + 1 < links {
+                    self.durability.complete();
                     self.slots.end(index);
                 } else if self.is_told_early(index) {
                     self.end_early(index);

@@ -126,6 +126,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.slots.stop_settling(index);
             let slot = self.slots.at_mut(index);
             if place + 1 < failed || slot.result().is_err() {
+                self.durability.complete();
                 self.slots.end(index);
                 continue;
             }

@@ -54,6 +54,9 @@ pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
     /// Whether the supervisor has taken the request.
     taken: bool,
+    /// Whether the supervisor is dismissed, and has not been told yet. What the card needs first is
+    /// asked before.
+    dismissed: bool,
     /// Whether the supervisor has put the card to rest; if so it has to wake the card.
     rest: Resting,
     /// Whether there is a supervisor.
@@ -83,6 +86,7 @@ impl Helping {
     pub const NONE: Helping = Helping {
         asked: None,
         taken: false,
+        dismissed: false,
         rest: Resting::No,
         supervisor: false,
         untold: false,
@@ -136,8 +140,10 @@ impl Helping {
         )
     }
 
+    /// Forgets the request; a dismissal stays until it is told.
     pub fn forget(&mut self) {
-        (self.asked, self.taken, self.rest) = (None, false, Resting::No);
+        self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
+        (self.taken, self.rest) = (false, Resting::No);
         self.pace = Pace::Unbegun;
     }
 
@@ -202,6 +208,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
+            self.supervisor.helping_mut().dismissed = false;
             self.supervisor.helping_mut().forget();
             self.refresh_help();
             if self.lane.is_idle() {
@@ -463,6 +470,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let presence = matches!(help, ServiceRequest::Inserted | ServiceRequest::Removed);
                 self.supervisor.helping_mut().untold |= presence;
             }
+            if !self.supervisor.helping().is_for_trouble() {
+                // It was doubted only so that an open transfer ends before the chore.
+                self.bus.wire_mut().trust();
+            }
             self.supervisor.helping_mut().forget();
             self.refresh_help();
             // The supervisor may have taken the supply away, and then have gone itself.
@@ -545,6 +556,6 @@ impl Incident {
 
     /// Clears the faults of the card before: this is another card.
     fn reset_for_card(&mut self) {
-        (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
+        (self.open, self.retuned_ns, self.untuned, self.damages) = (false, 0, false, [0; 3]);
     }
 }

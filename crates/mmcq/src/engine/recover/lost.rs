@@ -54,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Ends the writes that wait for a status, which will not come.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_settling(&mut self, error: Error) {
+    pub(in super::super) fn end_settling(&mut self, error: Error) {
         let redo = core::mem::take(&mut self.incident.redo);
         for index in bits(self.slots.take_settling() | redo) {
             self.end_slot(index, Err(error));

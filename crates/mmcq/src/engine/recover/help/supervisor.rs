@@ -19,8 +19,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.timers.wake_now();
         }
         if P::RECOVERS && free {
-            (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
-                (Some(ServiceRequest::Dismissed), false);
+            let helping = self.supervisor.helping_mut();
+            (helping.asked, helping.taken, helping.dismissed) =
+                (Some(ServiceRequest::Dismissed), false, true);
             // The time of what was asked for before is none of this.
             self.timers.help_until(NEVER);
             self.close_fast();
@@ -59,8 +60,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 )
             )
         {
-            // Nothing is wrong with the card: the next supervisor does it.
-            self.supervisor.helping_mut().forget();
+            // Nothing is wrong with the card: the next supervisor does it. A dismissed one is gone.
+            let helping = self.supervisor.helping_mut();
+            helping.dismissed &= helping.asked != Some(ServiceRequest::Dismissed);
+            helping.forget();
             self.refresh_help();
         }
         if left && self.lane.is_idle() {

@@ -81,6 +81,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.set_timeout(timeout_ns);
         self.host.set_signal(self.host.shadow.base_signal | INT_TRANSFER);
         (self.host.idle, self.at) = (false, At::Runs);
+        if self.host.table_bus >> 32 != self.list_bus >> 32 {
+            // The controller writes the upper half itself. A chain that fails leaves its own there,
+            // and no reset of the lines clears it.
+            (self.host.shadow.fast_blocks, self.host.shadow.adma_high) = (0, None);
+        }
         // In no table of the list: what stands there from the chain before must not speak of this one.
         self.host.port.write32(ADMA_ADDRESS, self.host.table_bus as u32);
         self.host.port.write32(ADMA3_ADDRESS, self.list_bus as u32);
@@ -132,11 +137,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
             self.at = At::Stopped;
             let fault = Fault { cause: Cause::Other, stage: Stage::Data, response: None };
             return Err(ChainFault { fault, passed: None });
-        }
-        let table_bus = self.host.table_bus;
-        if self.host.model.wide && table_bus >> 32 != self.list_bus >> 32 {
-            // Phases count on what they have written there.
-            self.host.port.write32(ADMA_ADDRESS_HIGH, (table_bus >> 32) as u32);
         }
         (self.at, self.host.idle, self.host.programs) = (At::Rest, true, self.writes);
         Ok(())
