@@ -401,11 +401,15 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
         let (ours, _) = well(folder, &ours);
         let (theirs, ours) = (rates(&first), rates(&ours));
         assert_eq!(theirs.len(), ours.len());
+        // One flush serves several jobs. Microseconds decide which job asks first and waits longest.
+        let share = if job.iter().any(|word| word.starts_with("--fsync")) { 0.01 } else { 0.005 };
         for (theirs, ours) in theirs.iter().zip(&ours) {
             // Of jobs with an end in time the last I/O may fall on either side.
             assert!(theirs.0.abs_diff(ours.0) <= 1, "{job:?}: {theirs:?} {ours:?}");
-            assert!((theirs.1 - ours.1).abs() <= 0.005 * ours.1, "{job:?}: {theirs:?} {ours:?}");
+            assert!((theirs.1 - ours.1).abs() <= share * ours.1, "{job:?}: {theirs:?} {ours:?}");
         }
+        let sum = |rates: &[(u64, f64)]| rates.iter().map(|rate| rate.1).sum::<f64>();
+        assert!((sum(&theirs) - sum(&ours)).abs() <= 0.005 * sum(&ours), "{job:?}: {theirs:?} {ours:?}");
     }
 }
 

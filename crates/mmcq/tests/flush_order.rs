@@ -284,7 +284,19 @@ fn a_flush_gives_way_to_writes_of_clients_that_flush() {
     // One client's own flush is its barrier.
     let third = [by(1, write(0, 8, 1)), by(1, flush()), by(1, write(16, 8, 1)), by(2, write(32, 8, 1))];
     let ids = third.map(|request| e.submit(request, now).unwrap());
-    run(&mut e, now);
+    let now = run(&mut e, now);
     all_well(&mut e, &ids);
     assert_eq!(moves(&world), "WFWWWFWFWFWW");
+    // Client 3 has flushed, though not with the last flush; 2 has passed one without a flush since.
+    let fourth = [
+        by(5, write(0, 8, 1)),
+        by(1, flush()),
+        by(3, write(16, 8, 1)),
+        by(2, write(32, 8, 1)),
+        by(3, flush()),
+    ];
+    let ids = fourth.map(|request| e.submit(request, now).unwrap());
+    run(&mut e, now);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world).strip_prefix("WFWWWFWFWFWW"), Some("WWFWF"), "3 passes, and 2 does not");
 }

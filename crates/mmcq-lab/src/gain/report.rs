@@ -128,18 +128,6 @@ impl Answer {
         all.into_iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect()
     }
 
-    /// What a reader must know beside the tables, a line each.
-    fn notes(&self) -> Vec<String> {
-        let joins = self.cells.iter().any(|cell| {
-            let jobs = cell.is_durable && cell.depth.is_none_or(|jobs| jobs > 1);
-            jobs && cell.gains.iter().any(|gain| !gain.setting.is_linux())
-        });
-        let joins = joins.then(|| {
-            "jobs that flush: Linux's block layer joins their flushes; this stack's settings have no such layer".to_owned()
-        });
-        joins.into_iter().chain(self.refused().iter().map(|line| format!("not run: {line}"))).collect()
-    }
-
     fn table(&self, cell: &Cell) -> Table {
         let rows = self.rows(cell);
         let mut table = Table::default();
@@ -179,8 +167,8 @@ impl Answer {
         for setting in self.settings() {
             let _ = writeln!(out, "{:<14} {}", setting.name(), setting.meaning());
         }
-        for line in self.notes() {
-            let _ = writeln!(out, "{line}");
+        for line in self.refused() {
+            let _ = writeln!(out, "not run: {line}");
         }
         if !self.deciding().is_empty() {
             let _ = write!(out, "\nWhat moves a gain, and by how much the one that it moves most\n");
@@ -273,7 +261,7 @@ impl Answer {
         let all = self.settings();
         settings.add("", "setting", all.iter().map(|setting| setting.name().to_owned()).collect());
         settings.add("", "stands for", all.iter().map(|setting| setting.meaning().to_owned()).collect());
-        let notes: String = self.notes().iter().map(|line| format!("{line}\n")).collect();
+        let notes: String = self.refused().iter().map(|line| format!("not run: {line}\n")).collect();
         let heading = "The settings".to_owned();
         parts.push(Part { heading, picture: None, table: Some(settings), lines: notes });
         let heading = "What moves a gain, and by how much the one that it moves most".to_owned();

@@ -5,17 +5,17 @@
 //!
 //! - Durable writes that need a flush are written one after the other, and then flushed together.
 //! - Flushes that wait with no change of the card between them are one.
-//! - A flush at its turn gives way to the waiting writes of other clients whose flush has ended
-//!   with the one before: each of them will ask for a flush behind its write. It gives way once,
+//! - A flush at its turn gives way to the waiting writes of other clients that have flushed since
+//!   they last passed one: each of them will ask for a flush behind its write. It gives way once,
 //!   and never to a request of its own client.
 
 use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients whose flush was served by the last flush of the card, a bit each. Clients whose
-/// numbers are equal modulo 32 share a bit: at worst a flush gives way to a client that does not
-/// flush.
+/// The clients that have flushed and whose writes have passed no flush since, a bit each. Clients
+/// whose numbers are equal modulo 32 share a bit: at worst a flush gives way to a client that does
+/// not flush.
 #[derive(Debug)]
 pub(in super::super) struct Flushers(u32);
 
@@ -28,6 +28,10 @@ impl Flushers {
 
     fn has(&self, client: u8) -> bool {
         self.0 & 1 << (client % 32) != 0
+    }
+
+    fn forget(&mut self, client: u8) {
+        self.0 &= !(1 << (client % 32));
     }
 }
 
@@ -71,9 +75,15 @@ impl<const N: usize> Slots<N> {
             let served = slot.is_read() || slot.is_flush() || is_write(*at) && self.flushers.has(other);
             other != client && served
         };
-        let Some(last) = self.queue().skip(1).take_while(passes).filter(|&at| is_write(at)).last() else {
+        let passing = self.queue().skip(1).take_while(passes).filter(|&at| is_write(at));
+        let Some((last, writers)) = passing.fold(None, |found: Option<(u8, SlotSet)>, at| {
+            Some((at, found.map_or(0, |found| found.1) | 1 << at))
+        }) else {
             return false;
         };
+        for writer in bits(writers) {
+            self.flushers.forget(self.at(writer).origin().client);
+        }
         self.at_mut(flush).give_way();
         self.unlink(flush);
         self.push_behind(flush, last);
@@ -90,7 +100,6 @@ impl<const N: usize> Slots<N> {
         }
         let ahead = self.queue().take_while(|&at| joins && (self.at(at).is_read() || self.at(at).is_flush()));
         let flushes = ahead.filter(|&at| self.at(at).is_flush()).fold(0, |set, at| set | 1 << at);
-        self.flushers = Flushers::NONE;
         self.flushers.note(self.at(owner).origin().client);
         for index in bits(flushes) {
             self.unlink(index);
