@@ -33,6 +33,7 @@ mod leave;
 mod low_power;
 mod mappings;
 mod mshc;
+mod odd_cards;
 mod open_sdhci;
 mod packed;
 mod profiles;

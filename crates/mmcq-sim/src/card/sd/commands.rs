@@ -101,13 +101,15 @@ impl SdCard {
                 self.switch_voltage(reply)
             }
             (12, Data) => {
-                if let Transfer::Read(read) = &self.transfer {
-                    let ended = read.left.is_none() && read.at == self.medium.bytes();
-                    if self.config.early_out_of_range && ended {
-                        self.status.raise(status::OUT_OF_RANGE);
-                    }
-                }
-                let reply = self.go(12, Tran, now_ns);
+                let beyond = self.reads_past_end();
+                let reply = if self.config.quirks.tells_past_end_late {
+                    let reply = self.go(12, Tran, now_ns);
+                    self.status.raise(beyond);
+                    reply
+                } else {
+                    self.status.raise(beyond);
+                    self.go(12, Tran, now_ns)
+                };
                 self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
                 self.interface.data_end_ns = None;
@@ -290,6 +292,22 @@ impl SdCard {
     }
 
     /// Stops a read. A page fetch may still be under way afterwards.
+    /// Returns OUT_OF_RANGE if the read that is being stopped has read ahead beyond the end of the
+    /// card, which is no error [SD 4.3.3].
+    fn reads_past_end(&self) -> u32 {
+        let ahead = self.config.quirks.reads_ahead_blocks.saturating_mul(512);
+        match &self.transfer {
+            Transfer::Read(read)
+                if (self.config.early_out_of_range || ahead > 0)
+                    && read.left.is_none()
+                    && read.at.saturating_add(ahead) >= self.medium.bytes() =>
+            {
+                status::OUT_OF_RANGE
+            }
+            _ => 0,
+        }
+    }
+
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = &self.transfer
             && self.interface.data_end_ns.is_none()

@@ -1,0 +1,94 @@
+//! Cards as people have them: what public reports say of other stacks, tried on this one. No
+//! identity is known for these faults, so the stack lives with them without an entry in its tables.
+
+use crate::{machine, open_sdhci};
+use machine::{Rig, buffer};
+use mmcq::block::BlockDevice;
+use mmcq::card::Options;
+use mmcq::engine::Kind;
+use mmcq::host::sdhci;
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
+
+/// The profile of a card in `cards/`.
+fn text(name: &str) -> String {
+    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn rig(text: &str, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
+    let profile = CardProfile::from_toml(text, "odd").unwrap_or_else(|error| panic!("{error}"));
+    Rig::with_card(crate::timed::card(&profile), model, driver, 0).unwrap()
+}
+
+fn sd(text: &str) -> Rig {
+    rig(text, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
+}
+
+fn is_well(rig: &Rig) {
+    rig.checked();
+    let mut model = rig.model.borrow_mut();
+    let first = model.card_mut().and_then(|card| card.violations().first().map(|first| first.what));
+    assert_eq!(first, None);
+}
+
+/// An open-ended read that is stopped near the last sector makes this card report OUT_OF_RANGE: in
+/// the answer to CMD12, or in the one after it. Its data are good [SD 4.3.3].
+#[test]
+fn a_card_that_reads_ahead_beyond_its_end_loses_no_request() {
+    for late in [false, true] {
+        let text = text("quirks/reads-past-end");
+        let line = "tells_past_end_late = true";
+        assert!(text.contains(line));
+        let text = text.replace(line, &format!("tells_past_end_late = {late}"));
+        let rig = sd(&text);
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        let (sectors, device) = (found.params.sectors, BlockDevice::new(&rig.stack));
+        let before = rig.stack.with(|engine| engine.stats().faults);
+        for end in [sectors, sectors - 1, sectors - 9, sectors - 16, sectors - 17] {
+            for blocks in [2, 8, 32] {
+                let (read, _) = rig.drive(device.read(end - blocks, buffer(blocks as usize)));
+                assert_eq!(read, Ok(blocks as u32), "late {late}: {blocks} blocks up to {end}");
+                // What comes next may hear of it.
+                let (wrote, _) = rig.drive(device.write(end - blocks, buffer(2)));
+                assert_eq!(wrote, Ok(2), "late {late}: a write after {blocks} blocks up to {end}");
+                let (read, _) = rig.drive(device.read(end - blocks, buffer(8.min(blocks as usize))));
+                assert_eq!(read, Ok(8.min(blocks as u32)), "late {late}: a read at {}", end - blocks);
+                let (read, _) = rig.drive(device.read(end - 1, buffer(1)));
+                assert_eq!(read, Ok(1), "late {late}: the block before {end}");
+            }
+        }
+        assert_eq!(rig.drive(device.flush()), Ok(()));
+        is_well(&rig);
+        let faults = rig.stack.with(|engine| engine.stats().faults) - before;
+        assert_eq!(faults, 0, "no phase failed");
+    }
+}
+
+/// So it is with transfers that stay open up to the end.
+#[test]
+fn an_open_read_up_to_the_end_is_closed_without_an_error() {
+    for late in [false, true] {
+        let text = text("quirks/reads-past-end")
+            .replace("tells_past_end_late = true", &format!("tells_past_end_late = {late}"));
+        let rig = open_sdhci::Rig::of_text(&text);
+        let sectors = rig.base * 2;
+        let from = sectors - 64;
+        for n in 0..8 {
+            let kind = Kind::Read { lba: from + 8 * n, blocks: 8 };
+            rig.finish(rig.submit(kind, buffer(8)));
+        }
+        rig.flush();
+        for n in 0..8 {
+            let mut block = buffer(8);
+            block.fill(n as u8 + 1);
+            rig.finish(rig.submit(Kind::Write { lba: from + 8 * n, blocks: 8 }, block));
+        }
+        rig.flush();
+        let last = rig.finish(rig.submit(Kind::Read { lba: sectors - 8, blocks: 8 }, buffer(8)));
+        assert!(last.iter().all(|&byte| byte == 8), "late {late}");
+        let stats = rig.stack.with(|engine| engine.stats().unowned);
+        assert_eq!(stats, 0, "late {late}: what was read ahead is no error");
+    }
+}
