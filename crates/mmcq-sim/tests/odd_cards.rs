@@ -6,15 +6,23 @@ use machine::{Rig, buffer};
 use mmcq::block::BlockDevice;
 use mmcq::card::Options;
 use mmcq::engine::Kind;
+use mmcq::host::Timing;
 use mmcq::host::sdhci;
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
 
+const SECOND: u64 = 1_000_000_000;
+
 /// The profile of a card in `cards/`.
 fn text(name: &str) -> String {
     let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The same card with a quirk.
+fn with(name: &str, quirk: &str) -> String {
+    format!("{}\n[quirk]\nsource = \"a test\"\n{quirk}\n", text(name))
 }
 
 fn rig(text: &str, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
@@ -24,6 +32,11 @@ fn rig(text: &str, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
 
 fn sd(text: &str) -> Rig {
     rig(text, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
+}
+
+fn emmc(text: &str) -> Rig {
+    let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
+    rig(text, model, sdhci::SdhciConfig::emmc_18())
 }
 
 fn is_well(rig: &Rig) {
@@ -91,4 +104,32 @@ fn an_open_read_up_to_the_end_is_closed_without_an_error() {
         let stats = rig.stack.with(|engine| engine.stats().unowned);
         assert_eq!(stats, 0, "late {late}: what was read ahead is no error");
     }
+}
+
+/// CMD0 while a device powers up makes it inactive. Until it is ready, only CMD1 is sent
+/// [eMMC 6.4.3]; it has the standard's second.
+#[test]
+fn an_emmc_is_not_reset_while_it_powers_up() {
+    for ms in [1, 40, 400, 990] {
+        let text = with("emmc-hs200", "reset_in_power_up_hangs = true");
+        let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+        let rig = emmc(&text.replace(line, &format!("power_up_ms = {ms}")));
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{ms} ms: {error}"));
+        assert_eq!(found.timing, Timing::Hs200, "{ms} ms");
+        assert!(rig.time.now() < ms * 1_000_000 + SECOND / 10, "{ms} ms: {} ns", rig.time.now());
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+}
+
+/// One CMD1 without an answer is asked again: the device goes on powering up.
+#[test]
+fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
+    let odd = "reset_in_power_up_hangs = true\nanswers = [{ command = 1, nth = 5, happens = \"silent\" }]";
+    let text = with("emmc-hs200", odd);
+    let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+    let rig = emmc(&text.replace(line, "power_up_ms = 600"));
+    rig.bring_up(Options::DEFAULT).unwrap();
+    assert!(rig.time.now() < 700_000_000, "{} ns", rig.time.now());
+    is_well(&rig);
 }
