@@ -48,6 +48,7 @@ mod s3c_sdi;
 mod sd_cache;
 mod sdio_sdhci;
 mod slot_life;
+mod spi_odd;
 mod spi_pl022;
 mod spi_shared;
 mod spi_stack;
