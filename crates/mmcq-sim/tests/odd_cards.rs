@@ -4,10 +4,10 @@
 use crate::{machine, open_sdhci};
 use machine::{Rig, buffer};
 use mmcq::block::BlockDevice;
-use mmcq::card::Options;
+use mmcq::card::{Family, Options};
 use mmcq::engine::Kind;
-use mmcq::host::Timing;
 use mmcq::host::sdhci;
+use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
@@ -132,4 +132,55 @@ fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
     rig.bring_up(Options::DEFAULT).unwrap();
     assert!(rig.time.now() < 700_000_000, "{} ns", rig.time.now());
     is_well(&rig);
+}
+
+/// Cards on the market need longer than the standard's second after their first ACMD41.
+#[test]
+fn a_card_that_says_it_is_busy_gets_five_seconds() {
+    for seconds in [1, 2, 3, 4] {
+        let text = text("sdhc-16g-hs");
+        let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+        let rig = sd(&text.replace(line, &format!("power_up_ms = {seconds}900")));
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{seconds} s: {error}"));
+        assert!(rig.time.now() < (seconds + 1) * SECOND, "{seconds} s: {} ns", rig.time.now());
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+    // One that never gets ready ends it.
+    let rig = sd(&with("sdhc-16g-hs", "never_ready = true"));
+    let error = rig.bring_up(Options::DEFAULT).unwrap_err();
+    assert!(error.to_string().contains("power-up"), "{error}");
+    assert!((5 * SECOND..7 * SECOND).contains(&rig.time.now()), "{} ns", rig.time.now());
+}
+
+/// A cold card leaves CMD8 unanswered once: it is no card of version 1, which would lose its speed.
+#[test]
+fn one_unanswered_cmd8_makes_no_old_card() {
+    let rig = sd(&with("sdxc-128g-uhs", "answers = [{ command = 8, happens = \"unheard\" }]"));
+    let found = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::Sdr104);
+    is_well(&rig);
+}
+
+/// After a warm reset of a board that cannot switch the supply, the card still signals at 1.8 V.
+/// It offers no switch then; its functions show it [SD 4.3.10.2].
+#[test]
+fn a_card_that_is_still_at_1v8_is_kept_there() {
+    let rig = sd(&with("sdxc-128g-uhs", "stuck_1v8 = true"));
+    let first = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(first.timing, Timing::Sdr104);
+    rig.mixed_load(first.params.sectors, 5);
+    for round in 0..3 {
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{round}: {error}"));
+        let Family::Sd(card) = found.family else { panic!("no SD card") };
+        assert_eq!((found.timing, found.width, card.signal18), (Timing::Sdr104, Width::W4, true), "{round}");
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+    // A program that wants no UHS gets the card as it is.
+    let slow = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
+    let without = slow.iter().fold(0, |bits, &timing| bits | Caps::timing_bit(timing));
+    let found = rig.bring_up(Options::DEFAULT.without(without)).unwrap();
+    assert_eq!(found.timing, Timing::Legacy);
+    rig.mixed_load(found.params.sectors, 5);
 }
