@@ -2,12 +2,13 @@
 //! identity is known for these faults, so the stack lives with them without an entry in its tables.
 
 use crate::{machine, open_sdhci};
-use machine::{Rig, buffer};
+use machine::{Rig, buffer, bytes};
 use mmcq::block::BlockDevice;
-use mmcq::card::{Family, Options};
+use mmcq::card::{Family, IoCard, Options, bring_up_io};
 use mmcq::engine::Kind;
-use mmcq::host::sdhci;
+use mmcq::host::sdhci::{self, SdhciQuirks};
 use mmcq::host::{Caps, Timing, Width};
+use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::slot::Controller;
@@ -183,4 +184,18 @@ fn a_card_that_is_still_at_1v8_is_kept_there() {
     let found = rig.bring_up(Options::DEFAULT.without(without)).unwrap();
     assert_eq!(found.timing, Timing::Legacy);
     rig.mixed_load(found.params.sectors, 5);
+}
+
+/// A radio that is soldered to a rail of 1.8 V: no CMD11, and all modes of UHS.
+#[test]
+fn a_soldered_radio_at_1v8_is_fast_without_a_switch() {
+    let text = text("quirks/sdio-always-1v8");
+    let (card, _) = IoProfile::from_toml(&text, "radio").unwrap_or_else(|error| panic!("{error}")).build();
+    let model = SdhciConfig { signal18_fixed: true, ..SdhciConfig::GENERIC_4_20 };
+    let driver = sdhci::SdhciConfig::new().quirks(SdhciQuirks::FIXED_18);
+    let rig = Rig::with_card(Box::new(card), model, driver, 0).unwrap();
+    let found: IoCard = rig.drive(bring_up_io(&rig.stack, bytes(512), Options::DEFAULT)).0.unwrap();
+    assert_eq!((found.timing, found.width), (Timing::Sdr104, Width::W4));
+    assert_eq!(rig.model.borrow().stats().commands[11], 0, "no CMD11");
+    is_well(&rig);
 }

@@ -72,7 +72,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
-    let mut switches = if may_18 { VOLTAGE_SWITCHES } else { 0 };
+    let mut switches = if may_18 && !bounds.fixed18 { VOLTAGE_SWITCHES } else { 0 };
     let (ocr, signal18) = loop {
         let ocr = power_up(session, v2, inquiry, switches > 0).await?;
         if switches == 0 || !ocr.s18a() {
