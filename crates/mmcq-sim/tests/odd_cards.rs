@@ -5,7 +5,7 @@ use crate::{machine, open_sdhci};
 use machine::{Rig, buffer, bytes};
 use mmcq::block::BlockDevice;
 use mmcq::card::{Family, IoCard, Options, bring_up_io};
-use mmcq::engine::Kind;
+use mmcq::engine::{Kind, Request};
 use mmcq::host::sdhci::{self, SdhciQuirks};
 use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::card::io::IoProfile;
@@ -198,4 +198,66 @@ fn a_soldered_radio_at_1v8_is_fast_without_a_switch() {
     assert_eq!((found.timing, found.width), (Timing::Sdr104, Width::W4));
     assert_eq!(rig.model.borrow().stats().commands[11], 0, "no CMD11");
     is_well(&rig);
+}
+
+/// A card without CMD25 gets its writes block by block, and each costs no recovery.
+#[test]
+fn a_card_without_cmd25_is_written_block_by_block() {
+    for cmd23 in [true, false] {
+        let text = text("quirks/no-multiple-write").replace("cmd23 = true", &format!("cmd23 = {cmd23}"));
+        let rig = sd(&text);
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        let device = BlockDevice::new(&rig.stack);
+        let write = |n: u64| {
+            let mut data = buffer(16);
+            data.iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = (at / 512 + n as u32 * 16) as u8);
+            let (wrote, data) = rig.drive(device.write(n * 16, data));
+            assert_eq!(wrote, Ok(16), "write {n}");
+            let (read, back) = rig.drive(device.read(n * 16, buffer(16)));
+            assert!(read == Ok(16) && back[..] == data[..], "write {n}");
+        };
+        write(0);
+        let faults = || rig.stack.with(|engine| engine.stats().faults);
+        let sent = || rig.model.borrow().stats().commands[25];
+        let (hurt, tried) = (faults(), sent());
+        assert!(hurt <= 4, "{hurt} phases failed until it was known");
+        for n in 1..20 {
+            write(n);
+        }
+        assert_eq!((faults(), sent()), (hurt, tried), "it was known before");
+        // Also after another bring-up, which may find another card.
+        let again = rig.bring_up(Options::DEFAULT).unwrap();
+        rig.mixed_load(again.params.sectors, 20);
+        rig.checked();
+        assert_eq!(found.params.sectors, again.params.sectors);
+    }
+}
+
+/// Requests that are merged are written so as well.
+#[test]
+fn merged_writes_to_a_card_without_cmd25_arrive() {
+    let rig = sd(&text("quirks/no-multiple-write"));
+    rig.bring_up(Options::DEFAULT).unwrap();
+    let now_ns = rig.time.now();
+    let mut pending: Vec<_> = (0..12u64)
+        .map(|n| {
+            let mut data = buffer(4);
+            data.fill(n as u8 + 1);
+            let request = Request::new(Kind::Write { lba: 4 * n, blocks: 4 }, data);
+            rig.stack.with(|engine| engine.submit(request, now_ns)).unwrap_or_else(|(e, _)| panic!("{e}"))
+        })
+        .collect();
+    while let Some(&id) = pending.last() {
+        match rig.stack.with(|engine| engine.take(id)) {
+            Some(done) => {
+                done.result.unwrap_or_else(|error| panic!("{error}"));
+                pending.pop();
+            }
+            None => rig.turn(),
+        }
+    }
+    let (read, all) = rig.drive(BlockDevice::new(&rig.stack).read(0, buffer(48)));
+    assert_eq!(read, Ok(48));
+    assert!(all.chunks(2048).zip(1u8..).all(|(four, n)| four.iter().all(|&byte| byte == n)));
+    rig.checked();
 }

@@ -108,3 +108,13 @@ fn cmd0_is_sent_until_its_answer_is_right() {
         }
     }
 }
+
+/// The stack's only way to know that a card has no CMD25 is its R1.
+#[test]
+fn a_card_without_cmd25_is_written_block_by_block() {
+    let rig = Rig::new("quirks/no-multiple-write", Habits::USUAL);
+    let found = rig.bring_up().unwrap();
+    assert_eq!(rig.load(found, 5, 40).unwrap(), []);
+    let sent = rig.line.slot.borrow().stats().commands[25];
+    assert!(sent <= 3, "{sent} of CMD25");
+}

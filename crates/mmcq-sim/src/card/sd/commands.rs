@@ -152,6 +152,7 @@ impl SdCard {
                 self.r1(23, now_ns)
             }
             (24, Tran) => self.write(24, arg, Some(1), now_ns),
+            (25, Tran) if self.config.quirks.no_multiple_write => self.illegal(),
             (25, Tran) => self.write(25, arg, count, now_ns),
             (27, Tran) => self.receive(27, Transfer::ProgramCsd, 16, now_ns),
             (32 | 33, Tran) => {
@@ -291,7 +292,6 @@ impl SdCard {
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
-    /// Stops a read. A page fetch may still be under way afterwards.
     /// Returns OUT_OF_RANGE if the read that is being stopped has read ahead beyond the end of the
     /// card, which is no error [SD 4.3.3].
     fn reads_past_end(&self) -> u32 {
@@ -308,6 +308,7 @@ impl SdCard {
         }
     }
 
+    /// Stops a read. A page fetch may still be under way afterwards.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = &self.transfer
             && self.interface.data_end_ns.is_none()

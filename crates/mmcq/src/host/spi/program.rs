@@ -380,9 +380,10 @@ impl Program {
         if self.resp == Resp::R1b {
             line.card.quiet = false;
         }
-        if status & R1::ILLEGAL_COMMAND != 0 && self.blocks.is_some() {
-            // No block follows, whatever the engine makes of that bit: on the SD bus it is about
-            // the command before.
+        if r1 & ILLEGAL != 0 && self.blocks.is_some() {
+            // No block follows. On the SD bus the bit is about the command before: the engine finds
+            // it in the next status.
+            line.card.late |= R1::ILLEGAL_COMMAND;
             return Err(Cause::Timeout);
         }
         if r1 & REFUSED != 0 {
