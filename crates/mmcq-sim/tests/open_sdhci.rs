@@ -6,6 +6,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::{Close, Config, DmaBuf, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, OpenWrites, StreamConfig, Streams, Table};
+use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::slot::Controller;
@@ -15,8 +16,8 @@ use std::future::Future;
 use std::rc::Rc;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 
-type Driver = Streams<Port, ShadowMemory, 129>;
-type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
+pub type Driver = Streams<Port, ShadowMemory, 129>;
+pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 const WAYS: [OpenWrites; 2] = [OpenWrites::Gap, OpenWrites::Carrier];
 /// Deadlines of two phases that never end, and their recoveries.
@@ -35,12 +36,12 @@ fn memory(blocks: usize, shift: usize) -> DmaBuf {
     DmaBuf::from_static(&mut all[shift..shift + bytes])
 }
 
-struct Rig {
+pub struct Rig {
     time: Time,
     model: Rc<RefCell<Sdhci>>,
     memory: ShadowMemory,
-    stack: Stack,
-    base: u64,
+    pub stack: Stack,
+    pub base: u64,
     /// Faults of the bring-up, which asks what a card may not know.
     faults: u64,
 }
@@ -50,13 +51,24 @@ impl Rig {
         Rig::with_access(card, writes, mistakes, 200)
     }
 
+    /// The SD card of this profile.
+    pub fn of_text(text: &str) -> Rig {
+        let profile = CardProfile::from_toml(text, "sd").unwrap_or_else(|error| panic!("{error}"));
+        Rig::of(&profile, OpenWrites::Gap, Mistakes::NONE, 200)
+    }
+
     /// A register access takes so long.
     fn with_access(card: &str, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
+        Rig::of(&timed::profile(card), writes, mistakes, access_ns)
+    }
+
+    fn of(profile: &CardProfile, writes: OpenWrites, mistakes: Mistakes, access_ns: u64) -> Rig {
+        let card = profile.name();
         let emmc = card.contains("emmc");
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig { natural: 1 << 19, ..MemoryConfig::BITS32 });
         let config = SdhciConfig { uhs_at_33v: emmc, mistakes, ..SdhciConfig::GENERIC_4_20 };
-        let built = timed::card(&timed::profile(card));
+        let built = timed::card(profile);
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(built))));
         let port = Port::new(model.clone(), time.clone(), access_ns, access_ns / 4);
         let driver = if emmc { sdhci::SdhciConfig::emmc_18() } else { sdhci::SdhciConfig::new() };
@@ -76,12 +88,12 @@ impl Rig {
         timed::drive(&self.stack, &self.model, &self.time, future)
     }
 
-    fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
+    pub fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
         let now = self.time.now();
         self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap()
     }
 
-    fn finish(&self, id: SlotId) -> DmaBuf {
+    pub fn finish(&self, id: SlotId) -> DmaBuf {
         loop {
             if let Some(done) = self.stack.with(|engine| engine.take(id)) {
                 done.result.unwrap_or_else(|error| panic!("{error}"));
@@ -114,7 +126,7 @@ impl Rig {
         self.stack.with(|engine| engine.stats().faults) - self.faults
     }
 
-    fn flush(&self) {
+    pub fn flush(&self) {
         self.drive(BlockDevice::new(&self.stack).flush()).unwrap();
     }
 

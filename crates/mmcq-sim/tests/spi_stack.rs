@@ -22,10 +22,10 @@ use mmcq_sim::world::Stream;
 use timed::one_thread::{NOW_NS, OneThread, TIMER};
 use timed::{TURNS_MAX, blocks as buffer};
 
-type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
+pub type Stack = mmcq::task::Stack<(OneThread, Spi<Wire>), 16>;
 
 /// A port by DMA: an exchange takes the time of its bytes, and its end interrupts.
-struct Wire {
+pub struct Wire {
     line: SpiLine,
     end_ns: u64,
     /// The end that is still to be told.
@@ -68,10 +68,10 @@ unsafe impl Port for Wire {
     }
 }
 
-struct Rig {
-    line: SpiLine,
+pub struct Rig {
+    pub line: SpiLine,
     interrupt: Rc<Cell<Option<u64>>>,
-    stack: Stack,
+    pub stack: Stack,
 }
 
 fn model(card: &str) -> SpiLine {
@@ -79,14 +79,14 @@ fn model(card: &str) -> SpiLine {
 }
 
 impl Rig {
-    fn new(card: &str, habits: Habits) -> Rig {
+    pub fn new(card: &str, habits: Habits) -> Rig {
         let line = model(card);
         line.slot.borrow_mut().set_habits(habits);
         Self::on(line)
     }
 
     /// A new stack for a bus that may have a past.
-    fn on(line: SpiLine) -> Rig {
+    pub fn on(line: SpiLine) -> Rig {
         Self::at(line, 25_000_000)
     }
 
@@ -115,16 +115,16 @@ impl Rig {
         Ok(())
     }
 
-    fn drive<F: Future>(&self, future: F) -> Result<F::Output, String> {
+    pub fn drive<F: Future>(&self, future: F) -> Result<F::Output, String> {
         timed::try_drive(&self.line.time, || self.turn(), future)
     }
 
-    fn bring_up(&self) -> Result<Card, String> {
+    pub fn bring_up(&self) -> Result<Card, String> {
         let found = self.drive(card::bring_up_sd(&self.stack, buffer(1), card::Options::DEFAULT))?.0;
         found.map_err(|error| format!("bring-up: {error}"))
     }
 
-    fn faults(&self, plan: Plan) -> Faults {
+    pub fn faults(&self, plan: Plan) -> Faults {
         let faults = Faults::new(plan);
         let mut slot = self.line.slot.borrow_mut();
         slot.set_faults(faults.clone());
@@ -132,7 +132,7 @@ impl Rig {
         faults
     }
 
-    fn peek(&self, sector: u64) -> Vec<u8> {
+    pub fn peek(&self, sector: u64) -> Vec<u8> {
         let mut bytes = vec![0; 512];
         if let Some(card) = self.line.slot.borrow_mut().card_mut() {
             card.peek(sector * 512, &mut bytes).unwrap();
@@ -142,7 +142,7 @@ impl Rig {
 
     /// Random reads and writes, several at a time, against a mirror, under supervision. Those that
     /// failed: after a failed write a sector may hold anything that was ever written to it.
-    fn load(&self, found: Card, seed: u64, rounds: u64) -> Result<Vec<Error>, String> {
+    pub fn load(&self, found: Card, seed: u64, rounds: u64) -> Result<Vec<Error>, String> {
         let events = RefCell::new(Vec::new());
         let mut supervisor = pin!(async {
             let (mut found, mut scratch) = (found, buffer(1));
@@ -302,7 +302,8 @@ fn cards_of_every_habit() {
     let mut wrong = Vec::new();
     for response_bytes in 1..=8 {
         for (stop_bytes, stuff, deselect_ends) in [(0, 0xff, false), (1, 0x00, true), (1, 0x7f, false)] {
-            let habits = Habits { response_bytes, stop_bytes, stuff, needs_gap: true, deselect_ends };
+            let habits =
+                Habits { response_bytes, stop_bytes, stuff, needs_gap: true, deselect_ends, ..Habits::USUAL };
             let rig = Rig::new("sdhc-16g-hs", habits);
             let told = match rig.bring_up() {
                 Err(error) => error,

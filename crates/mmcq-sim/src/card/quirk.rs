@@ -42,6 +42,15 @@ pub struct Quirks {
     pub ddr50_tuning_fails: bool,
     /// HPI locks the card up (eMMC).
     pub hpi_breaks: bool,
+    /// Blocks that an open-ended read is ahead of the host: one that is stopped so near to the last
+    /// sector reports OUT_OF_RANGE (SD); 0: none.
+    pub reads_ahead_blocks: u64,
+    /// The card reports that only in the response after that of CMD12 (SD).
+    pub tells_past_end_late: bool,
+    /// Any CMD1 starts the power-up, and CMD0 before its end makes the card inactive (eMMC).
+    pub reset_in_power_up_hangs: bool,
+    /// CMD25 is illegal, whatever the CSD declares (SD).
+    pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).
     pub last_block_locks_up: bool,
     /// With the command queue on, reads are damaged and flushes never end (SD).
@@ -81,7 +90,8 @@ pub struct Quirks {
     /// Write protection in the CSD.
     pub csd_protection: CsdProtection,
 
-    /// The power is never really off: 1.8 V signalling survives a power cycle (SD).
+    /// The power is never really off: 1.8 V signalling survives a power cycle. The card also
+    /// understands 3.3 V then, up to 25 MHz (SD).
     pub stuck_1v8: bool,
     /// Halves the card's capacity from its second initialisation on.
     pub shrinks: bool,

@@ -63,6 +63,8 @@ pub(super) struct Front {
     have: usize,
     answer: VecDeque<u8>,
     answer_ns: u64,
+    /// Bytes of busy after the response, in which the card hears nothing.
+    busy_bytes: u8,
     /// Data flow after the response.
     flow: Option<(u8, Flow)>,
     sending: Sending,
@@ -104,6 +106,10 @@ impl SpiSlot {
             let byte = if due { self.front.answer.pop_front() } else { None };
             return (byte.unwrap_or(0xff), Use::Command);
         }
+        if self.front.busy_bytes > 0 {
+            self.front.busy_bytes -= 1;
+            return (0, Use::Busy);
+        }
         if busy {
             return (0, Use::Busy);
         }
@@ -124,6 +130,9 @@ impl SpiSlot {
 
     /// Gives the card a byte of the master, which ended at this time.
     pub(super) fn hear(&mut self, byte: u8, now_ns: u64) {
+        if self.front.busy_bytes > 0 && self.front.answer.is_empty() {
+            return;
+        }
         if self.front.taking.inside {
             self.front.block.push(byte);
             if self.front.block.len() == self.front.taking.len {
@@ -352,6 +361,7 @@ impl SpiSlot {
             self.front.answer.push_back(stuff.unwrap_or(self.habits.stuff));
         }
         self.front.answer.extend(std::iter::repeat_n(0xff, self.habits.response_bytes.clamp(1, 8).into()));
+        self.front.busy_bytes = if index == 55 { self.habits.busy_after_prefix } else { 0 };
         self.respond(reply.r1, reply.rest(), now_ns);
     }
 

@@ -79,13 +79,24 @@ pub struct Habits {
     pub needs_gap: bool,
     /// Whether the end of the selection ends an open transfer.
     pub deselect_ends: bool,
+    /// Bytes of busy after the response to CMD55.
+    pub busy_after_prefix: u8,
+    /// Whether the card sees the end of its selection by a clock alone.
+    pub deselect_by_clock: bool,
 }
 
 impl Habits {
     /// One byte in each gap, a stuff byte that looks like a response, and transfers that stay open
     /// when the selection ends.
-    pub const USUAL: Habits =
-        Habits { response_bytes: 1, stop_bytes: 1, stuff: 0x7f, needs_gap: false, deselect_ends: false };
+    pub const USUAL: Habits = Habits {
+        response_bytes: 1,
+        stop_bytes: 1,
+        stuff: 0x7f,
+        needs_gap: false,
+        deselect_ends: false,
+        busy_after_prefix: 0,
+        deselect_by_clock: false,
+    };
 }
 
 impl Default for Habits {
@@ -119,6 +130,8 @@ pub struct SpiSlot {
     stuck: Option<u8>,
     /// Whether the card sends nothing until power-off.
     mute: bool,
+    /// Whether the selection has ended, and the card has not seen it.
+    unseen: bool,
 }
 
 impl Core for SpiSlot {
@@ -159,6 +172,7 @@ impl SpiSlot {
             last: None,
             stuck: None,
             mute: false,
+            unseen: false,
         };
         bus.slot.bus.powered = true;
         bus.slot.tell_bus(0);
@@ -203,7 +217,7 @@ impl SpiSlot {
         self.slot.bus.clock_hz = 0;
         self.slot.tell_bus(now_ns);
         self.front = Front::default();
-        (self.last, self.stuck, self.mute) = (None, None, false);
+        (self.last, self.stuck, self.mute, self.unseen) = (None, None, false, false);
     }
 
     /// Sets chip select; `true` is low.
@@ -216,9 +230,21 @@ impl SpiSlot {
         if std::mem::replace(&mut self.selected, low) == low {
             return;
         }
+        if low && std::mem::take(&mut self.unseen) {
+            return;
+        }
         if self.shift.output.is_some() {
             self.slot.violation();
         }
+        if !low && self.habits.deselect_by_clock {
+            self.unseen = true;
+        } else {
+            self.selection_seen(low, now_ns);
+        }
+    }
+
+    /// Handles a change of chip select that the card has seen.
+    fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();
         self.last = None;
@@ -288,6 +314,9 @@ impl SpiSlot {
 
     /// Handles a byte while chip select is high. In SD mode the card takes DI as its command line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
+        if std::mem::take(&mut self.unseen) {
+            self.selection_seen(false, start_ns);
+        }
         if out == 0xff {
             if self.clocks == 0 {
                 self.slot.bus.clock_hz = self.hz;

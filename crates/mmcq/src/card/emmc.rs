@@ -191,18 +191,25 @@ impl Offered {
     }
 }
 
-/// Sends CMD1 until the device has powered up.
+/// Sends CMD1 until the device has powered up. Nothing else comes in between: a CMD0 makes some
+/// devices inactive that power up [eMMC 6.4.3].
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
     let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
     if voltages & Ocr::V27_36 == 0 {
         return session.refuse(Breach::EmmcVoltage);
     }
-    session.command(command::go_idle_state()).await?;
+    if inquiry.ready() {
+        // It may not wait for CMD1 any more.
+        session.command(command::go_idle_state()).await?;
+    }
+    let mut lost = false;
     for _ in 0..POWER_UP_POLLS {
-        let ocr = session.command(cmd::send_op_cond(voltages, true)).await?.ocr();
-        if ocr.ready() {
-            return Ok(ocr);
+        match session.command(cmd::send_op_cond(voltages, true)).await {
+            Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
+            Ok(_) => lost = false,
+            Err(Failed) if session.is_lost_once(&mut lost) => {}
+            Err(Failed) => return Err(Failed),
         }
         session.pause(POWER_UP_POLL_NS).await?;
     }

@@ -19,8 +19,8 @@ use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Time between two ACMD41.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// Most ACMD41: twice the time of the standard.
-const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
+/// Most ACMD41: five times the time of the standard, which cards on the market exceed.
+const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// Tries of the switch to 1.8 V: one lost response must not cost all modes of UHS-I.
 const VOLTAGE_SWITCHES: u32 = 2;
 /// Number of restarts after which bring-up continues without SD status, and without CMD6.
@@ -72,7 +72,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         && bounds.signal18
         && bounds.width(Width::W4) == Width::W4
         && uhs.iter().any(|&timing| bounds.allow(timing));
-    let mut switches = if may_18 { VOLTAGE_SWITCHES } else { 0 };
+    let mut switches = if may_18 && !bounds.fixed18 { VOLTAGE_SWITCHES } else { 0 };
     let (ocr, signal18) = loop {
         let ocr = power_up(session, v2, inquiry, switches > 0).await?;
         if switches == 0 || !ocr.s18a() {
@@ -137,6 +137,15 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     if has_switch && session.starts < WITHOUT_SWITCH {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
+        if B::Profile::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
+            // It has no such mode at 3.3 V: its supply was not off since it was at 1.8 V, and so it
+            // has offered no switch.
+            sd.signal18 = OnMoreLines::<B, _>::of(follow_to_18(session)).await.is_ok();
+            if !sd.signal18 {
+                session.bus(BusOp::Signal18(false)).await?;
+            }
+        }
+        let signal18 = sd.signal18;
         let chosen = choose(&bounds, &SwitchStatus::parse(&sd.switch), signal18, width);
         if let Some((best, function)) = chosen {
             *tried = Some(best);
@@ -211,10 +220,14 @@ async fn power_up<B: Platform, const N: usize>(
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
     let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
+    let mut lost = false;
     for _ in 0..POWER_UP_POLLS {
-        let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
-        if ocr.ready() {
-            return Ok(ocr);
+        match session.app_command(cmd::sd_send_op_cond(request)).await {
+            Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
+            Ok(_) => lost = false,
+            // A restart would take the time of the power-up again.
+            Err(Failed) if session.is_lost_once(&mut lost) => {}
+            Err(Failed) => return Err(Failed),
         }
         session.pause(POWER_UP_POLL_NS).await?;
     }
@@ -231,6 +244,12 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     if !session.lines_are(0) {
         return Err(Failed);
     }
+    follow_to_18(session).await
+}
+
+/// Changes the host to 1.8 V, with its clock stopped meanwhile. Fails if the card holds a line low
+/// then.
+async fn follow_to_18<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(), Failed> {
     let hz = limits::IDENTIFY_MAX_HZ.max(session.slowest_hz());
     let steps = [
         Line::Set(BusOp::Clock(0)),
@@ -241,6 +260,11 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     ];
     session.lines(&steps).await?;
     if session.lines_are(0xf) { Ok(()) } else { Err(Failed) }
+}
+
+/// Returns whether the card offers an access mode that it has at 1.8 V alone.
+fn has_uhs(offered: &SwitchStatus) -> bool {
+    (2..=4).any(|function| offered.supports(Group::AccessMode, function))
 }
 
 /// Returns the fastest access mode (function of group 1) that card, host and options have in

@@ -175,6 +175,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
+    /// Returns whether the last step failed without any response, and `lost` was not set; it is now.
+    pub fn is_lost_once(&self, lost: &mut bool) -> bool {
+        B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
+    }
+
     /// Returns whether the last step that failed may succeed the next time; false if it was not a
     /// step on the bus.
     pub fn is_passing(&self) -> bool {

@@ -44,13 +44,21 @@ pub(super) struct Bounds {
     max_width: Width,
     /// As [`Caps::timings`].
     pub timings: u16,
-    /// Whether 1.8 V signalling is allowed.
+    /// Whether 1.8 V signalling is allowed, and whether there is no other.
     pub signal18: bool,
+    pub fixed18: bool,
 }
 
 impl Bounds {
     pub fn of<B: Platform, const N: usize>(session: &Session<'_, B, N>, options: &Options) -> Self {
-        let nothing = Bounds { min_hz: 0, max_hz: 0, max_width: Width::W1, timings: 0, signal18: false };
+        let nothing = Bounds {
+            min_hz: 0,
+            max_hz: 0,
+            max_width: Width::W1,
+            timings: 0,
+            signal18: false,
+            fixed18: false,
+        };
         session.stack.enter(nothing, |engine| {
             let caps = engine.caps();
             Bounds {
@@ -59,6 +67,7 @@ impl Bounds {
                 max_width: caps.width.min(options.max_width),
                 timings: caps.timings & !(options.without & !Caps::SDR50_TUNED),
                 signal18: caps.signal18,
+                fixed18: caps.signal18_fixed,
             }
         })
     }

@@ -28,8 +28,8 @@ const HALTED: u32 = 1 << 1;
 pub(super) const HELP: u32 = 1 << 2;
 /// The card is given up.
 const DEAD: u32 = 1 << 3;
-/// The card's last block must be read alone.
-pub(super) const LAST_BLOCK: u32 = 1 << 4;
+/// The card has a quirk by which some reads or writes go alone and in pieces.
+pub(super) const QUIRK: u32 = 1 << 4;
 
 /// An incident is open: recovery is running.
 const INCIDENT: u32 = 1 << 5;
@@ -72,7 +72,7 @@ const DRIVEN: u32 = 1 << 22;
 const UNREAD: u32 = 1 << 31;
 
 /// The causes that their owners set.
-const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | LAST_BLOCK;
+const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
 /// Lanes other than the single one, with rules of their own.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
@@ -83,7 +83,7 @@ const SHORT: u32 = SPECIAL | UNSETTLED | GENERAL | WATCHED;
 /// Causes that stop the card's queue, and a flush of the card's cache while its queue is on.
 pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
-pub(super) const COLLECTIONS: u32 = INCIDENT | DOUBT | AREA | LEFT_OPEN;
+pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
 /// The causes that hold now.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Blockers {
 
     /// Returns whether some requests are refused, or must start alone.
     pub fn is_barred(&self) -> bool {
-        self.word & (SUSPENDED | DEAD | LAST_BLOCK) != 0
+        self.word & (SUSPENDED | DEAD | QUIRK) != 0
     }
 
     pub fn is_halted(&self) -> bool {

@@ -4,6 +4,7 @@ use super::functions::Functions;
 use super::plan::Plan;
 use super::{Abilities, CardParams};
 use crate::host::Caps;
+use crate::spec::quirks::Quirks;
 
 /// Number of a card in a slot. A request for one card never reaches another.
 ///
@@ -61,6 +62,12 @@ impl Card {
     #[inline(always)]
     pub fn target(&self) -> &Option<CardParams> {
         &self.target
+    }
+
+    /// Returns whether each block is written by a command of its own.
+    #[inline(always)]
+    pub fn writes_singly(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.quirks.has(Quirks::NO_MULTIPLE_WRITE))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The gate: which requests are accepted. Its causes are in [`blockers`](super::blockers).
 
-use super::blockers::{Blockers, HELP, LAST_BLOCK};
+use super::blockers::{Blockers, HELP, QUIRK};
 use super::slot::State;
 use super::{BLOCK_BYTES, Engine, Error, Kind, Request};
 use crate::host::{Host, Phase};
@@ -32,8 +32,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Updates the causes from the card's quirks. The caller may have set some too.
     pub(super) fn refresh_quirks(&mut self) {
         if P::RECOVERS {
-            let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
-            self.blockers.set(LAST_BLOCK, alone);
+            const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);
+            let alone = self.card.target().as_ref().is_some_and(|t| t.quirks.within(ALONE) != Quirks::NONE);
+            self.blockers.set(QUIRK, alone);
         }
         self.close_fast();
     }

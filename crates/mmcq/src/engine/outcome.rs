@@ -16,6 +16,14 @@ pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
+/// Returns the error that means nothing after data of this direction: a card that reads ahead beyond
+/// its last block reports OUT_OF_RANGE in the response to CMD12, or in the next one [SD 4.3.3]. A
+/// request is inside the card, and for a read that is refused no block comes.
+#[inline]
+pub(super) fn past_end(direction: Direction) -> u32 {
+    if direction == Direction::Read { R1::OUT_OF_RANGE } else { 0 }
+}
+
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Reads the controller's events and continues. Returns false if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
@@ -130,7 +138,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Stage::Main => {
                 self.note_data(false, now_ns);
                 self.settle_at_end(status.0);
-                if status.0 & R1::OWN != 0 {
+                if status.0 & R1::OWN & !past_end(self.batch.direction()) != 0 {
                     self.fail(Error::Card(status.0));
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
@@ -199,13 +207,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the response of CMD12. Reading up to the last block makes some cards report
-    /// OUT_OF_RANGE there [SD 4.3.3]: not an error.
+    /// Handles the response of CMD12.
     fn stopped(&mut self, status: u32, now_ns: u64) {
-        let end = self.batch.lba() + u64::from(self.batch.blocks());
-        let at_end = self.card.target().is_some_and(|t| end >= t.sectors);
-        let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
-        let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
+        let bad = status & (R1::OWN | R1::DEFERRED) & !past_end(self.batch.direction());
         let by_us = matches!(self.lane.stage(), Stage::Stop);
         match (bad, self.batch.direction()) {
             (0, _) if by_us && self.bus.host().caps().busy == BusyDetect::Response => {

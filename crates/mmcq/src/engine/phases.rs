@@ -78,8 +78,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
             return;
         }
-        if P::RECOVERS && self.slots.at(first).rules() != Rules::NONE {
-            return self.go_specially(first, now_ns);
+        if P::RECOVERS {
+            let slot = self.slots.at(first);
+            let singly = self.card.writes_singly() && slot.direction() == Some(Direction::Write);
+            if singly || slot.rules() != Rules::NONE {
+                return self.go_specially(first, now_ns);
+            }
         }
         self.timers.clear_idle();
         let Some(&CardParams { extended_address, .. }) = self.card.target().as_ref() else {

@@ -1,5 +1,5 @@
-//! Writes with special rules: durable ones, and zeroes. And reads of a last block that must be read
-//! alone.
+//! Writes with special rules: durable ones, and zeroes. And what a quirk of the card makes special:
+//! reads of a last block that must be read alone, writes to a card that does not know CMD25.
 //!
 //! A durable write is complete when its data are on the medium. Without a volatile cache every
 //! write is that when its status has come; a durable one only stays out of open transfers. With a
@@ -92,9 +92,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if rest == 0 {
             return self.flush_written(index, now_ns);
         }
-        let mut most = rest;
+        let mut most = if self.card.writes_singly() { 1 } else { rest };
         if zero {
-            most = rest.min(self.slots.at(index).segment().len / BLOCK_BYTES).max(1);
+            most = most.min(self.slots.at(index).segment().len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
         if moved > 0 && self.services.memory().pieces() != Pieces::Good {
@@ -221,26 +221,29 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a write with special rules, or a read with its one.
+    /// Starts a write with special rules, a read with its one, or a write to a card that takes
+    /// single blocks.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {
-        if self.slots.at(first).direction() == Some(Direction::Read) {
-            return self.read_to_the_end(first, now_ns);
+        let slot = self.slots.at(first);
+        if slot.direction() == Some(Direction::Read) || slot.rules() == Rules::NONE {
+            return self.send_piece(first, now_ns);
         }
         self.extra(Event::Write(first), now_ns);
     }
 
-    /// Reads up to the last block of a card that must read it alone: the blocks before it first, as
-    /// a closed transfer.
-    fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
+    /// Sends a piece of a request that a [quirk](crate::spec::quirks) of the card makes special, as
+    /// a closed transfer: a block of a write; or of a read the blocks before the card's last, and
+    /// then that one.
+    fn send_piece(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);
         }
         if self.slots.is_settling() {
             return self.ask_status(Stage::Status, now_ns);
         }
-        let (Some((_, lba, rest)), Some(sectors)) =
+        let (Some((direction, lba, rest)), Some(sectors)) =
             (self.slots.at(index).span(), self.card.target().map(|target| target.sectors))
         else {
             return self.refuse(index, Error::NoCard);
@@ -252,10 +255,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let before = sectors.saturating_sub(1).saturating_sub(lba);
         let most = match u32::try_from(before) {
+            _ if direction == Direction::Write => 1,
             Ok(before) if before > 0 => rest.min(before),
             _ => rest,
         };
         let piece = most.min(self.limits().blocks);
-        self.send_alone(index, (Direction::Read, lba, piece), self.rest_of(index), End::Here, now_ns);
+        self.send_alone(index, (direction, lba, piece), self.rest_of(index), End::Here, now_ns);
     }
 }

@@ -22,6 +22,7 @@
 //! host or the engine, it ends by itself.
 
 use super::bus::COMMAND_TIMEOUT_NS;
+use super::outcome::past_end;
 use super::phases::{STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
 use super::slot::{NONE, Rules, bits};
@@ -392,9 +393,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Handles the response of a CMD12 for which no request waits.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else { return self.go_idle(now_ns) };
-        let at_end = self.card.target().is_some_and(|t| open.next >= t.sectors);
-        let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
-        if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
+        if status & (R1::OWN | R1::DEFERRED) & !past_end(open.direction) != 0 {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's
             // business.
             match open.owes() {

@@ -15,6 +15,8 @@ impl Quirks {
     pub const NO_SECURE_ERASE: Quirks = Quirks(1 << 2);
     /// Trim damages data, or does not read back as erased.
     pub const NO_TRIM: Quirks = Quirks(1 << 3);
+    /// The card does not know CMD25: each block is written by a CMD24.
+    pub const NO_MULTIPLE_WRITE: Quirks = Quirks(1 << 4);
     /// SD: a flush of its cache never ends.
     pub const NO_SD_CACHE: Quirks = Quirks(1 << 5);
     /// SD: the card never gets ready for power-off.

@@ -225,7 +225,12 @@ impl EmmcCard {
     fn go_idle(&mut self, arg: u32, now_ns: u64) -> Reply {
         // Any other argument asks for the boot operation, which is not answered here.
         if matches!(arg, GO_IDLE | GO_PRE_IDLE) {
+            let powers_up = self.ready_ns.is_some_and(|ready_ns| now_ns < ready_ns);
             self.reset(now_ns);
+            if powers_up && self.config.quirks.reset_in_power_up_hangs {
+                self.interface.trouble.violate("CMD0 to a card that powers up", now_ns);
+                self.interface.state = State::Ina;
+            }
             if self.interface.trouble.stuck {
                 // No command helps: it needs the power off.
                 self.interface.trouble.locked_up = true;
@@ -245,6 +250,9 @@ impl EmmcCard {
         let sector_mode = if self.config.sector_mode() { 1 << 30 } else { 0 };
         let wanted = arg & 0x00ff_ff80;
         if wanted == 0 {
+            if self.config.quirks.reset_in_power_up_hangs {
+                self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
+            }
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if wanted & VOLTAGES == 0 {

@@ -255,7 +255,7 @@ impl Card for IoCard {
         let was = std::mem::replace(&mut self.bus, *bus);
         if bus.powered != was.powered {
             self.reset(now_ns);
-            self.voltage = Voltage::High;
+            self.voltage = self.first_voltage();
             self.memory_moves = false;
             self.power = PowerUp::on(now_ns);
             if bus.powered {
@@ -397,7 +397,7 @@ impl Card for IoCard {
             memory.brown_out(now_ns);
         }
         self.reset(now_ns);
-        self.voltage = Voltage::High;
+        self.voltage = self.first_voltage();
         self.memory_moves = false;
         self.power = PowerUp::on(now_ns);
         self.power.clock(self.bus.clock_hz > 0, now_ns);

@@ -31,6 +31,9 @@ pub struct IoQuirks {
     pub real_max_khz: Option<u32>,
     /// The card offers 1.8 V, and fails for good at the switch.
     pub breaks_at_1v8: bool,
+    /// The card is soldered to a rail of 1.8 V: it signals so from power-up on, offers no switch to
+    /// it, and knows no CMD11.
+    pub always_1v8: bool,
     /// Bytes of the tuple chains that replace those from the rest of the profile.
     pub cis: Vec<Spanned<CisBytes>>,
 }
@@ -60,6 +63,11 @@ impl CisBytes {
 }
 
 impl IoCard {
+    /// Returns the card's signalling after its power-up.
+    pub(super) fn first_voltage(&self) -> Voltage {
+        if self.config.quirks.always_1v8 { Voltage::Switched(0) } else { Voltage::High }
+    }
+
     /// Applies quirks before CMD52 reads a byte of function 0. Returns flags of R5 if the read
     /// fails.
     pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {

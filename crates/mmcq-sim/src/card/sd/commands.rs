@@ -101,13 +101,15 @@ impl SdCard {
                 self.switch_voltage(reply)
             }
             (12, Data) => {
-                if let Transfer::Read(read) = &self.transfer {
-                    let ended = read.left.is_none() && read.at == self.medium.bytes();
-                    if self.config.early_out_of_range && ended {
-                        self.status.raise(status::OUT_OF_RANGE);
-                    }
-                }
-                let reply = self.go(12, Tran, now_ns);
+                let beyond = self.reads_past_end();
+                let reply = if self.config.quirks.tells_past_end_late {
+                    let reply = self.go(12, Tran, now_ns);
+                    self.status.raise(beyond);
+                    reply
+                } else {
+                    self.status.raise(beyond);
+                    self.go(12, Tran, now_ns)
+                };
                 self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
                 self.interface.data_end_ns = None;
@@ -150,6 +152,7 @@ impl SdCard {
                 self.r1(23, now_ns)
             }
             (24, Tran) => self.write(24, arg, Some(1), now_ns),
+            (25, Tran) if self.config.quirks.no_multiple_write => self.illegal(),
             (25, Tran) => self.write(25, arg, count, now_ns),
             (27, Tran) => self.receive(27, Transfer::ProgramCsd, 16, now_ns),
             (32 | 33, Tran) => {
@@ -287,6 +290,22 @@ impl SdCard {
         let short = (shown >> 8 & 0xc000) | (shown >> 6 & 0x2000) | (shown & 0x1fff);
         self.interface.state = State::Stby;
         Reply::short(3, u32::from(self.rca) << 16 | short)
+    }
+
+    /// Returns OUT_OF_RANGE if the read that is being stopped has read ahead beyond the end of the
+    /// card, which is no error [SD 4.3.3].
+    fn reads_past_end(&self) -> u32 {
+        let ahead = self.config.quirks.reads_ahead_blocks.saturating_mul(512);
+        match &self.transfer {
+            Transfer::Read(read)
+                if (self.config.early_out_of_range || ahead > 0)
+                    && read.left.is_none()
+                    && read.at.saturating_add(ahead) >= self.medium.bytes() =>
+            {
+                status::OUT_OF_RANGE
+            }
+            _ => 0,
+        }
     }
 
     /// Stops a read. A page fetch may still be under way afterwards.

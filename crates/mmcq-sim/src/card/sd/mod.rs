@@ -202,7 +202,9 @@ impl SdCard {
             (_, _, 3) => (208_000_000, false),
             _ => (50_000_000, true),
         };
-        Mode { max_hz, width: self.width, ddr, signal18: Some(is_18), strobe: false }
+        let slow = max_hz <= 25_000_000;
+        let signal18 = if self.config.quirks.stuck_1v8 && is_18 && slow { None } else { Some(is_18) };
+        Mode { max_hz, width: self.width, ddr, signal18, strobe: false }
     }
 
     /// Returns the TRAN_SPEED of the present bus speed mode.

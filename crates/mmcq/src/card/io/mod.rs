@@ -1,9 +1,9 @@
 //! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
 //!
-//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7,
-//! CCCR, tuples, width, speed, asynchronous interrupt. The card's registers and tuples are read
-//! before the bus gets fast; its [quirks](super::quirk) are known from there on. A combo card is
-//! not run faster than high speed.
+//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11, unless the
+//! lines are fixed at 1.8 V], CMD3, CMD7, CCCR, tuples, width, speed, asynchronous interrupt. The
+//! card's registers and tuples are read before the bus gets fast; its [quirks](super::quirk) are
+//! known from there on. A combo card is not run faster than high speed.
 
 pub(crate) mod error;
 
@@ -146,8 +146,10 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let v2 = self.wake().await?;
         let inquiry = self.inquire().await?;
         let fast = !inquiry.memory_present() && wants_18(&bounds);
+        // Lines that are fixed at 1.8 V need no switch, and a soldered card knows none.
+        let mut signal18 = fast && bounds.fixed18;
+        let fast = fast && !signal18;
         let mut r4 = self.power_up(inquiry, fast).await?;
-        let mut signal18 = false;
         let mut memory = None;
         if inquiry.memory_present()
             && let Some(ocr) = identify::ask_memory(self.session, v2).await?

@@ -138,6 +138,11 @@ impl Class {
                 }
             }
             Error::Card(status) | Error::Program(status) => match status {
+                // That of the read before, which went ahead beyond the end of the card: no request
+                // is out of range.
+                _ if status & (R1::OWN | R1::WP_VIOLATION) == R1::OUT_OF_RANGE => {
+                    Class::Command { damaged: false }
+                }
                 _ if status & (R1::OWN | R1::WP_VIOLATION) != 0 => Class::Refused,
                 _ => Class::Medium,
             },
@@ -198,7 +203,9 @@ mod tests {
             (fault(Cause::Timeout, Stage::Busy), Class::Data { damaged: false }),
             (fault(Cause::Dma, Stage::Data), Class::Controller),
             (fault(Cause::Gone, Stage::Command), Class::Hopeless),
-            (Error::Card(R1::OUT_OF_RANGE), Class::Refused),
+            (Error::Card(R1::OUT_OF_RANGE), Class::Command { damaged: false }),
+            (Error::Card(R1::OUT_OF_RANGE | R1::ERASE_PARAM), Class::Refused),
+            (Error::Card(R1::ADDRESS_ERROR), Class::Refused),
             (Error::Program(R1::WP_VIOLATION), Class::Refused),
             (Error::Card(R1::CARD_ECC_FAILED), Class::Medium),
             (Error::Silent, Class::Controller),

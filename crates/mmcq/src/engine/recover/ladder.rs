@@ -21,6 +21,7 @@ use super::super::{BLOCK_BYTES, CardParams, Count, Engine, Error, Kind, Output};
 use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::{Policy, Profile};
+use crate::spec::quirks::Quirks;
 use crate::spec::response::R1;
 
 /// The number of damages ...
@@ -53,6 +54,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // It says that it knows CMD23, or the controller does.
             let uncounted = self.card.target().map(|target| CardParams { count: false, ..target });
             self.set_card(uncounted);
+        }
+        if self.incident.multiple
+            && self.incident.tries >= 2
+            && self.incident.failed.status() & R1::ILLEGAL_COMMAND != 0
+        {
+            // It knows CMD24: every card that can be written does.
+            let singly = self
+                .card
+                .target()
+                .map(|target| CardParams { quirks: target.quirks.and(Quirks::NO_MULTIPLE_WRITE), ..target });
+            self.set_card(singly);
+            self.refresh_quirks();
         }
         if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && !self.lane.has_control()

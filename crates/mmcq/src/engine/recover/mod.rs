@@ -51,6 +51,8 @@ const STOP_TIMEOUT_NS: u64 = 100_000_000;
 const FAULTS_MAX: u8 = 4;
 /// How many times in one incident a tuning is repeated that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
+/// CMD25.
+const WRITE_MULTIPLE_BLOCK: u8 = 25;
 /// Most CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
 
@@ -70,8 +72,9 @@ pub(super) struct Incident {
     /// Measures that were taken, one bit a [`RecoveryStep`].
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23.
+    /// Whether the transfer failed at CMD23, and whether at CMD25.
     counting: bool,
+    multiple: bool,
     /// Whether the controller was reset in a tuned mode, and not tuned since.
     untuned: bool,
     /// Whether the same transfer is tried again after recovery.
@@ -110,6 +113,7 @@ impl Incident {
             spent: 0,
             slowed: 0,
             counting: false,
+            multiple: false,
             untuned: false,
             again: false,
             unheard: false,
@@ -322,6 +326,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         incident.class = Class::of(error);
         incident.counting = matches!(self.lane.stage(), Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
+        incident.multiple = self.bus.phase().command.index == WRITE_MULTIPLE_BLOCK
+            && incident.class == Class::Command { damaged: false };
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
             incident.damages = [self.record.transfers(), newest, second];

@@ -190,9 +190,12 @@ impl<P: Port> Spi<P> {
                 if op == BusOp::ResetAll {
                     line.clock(None);
                 }
-                if core::mem::take(&mut line.card.torn) {
-                    chore.begin(What::Drain(DRAINS), 0);
+                if !P::SHARED {
+                    // Some cards see that they are not selected with a clock alone.
+                    line.exchange(Exchange::Idle(1));
                 }
+                let drains = if core::mem::take(&mut line.card.torn) { DRAINS } else { 0 };
+                chore.begin(What::Drain(drains), 0);
             }
             BusOp::Width(Width::W1)
             | BusOp::Timing(Timing::Legacy | Timing::HighSpeed)

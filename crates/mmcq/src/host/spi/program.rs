@@ -17,7 +17,7 @@ const STEPS_MAX: u32 = 32;
 const AHEAD: usize = 6;
 /// Bytes within which a card must respond [SD 7.5.1, N_CR], beyond those of the frame.
 const ANSWER_LATE: usize = 8;
-/// Number of CMD0 frames before a wrong response counts.
+/// Number of CMD0 frames before a wrong response counts, and of CMD59.
 const RESETS: u8 = 3;
 const BLOCK_TOKEN: u8 = 0xfe;
 const BLOCK_OF_SEVERAL_TOKEN: u8 = 0xfc;
@@ -26,6 +26,9 @@ const APP_CMD: u8 = 55;
 const READ_OCR: u8 = 58;
 const CRC_ON_OFF: u8 = 59;
 const STOP_TRANSMISSION: u8 = 12;
+/// R1 bit: the command arrived damaged.
+const BAD_CRC: u8 = 1 << 3;
+const ILLEGAL: u8 = 1 << 2;
 /// R1 error bits: illegal command, CRC, sequence, address, parameter.
 const REFUSED: u8 = 0x7c;
 /// Bytes of CID and CSD.
@@ -59,6 +62,8 @@ pub(super) struct Program {
     stop: Option<u32>,
     /// Number of further polls for a response, or of CMD0 frames.
     again: u8,
+    /// Number of CMD59.
+    tries: u8,
     patience: Patience,
 }
 
@@ -124,6 +129,7 @@ impl Program {
             response: Response::default(),
             stop: None,
             again: 0,
+            tries: 0,
             patience: Patience::of(timeout_ns),
         };
         program.step = match phase.auto {
@@ -222,7 +228,11 @@ impl Program {
                     self.response = Response::short(status);
                     return Ok(Turn::End);
                 }
-                Ok(self.send(line, Step::Command))
+                // It may be busy now.
+                line.card.quiet = false;
+                self.app = false;
+                self.step = Step::Ready;
+                Ok(Turn::Go)
             }
             Step::Command if self.index == 0 => self.reset_answered(line),
             Step::Command => match self.answer(line)? {
@@ -238,11 +248,21 @@ impl Program {
                 }
                 None => Ok(Turn::Go),
             },
-            // A card that does not know it has no way to be told.
-            Step::CrcOn => match self.answer(line) {
-                Ok(None) => Ok(Turn::Go),
-                _ => Ok(Turn::End),
-            },
+            Step::CrcOn => {
+                let heard = match self.answer(line) {
+                    Ok(None) => return Ok(Turn::Go),
+                    // A card that does not know it has no way to be told.
+                    Ok(Some(r1)) => r1 & BAD_CRC == 0,
+                    Err(_) => false,
+                };
+                self.tries += 1;
+                if heard || self.tries >= RESETS {
+                    return Ok(Turn::End);
+                }
+                line.send_frame(CRC_ON_OFF, 1, 0);
+                self.again = 0;
+                Ok(Turn::Go)
+            }
             Step::Register => {
                 if !line.fetch(REGISTER_BYTES + 3, 0) {
                     return Ok(Turn::Go);
@@ -360,9 +380,10 @@ impl Program {
         if self.resp == Resp::R1b {
             line.card.quiet = false;
         }
-        if status & R1::ILLEGAL_COMMAND != 0 && self.blocks.is_some() {
-            // No block follows, whatever the engine makes of that bit: on the SD bus it is about
-            // the command before.
+        if r1 & ILLEGAL != 0 && self.blocks.is_some() {
+            // No block follows. On the SD bus the bit is about the command before: the engine finds
+            // it in the next status.
+            line.card.late |= R1::ILLEGAL_COMMAND;
             return Err(Cause::Timeout);
         }
         if r1 & REFUSED != 0 {

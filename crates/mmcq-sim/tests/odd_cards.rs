@@ -1,0 +1,263 @@
+//! Cards as people have them: what public reports say of other stacks, tried on this one. No
+//! identity is known for these faults, so the stack lives with them without an entry in its tables.
+
+use crate::{machine, open_sdhci};
+use machine::{Rig, buffer, bytes};
+use mmcq::block::BlockDevice;
+use mmcq::card::{Family, IoCard, Options, bring_up_io};
+use mmcq::engine::{Kind, Request};
+use mmcq::host::sdhci::{self, SdhciQuirks};
+use mmcq::host::{Caps, Timing, Width};
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::sdhci::SdhciConfig;
+use mmcq_sim::slot::Controller;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The profile of a card in `cards/`.
+fn text(name: &str) -> String {
+    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The same card with a quirk.
+fn with(name: &str, quirk: &str) -> String {
+    format!("{}\n[quirk]\nsource = \"a test\"\n{quirk}\n", text(name))
+}
+
+fn rig(text: &str, model: SdhciConfig, driver: sdhci::SdhciConfig) -> Rig {
+    let profile = CardProfile::from_toml(text, "odd").unwrap_or_else(|error| panic!("{error}"));
+    Rig::with_card(crate::timed::card(&profile), model, driver, 0).unwrap()
+}
+
+fn sd(text: &str) -> Rig {
+    rig(text, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
+}
+
+fn emmc(text: &str) -> Rig {
+    let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
+    rig(text, model, sdhci::SdhciConfig::emmc_18())
+}
+
+fn is_well(rig: &Rig) {
+    rig.checked();
+    let mut model = rig.model.borrow_mut();
+    let first = model.card_mut().and_then(|card| card.violations().first().map(|first| first.what));
+    assert_eq!(first, None);
+}
+
+/// An open-ended read that is stopped near the last sector makes this card report OUT_OF_RANGE: in
+/// the answer to CMD12, or in the one after it. Its data are good [SD 4.3.3].
+#[test]
+fn a_card_that_reads_ahead_beyond_its_end_loses_no_request() {
+    for late in [false, true] {
+        let text = text("quirks/reads-past-end");
+        let line = "tells_past_end_late = true";
+        assert!(text.contains(line));
+        let text = text.replace(line, &format!("tells_past_end_late = {late}"));
+        let rig = sd(&text);
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        let (sectors, device) = (found.params.sectors, BlockDevice::new(&rig.stack));
+        let before = rig.stack.with(|engine| engine.stats().faults);
+        for end in [sectors, sectors - 1, sectors - 9, sectors - 16, sectors - 17] {
+            for blocks in [2, 8, 32] {
+                let (read, _) = rig.drive(device.read(end - blocks, buffer(blocks as usize)));
+                assert_eq!(read, Ok(blocks as u32), "late {late}: {blocks} blocks up to {end}");
+                // What comes next may hear of it.
+                let (wrote, _) = rig.drive(device.write(end - blocks, buffer(2)));
+                assert_eq!(wrote, Ok(2), "late {late}: a write after {blocks} blocks up to {end}");
+                let (read, _) = rig.drive(device.read(end - blocks, buffer(8.min(blocks as usize))));
+                assert_eq!(read, Ok(8.min(blocks as u32)), "late {late}: a read at {}", end - blocks);
+                let (read, _) = rig.drive(device.read(end - 1, buffer(1)));
+                assert_eq!(read, Ok(1), "late {late}: the block before {end}");
+            }
+        }
+        assert_eq!(rig.drive(device.flush()), Ok(()));
+        is_well(&rig);
+        let faults = rig.stack.with(|engine| engine.stats().faults) - before;
+        assert_eq!(faults, 0, "no phase failed");
+    }
+}
+
+/// So it is with transfers that stay open up to the end.
+#[test]
+fn an_open_read_up_to_the_end_is_closed_without_an_error() {
+    for late in [false, true] {
+        let text = text("quirks/reads-past-end")
+            .replace("tells_past_end_late = true", &format!("tells_past_end_late = {late}"));
+        let rig = open_sdhci::Rig::of_text(&text);
+        let sectors = rig.base * 2;
+        let from = sectors - 64;
+        for n in 0..8 {
+            let kind = Kind::Read { lba: from + 8 * n, blocks: 8 };
+            rig.finish(rig.submit(kind, buffer(8)));
+        }
+        rig.flush();
+        for n in 0..8 {
+            let mut block = buffer(8);
+            block.fill(n as u8 + 1);
+            rig.finish(rig.submit(Kind::Write { lba: from + 8 * n, blocks: 8 }, block));
+        }
+        rig.flush();
+        let last = rig.finish(rig.submit(Kind::Read { lba: sectors - 8, blocks: 8 }, buffer(8)));
+        assert!(last.iter().all(|&byte| byte == 8), "late {late}");
+        let stats = rig.stack.with(|engine| engine.stats().unowned);
+        assert_eq!(stats, 0, "late {late}: what was read ahead is no error");
+    }
+}
+
+/// CMD0 while a device powers up makes it inactive. Until it is ready, only CMD1 is sent
+/// [eMMC 6.4.3]; it has the standard's second.
+#[test]
+fn an_emmc_is_not_reset_while_it_powers_up() {
+    for ms in [1, 40, 400, 990] {
+        let text = with("emmc-hs200", "reset_in_power_up_hangs = true");
+        let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+        let rig = emmc(&text.replace(line, &format!("power_up_ms = {ms}")));
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{ms} ms: {error}"));
+        assert_eq!(found.timing, Timing::Hs200, "{ms} ms");
+        assert!(rig.time.now() < ms * 1_000_000 + SECOND / 10, "{ms} ms: {} ns", rig.time.now());
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+}
+
+/// One CMD1 without an answer is asked again: the device goes on powering up.
+#[test]
+fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
+    let odd = "reset_in_power_up_hangs = true\nanswers = [{ command = 1, nth = 5, happens = \"silent\" }]";
+    let text = with("emmc-hs200", odd);
+    let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+    let rig = emmc(&text.replace(line, "power_up_ms = 600"));
+    rig.bring_up(Options::DEFAULT).unwrap();
+    assert!(rig.time.now() < 700_000_000, "{} ns", rig.time.now());
+    is_well(&rig);
+}
+
+/// Cards on the market need longer than the standard's second after their first ACMD41.
+#[test]
+fn a_card_that_says_it_is_busy_gets_five_seconds() {
+    for seconds in [1, 2, 3, 4] {
+        let text = text("sdhc-16g-hs");
+        let line = text.lines().find(|line| line.starts_with("power_up_ms")).unwrap();
+        let rig = sd(&text.replace(line, &format!("power_up_ms = {seconds}900")));
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{seconds} s: {error}"));
+        assert!(rig.time.now() < (seconds + 1) * SECOND, "{seconds} s: {} ns", rig.time.now());
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+    // One that never gets ready ends it.
+    let rig = sd(&with("sdhc-16g-hs", "never_ready = true"));
+    let error = rig.bring_up(Options::DEFAULT).unwrap_err();
+    assert!(error.to_string().contains("power-up"), "{error}");
+    assert!((5 * SECOND..7 * SECOND).contains(&rig.time.now()), "{} ns", rig.time.now());
+}
+
+/// A cold card leaves CMD8 unanswered once: it is no card of version 1, which would lose its speed.
+#[test]
+fn one_unanswered_cmd8_makes_no_old_card() {
+    let rig = sd(&with("sdxc-128g-uhs", "answers = [{ command = 8, happens = \"unheard\" }]"));
+    let found = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::Sdr104);
+    is_well(&rig);
+}
+
+/// After a warm reset of a board that cannot switch the supply, the card still signals at 1.8 V.
+/// It offers no switch then; its functions show it [SD 4.3.10.2].
+#[test]
+fn a_card_that_is_still_at_1v8_is_kept_there() {
+    let rig = sd(&with("sdxc-128g-uhs", "stuck_1v8 = true"));
+    let first = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(first.timing, Timing::Sdr104);
+    rig.mixed_load(first.params.sectors, 5);
+    for round in 0..3 {
+        let found = rig.bring_up(Options::DEFAULT).unwrap_or_else(|error| panic!("{round}: {error}"));
+        let Family::Sd(card) = found.family else { panic!("no SD card") };
+        assert_eq!((found.timing, found.width, card.signal18), (Timing::Sdr104, Width::W4, true), "{round}");
+        rig.mixed_load(found.params.sectors, 10);
+        is_well(&rig);
+    }
+    // A program that wants no UHS gets the card as it is.
+    let slow = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
+    let without = slow.iter().fold(0, |bits, &timing| bits | Caps::timing_bit(timing));
+    let found = rig.bring_up(Options::DEFAULT.without(without)).unwrap();
+    assert_eq!(found.timing, Timing::Legacy);
+    rig.mixed_load(found.params.sectors, 5);
+}
+
+/// A radio that is soldered to a rail of 1.8 V: no CMD11, and all modes of UHS.
+#[test]
+fn a_soldered_radio_at_1v8_is_fast_without_a_switch() {
+    let text = text("quirks/sdio-always-1v8");
+    let (card, _) = IoProfile::from_toml(&text, "radio").unwrap_or_else(|error| panic!("{error}")).build();
+    let model = SdhciConfig { signal18_fixed: true, ..SdhciConfig::GENERIC_4_20 };
+    let driver = sdhci::SdhciConfig::new().quirks(SdhciQuirks::FIXED_18);
+    let rig = Rig::with_card(Box::new(card), model, driver, 0).unwrap();
+    let found: IoCard = rig.drive(bring_up_io(&rig.stack, bytes(512), Options::DEFAULT)).0.unwrap();
+    assert_eq!((found.timing, found.width), (Timing::Sdr104, Width::W4));
+    assert_eq!(rig.model.borrow().stats().commands[11], 0, "no CMD11");
+    is_well(&rig);
+}
+
+/// A card without CMD25 gets its writes block by block, and each costs no recovery.
+#[test]
+fn a_card_without_cmd25_is_written_block_by_block() {
+    for cmd23 in [true, false] {
+        let text = text("quirks/no-multiple-write").replace("cmd23 = true", &format!("cmd23 = {cmd23}"));
+        let rig = sd(&text);
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        let device = BlockDevice::new(&rig.stack);
+        let write = |n: u64| {
+            let mut data = buffer(16);
+            data.iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = (at / 512 + n as u32 * 16) as u8);
+            let (wrote, data) = rig.drive(device.write(n * 16, data));
+            assert_eq!(wrote, Ok(16), "write {n}");
+            let (read, back) = rig.drive(device.read(n * 16, buffer(16)));
+            assert!(read == Ok(16) && back[..] == data[..], "write {n}");
+        };
+        write(0);
+        let faults = || rig.stack.with(|engine| engine.stats().faults);
+        let sent = || rig.model.borrow().stats().commands[25];
+        let (hurt, tried) = (faults(), sent());
+        assert!(hurt <= 4, "{hurt} phases failed until it was known");
+        for n in 1..20 {
+            write(n);
+        }
+        assert_eq!((faults(), sent()), (hurt, tried), "it was known before");
+        // Also after another bring-up, which may find another card.
+        let again = rig.bring_up(Options::DEFAULT).unwrap();
+        rig.mixed_load(again.params.sectors, 20);
+        rig.checked();
+        assert_eq!(found.params.sectors, again.params.sectors);
+    }
+}
+
+/// Requests that are merged are written so as well.
+#[test]
+fn merged_writes_to_a_card_without_cmd25_arrive() {
+    let rig = sd(&text("quirks/no-multiple-write"));
+    rig.bring_up(Options::DEFAULT).unwrap();
+    let now_ns = rig.time.now();
+    let mut pending: Vec<_> = (0..12u64)
+        .map(|n| {
+            let mut data = buffer(4);
+            data.fill(n as u8 + 1);
+            let request = Request::new(Kind::Write { lba: 4 * n, blocks: 4 }, data);
+            rig.stack.with(|engine| engine.submit(request, now_ns)).unwrap_or_else(|(e, _)| panic!("{e}"))
+        })
+        .collect();
+    while let Some(&id) = pending.last() {
+        match rig.stack.with(|engine| engine.take(id)) {
+            Some(done) => {
+                done.result.unwrap_or_else(|error| panic!("{error}"));
+                pending.pop();
+            }
+            None => rig.turn(),
+        }
+    }
+    let (read, all) = rig.drive(BlockDevice::new(&rig.stack).read(0, buffer(48)));
+    assert_eq!(read, Ok(48));
+    assert!(all.chunks(2048).zip(1u8..).all(|(four, n)| four.iter().all(|&byte| byte == n)));
+    rig.checked();
+}
