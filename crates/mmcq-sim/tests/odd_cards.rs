@@ -135,6 +135,34 @@ fn a_lost_answer_does_not_restart_the_power_up_of_an_emmc() {
     is_well(&rig);
 }
 
+/// CMD1 with an argument of 0 makes some devices ready: a second CMD1 would get no answer.
+#[test]
+fn an_emmc_gets_no_inquiry_before_its_cmd1() {
+    let rig = emmc(&with("emmc-hs200", "inquiry_makes_ready = true"));
+    let found = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::Hs200);
+    assert!(rig.time.now() < 200_000_000, "{} ns", rig.time.now());
+    is_well(&rig);
+}
+
+/// Some cards never get ready if ACMD41 comes too soon after the one that inquires.
+#[test]
+fn a_card_has_time_between_the_inquiry_and_its_power_up() {
+    let rig = sd(&with("sdhc-16g-hs", "inquiry_pause_us = 800"));
+    let found = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::HighSpeed);
+    is_well(&rig);
+}
+
+/// The pattern is echoed, which shows a card of version 2. The supply is asked for by ACMD41.
+#[test]
+fn a_card_that_echoes_no_supply_is_taken() {
+    let rig = sd(&with("sdxc-128g-uhs", "no_supply_echo = true"));
+    let found = rig.bring_up(Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::Sdr104);
+    is_well(&rig);
+}
+
 /// Cards on the market need longer than the standard's second after their first ACMD41.
 #[test]
 fn a_card_that_says_it_is_busy_gets_five_seconds() {

@@ -42,8 +42,7 @@ fn checksums_are_on_although_one_cmd59_was_lost() {
                 }
                 struck += faults.strikes();
                 rig.faults(Plan::none().shot(Point::WriteBlock, 1, Strike::Crc));
-                let mut data = crate::timed::blocks(1);
-                data.fill(0x5a);
+                let data = crate::timed::filled(1, 0x5a);
                 let (wrote, _) = rig.drive(BlockDevice::new(&rig.stack).write(9, data)).unwrap();
                 assert_eq!(wrote, Ok(1), "{strike:?} at {nth} of {point:?}");
                 let good = rig.peek(9).iter().all(|&byte| byte == 0x5a);
@@ -54,6 +53,17 @@ fn checksums_are_on_although_one_cmd59_was_lost() {
     assert!(struck > 20, "{struck}");
 }
 
+/// A card that refuses its first CMD59 takes the second; one that knows none works without.
+#[test]
+fn checksums_are_on_although_the_first_cmd59_was_refused() {
+    let rig = Rig::new("sdhc-16g-hs", Habits { refuses_first_crc: true, ..Habits::USUAL });
+    rig.bring_up().unwrap();
+    rig.faults(Plan::none().shot(Point::WriteBlock, 1, Strike::Crc));
+    let (wrote, _) = rig.drive(BlockDevice::new(&rig.stack).write(9, crate::timed::filled(1, 0x5a))).unwrap();
+    assert_eq!(wrote, Ok(1));
+    assert!(rig.peek(9).iter().all(|&byte| byte == 0x5a), "a damaged block was programmed");
+}
+
 /// A card that is initialised again has checksums again.
 #[test]
 fn checksums_are_on_after_a_second_bring_up() {
@@ -61,8 +71,7 @@ fn checksums_are_on_after_a_second_bring_up() {
     for round in 1..4 {
         rig.bring_up().unwrap();
         rig.faults(Plan::none().shot(Point::WriteBlock, 1, Strike::Crc));
-        let mut data = crate::timed::blocks(1);
-        data.fill(round);
+        let data = crate::timed::filled(1, round);
         let (wrote, _) = rig.drive(BlockDevice::new(&rig.stack).write(9, data)).unwrap();
         assert_eq!(wrote, Ok(1), "{round}");
         assert!(rig.peek(9).iter().all(|&byte| byte == round), "{round}");

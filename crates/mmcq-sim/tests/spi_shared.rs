@@ -157,8 +157,8 @@ impl Rig {
 
 #[test]
 fn two_users_take_turns() {
-    for deselect_ends in [false, true] {
-        let rig = Rig::new(Habits { deselect_ends, ..Habits::USUAL });
+    for (deselect_ends, needs_ones) in [(false, false), (true, false), (false, true)] {
+        let rig = Rig::new(Habits { deselect_ends, needs_ones, ..Habits::USUAL });
         let found = rig.bring_up();
         assert_eq!(rig.line.clock_hz(), CARD_HZ);
         let (other, line) = (rig.other.clone(), rig.line.clone());

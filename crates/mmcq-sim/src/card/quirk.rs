@@ -49,6 +49,14 @@ pub struct Quirks {
     pub tells_past_end_late: bool,
     /// Any CMD1 starts the power-up, and CMD0 before its end makes the card inactive (eMMC).
     pub reset_in_power_up_hangs: bool,
+    /// An inquiry by CMD1 makes a device ready that has powered up: it answers no further CMD1
+    /// (eMMC).
+    pub inquiry_makes_ready: bool,
+    /// Time in microseconds after an inquiry by ACMD41 within which the next one starts a power-up
+    /// that never ends (SD); 0: none.
+    pub inquiry_pause_us: u64,
+    /// The answer to CMD8 has the pattern, and no supply (SD).
+    pub no_supply_echo: bool,
     /// CMD25 is illegal, whatever the CSD declares (SD).
     pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).

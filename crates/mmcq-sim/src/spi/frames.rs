@@ -325,7 +325,7 @@ impl SpiSlot {
             Some(Strike::Never) => self.mute = true,
             _ => {}
         }
-        if self.mute {
+        if self.mute || self.selected && self.foreign && self.habits.needs_ones {
             return;
         }
         let in_spi = self.card(now_ns, |card, _| card.in_spi());
@@ -334,6 +334,10 @@ impl SpiSlot {
             if crc_ok {
                 self.slot.with_card(now_ns, |card, now_ns| card.command(index, arg, now_ns));
             }
+            return;
+        }
+        if index == 59 && self.habits.refuses_first_crc && !std::mem::replace(&mut self.refused_crc, true) {
+            self.front.answer.extend([0xff, 0x05]);
             return;
         }
         let reply = self.card(now_ns, |card, now_ns| card.spi_frame(index, arg, crc_ok, now_ns));

@@ -83,6 +83,11 @@ pub struct Habits {
     pub busy_after_prefix: u8,
     /// Whether the card sees the end of its selection by a clock alone.
     pub deselect_by_clock: bool,
+    /// Whether the card hears nothing when it is selected, if the last byte before was not of ones:
+    /// it was for another device.
+    pub needs_ones: bool,
+    /// Whether the card calls its first CMD59 illegal.
+    pub refuses_first_crc: bool,
 }
 
 impl Habits {
@@ -96,6 +101,8 @@ impl Habits {
         deselect_ends: false,
         busy_after_prefix: 0,
         deselect_by_clock: false,
+        needs_ones: false,
+        refuses_first_crc: false,
     };
 }
 
@@ -132,6 +139,10 @@ pub struct SpiSlot {
     mute: bool,
     /// Whether the selection has ended, and the card has not seen it.
     unseen: bool,
+    /// Whether the last byte while chip select was high was not of ones.
+    foreign: bool,
+    /// Whether CMD59 was refused.
+    refused_crc: bool,
 }
 
 impl Core for SpiSlot {
@@ -173,6 +184,8 @@ impl SpiSlot {
             stuck: None,
             mute: false,
             unseen: false,
+            foreign: false,
+            refused_crc: false,
         };
         bus.slot.bus.powered = true;
         bus.slot.tell_bus(0);
@@ -317,6 +330,7 @@ impl SpiSlot {
         if std::mem::take(&mut self.unseen) {
             self.selection_seen(false, start_ns);
         }
+        self.foreign = out != 0xff;
         if out == 0xff {
             if self.clocks == 0 {
                 self.slot.bus.clock_hz = self.hz;

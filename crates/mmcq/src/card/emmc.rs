@@ -192,20 +192,17 @@ impl Offered {
 }
 
 /// Sends CMD1 until the device has powered up. Nothing else comes in between: a CMD0 makes some
-/// devices inactive that power up [eMMC 6.4.3].
+/// devices inactive that power up [eMMC 6.4.3]. Nor does an inquiry come first: it makes some
+/// devices ready, and they answer no further CMD1.
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
-    let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
-    let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
-    if voltages & Ocr::V27_36 == 0 {
-        return session.refuse(Breach::EmmcVoltage);
-    }
-    if inquiry.ready() {
-        // It may not wait for CMD1 any more.
-        session.command(command::go_idle_state()).await?;
-    }
-    let mut lost = false;
+    let request = cmd::send_op_cond(Ocr::V27_36 | Ocr::V170_195, true);
+    // A device that has never answered is none.
+    let mut lost = true;
     for _ in 0..POWER_UP_POLLS {
-        match session.command(cmd::send_op_cond(voltages, true)).await {
+        match session.command(request).await {
+            Ok(response) if response.ocr().voltages() & Ocr::V27_36 == 0 => {
+                return session.refuse(Breach::EmmcVoltage);
+            }
             Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
             Ok(_) => lost = false,
             Err(Failed) if session.is_lost_once(&mut lost) => {}

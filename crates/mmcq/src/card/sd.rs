@@ -17,8 +17,10 @@ use crate::spec::timing::sd as limits;
 use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
-/// Time between two ACMD41.
+/// Time between two ACMD41, and between the one that inquires and the first: some cards never get
+/// ready without it.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
+const INQUIRY_NS: u64 = 1_000_000;
 /// Most ACMD41: five times the time of the standard, which cards on the market exceed.
 const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
 /// Tries of the switch to 1.8 V: one lost response must not cost all modes of UHS-I.
@@ -220,8 +222,10 @@ async fn power_up<B: Platform, const N: usize>(
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
     let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
-    let mut lost = false;
+    let (mut lost, mut pause_ns) = (false, INQUIRY_NS);
     for _ in 0..POWER_UP_POLLS {
+        session.pause(pause_ns).await?;
+        pause_ns = POWER_UP_POLL_NS;
         match session.app_command(cmd::sd_send_op_cond(request)).await {
             Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
             Ok(_) => lost = false,
@@ -229,7 +233,6 @@ async fn power_up<B: Platform, const N: usize>(
             Err(Failed) if session.is_lost_once(&mut lost) => {}
             Err(Failed) => return Err(Failed),
         }
-        session.pause(POWER_UP_POLL_NS).await?;
     }
     session.refuse(Breach::SdPowerUp)
 }

@@ -253,6 +253,9 @@ impl EmmcCard {
             if self.config.quirks.reset_in_power_up_hangs {
                 self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
             }
+            if self.config.quirks.inquiry_makes_ready {
+                self.interface.state = State::Ready;
+            }
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if wanted & VOLTAGES == 0 {

@@ -87,7 +87,8 @@ impl SdCard {
                 }
                 self.saw_cmd8 = true;
                 self.status.valid_command();
-                Reply::short(8, arg & 0xfff)
+                let echo = if self.config.quirks.no_supply_echo { 0xff } else { 0xfff };
+                Reply::short(8, arg & echo)
             }
             (9 | 10 | 13 | 15, Stby | Tran | Data | Rcv | Prg | Dis) if !addressed => Reply::SILENT,
             (9, Stby) => {
@@ -218,6 +219,7 @@ impl SdCard {
         let wanted = arg & 0x00ff_ffff;
         if wanted == 0 {
             // An inquiry starts nothing.
+            self.inquired_ns = Some(now_ns);
             return Reply::ocr(VOLTAGES);
         }
         if wanted & VOLTAGES == 0 {
@@ -225,6 +227,10 @@ impl SdCard {
             return Reply::SILENT;
         }
         let rise_ns = self.config.power_up_ns.saturating_add(self.interface.trouble.late_ns);
+        let pause_ns = self.config.quirks.inquiry_pause_us.saturating_mul(1_000);
+        if self.inquired_ns.take().is_some_and(|at_ns| now_ns < at_ns.saturating_add(pause_ns)) {
+            self.ready_ns = Some(NEVER_NS);
+        }
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         let block_addressed = self.config.block_addressed();
         let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;

@@ -79,6 +79,8 @@ pub struct SdCard {
     app: bool,
     saw_cmd8: bool,
     ready_ns: Option<u64>,
+    /// Time in ns of an inquiry by ACMD41, if no other ACMD41 came since.
+    inquired_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
     block_len: u16,
@@ -121,6 +123,7 @@ impl SdCard {
             app: false,
             saw_cmd8: false,
             ready_ns: None,
+            inquired_ns: None,
             switch_agreed: false,
             rca: 0,
             block_len: 512,
@@ -176,6 +179,7 @@ impl SdCard {
         self.app = false;
         self.saw_cmd8 = false;
         self.ready_ns = None;
+        self.inquired_ns = None;
         self.switch_agreed = false;
         self.rca = 0;
         self.block_len = 512;

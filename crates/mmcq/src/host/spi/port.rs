@@ -62,8 +62,9 @@ pub unsafe trait Port {
     fn done(&mut self) -> Progress;
 
     /// Selects the card (low), or deselects it (high). On a [shared](Self::SHARED) bus selecting
-    /// reserves the bus: the next exchange starts when it is free. Deselecting sends one more byte,
-    /// so that the card releases its output, and releases the bus. No exchange is in progress.
+    /// reserves the bus: the next exchange starts when it is free, and a byte of ones goes first,
+    /// before the chip select falls. Deselecting sends one more byte, so that the card releases its
+    /// output, and releases the bus. No exchange is in progress.
     fn select(&mut self, on: bool);
 
     /// Sets the clock, rounded down; 0: no clock is needed.

@@ -26,8 +26,7 @@ const APP_CMD: u8 = 55;
 const READ_OCR: u8 = 58;
 const CRC_ON_OFF: u8 = 59;
 const STOP_TRANSMISSION: u8 = 12;
-/// R1 bit: the command arrived damaged.
-const BAD_CRC: u8 = 1 << 3;
+/// R1 bit: illegal command.
 const ILLEGAL: u8 = 1 << 2;
 /// R1 error bits: illegal command, CRC, sequence, address, parameter.
 const REFUSED: u8 = 0x7c;
@@ -249,14 +248,14 @@ impl Program {
                 None => Ok(Turn::Go),
             },
             Step::CrcOn => {
-                let heard = match self.answer(line) {
+                let taken = match self.answer(line) {
                     Ok(None) => return Ok(Turn::Go),
-                    // A card that does not know it has no way to be told.
-                    Ok(Some(r1)) => r1 & BAD_CRC == 0,
+                    Ok(Some(r1)) => r1 & REFUSED == 0,
                     Err(_) => false,
                 };
                 self.tries += 1;
-                if heard || self.tries >= RESETS {
+                // A card that does not know it works without.
+                if taken || self.tries >= RESETS {
                     return Ok(Turn::End);
                 }
                 line.send_frame(CRC_ON_OFF, 1, 0);

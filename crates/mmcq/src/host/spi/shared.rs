@@ -83,6 +83,10 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
                 (self.clock)(bus, self.hz);
             }
             if self.selected {
+                // Some cards hear nothing if the last byte before was not of ones, but for another
+                // device.
+                let result = bus.write(&[0xff]).and_then(|()| bus.flush());
+                self.failed |= result.is_err();
                 let result = self.select.set_low();
                 self.failed |= result.is_err();
             }
