@@ -1,6 +1,6 @@
 //! The report of a finished run: fio's, with what the laboratory adds to it.
 
-use crate::fio::report::{self, Context, Origin, Report};
+use crate::fio::report::{self, Context, Origin, Replayed, Report};
 use crate::fio::stats::{Cpu, DirStats, DiskUtil};
 use crate::linux::elevator::DiskUse;
 use crate::platform::Platform;
@@ -107,7 +107,8 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
         phases: Phases::of(c).named().map(|(name, ns)| (name.to_owned(), ns)).to_vec(),
-        replay: Vec::new(),
+        replay: Replayed::default(),
+        programs: Vec::new(),
         job_file: Vec::new(),
         starved: why::starved_directions(outcome),
     }

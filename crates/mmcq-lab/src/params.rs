@@ -1,6 +1,8 @@
 //! Parameters: every value of a board and of a card that can be set, with its unit, kind, range and
 //! source.
 
+mod meaning;
+
 use crate::board::{self, BoardError};
 use crate::platform::{self, ControllerConfig, Files, Platform};
 use serde::Serialize;
@@ -24,6 +26,8 @@ pub struct Param {
     pub interval: Option<[f64; 2]>,
     /// Source in words.
     pub source: String,
+    /// What the value is, in words; empty: not known.
+    pub meaning: &'static str,
 }
 
 /// Units by the end of a key's name.
@@ -96,6 +100,10 @@ pub fn all(platform: &str, card: Option<&str>, changes: &[String]) -> Result<Vec
             ranges(&format!("{}{key}", platform::CARD), value, &mut of_card)?;
         }
     }
+    let spread = meaning::SPREAD.map(|key| format!("{}{key}", platform::CARD));
+    let missing = spread.into_iter().filter(|key| !of_card.iter().any(|param| param.key == *key));
+    let missing: Vec<String> = missing.collect();
+    of_card.extend(missing.into_iter().map(Param::without_value));
     params.extend(of_card);
     Ok(params)
 }
@@ -106,6 +114,7 @@ impl Param {
         let (kind, source) = if KINDS.contains(&first) { (first, rest.trim_start()) } else { ("", source) };
         Param {
             unit: unit(&key),
+            meaning: meaning::of(&key),
             key,
             value: Some(value.clone()),
             kind: kind.to_owned(),
@@ -117,7 +126,8 @@ impl Param {
 
     fn without_value(key: String) -> Self {
         let kind = "default".to_owned();
-        Param { unit: unit(&key), key, value: None, kind, range: None, interval: None, source: String::new() }
+        let (unit, meaning, source) = (unit(&key), meaning::of(&key), String::new());
+        Param { key, value: None, unit, kind, range: None, interval: None, source, meaning }
     }
 
     /// Its value, if that is a number.
@@ -197,6 +207,7 @@ fn quantity(key: &str, table: &Table) -> Option<Param> {
         range: quantity.range,
         interval: quantity.interval,
         source: quantity.source,
+        meaning: meaning::of(key),
     })
 }
 

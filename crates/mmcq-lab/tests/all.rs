@@ -41,9 +41,11 @@ mod page;
 #[cfg(target_os = "linux")]
 mod programs;
 mod replay;
+mod replay_programs;
 mod reproduce;
 mod sdio;
 mod sdio_function;
+mod spread;
 mod sweep;
 mod trace;
 mod trace_fst;

@@ -4,6 +4,7 @@ use super::Error;
 use super::reporting::Reporting;
 use clap::Args;
 use mmcq_lab::fio::JobFile;
+use mmcq_lab::fio::report::Replayed;
 use mmcq_lab::iozone::Iozone as Line;
 pub use mmcq_lab::iozone::is_line;
 use mmcq_lab::scene::Scene;
@@ -39,7 +40,7 @@ impl Iozone {
         let loaded = self.scene.load(&file, &self.scene.set).map_err(Error::input)?;
         let again = |changes: &[String]| self.scene.load(&file, changes);
         let reporting = self.reporting.with_table(Some(line));
-        reporting.run(&self.scene, loaded, None, again, Vec::new(), "iozone")
+        reporting.run(&self.scene, loaded, None, again, Replayed::default(), "iozone")
     }
 }
 

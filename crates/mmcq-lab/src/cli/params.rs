@@ -48,8 +48,8 @@ impl Params {
 /// Length above which a value is printed below its key.
 const LONG: usize = 22;
 
-/// Returns columns with key, value, unit, kind and range, and the source after them in folded
-/// lines.
+/// Returns columns with key, value, unit, kind and range, and the meaning and the source after them
+/// in folded lines.
 fn as_table(all: &[Param]) -> String {
     let value = |p: &Param| p.value.as_ref().map_or("-".to_owned(), toml::Value::to_string);
     let range = |p: &Param| {
@@ -68,7 +68,9 @@ fn as_table(all: &[Param]) -> String {
         let (value, unit, kind) = (value(param), param.unit, &param.kind);
         let (short, long) = if value.len() > LONG { ("", value.as_str()) } else { (value.as_str(), "") };
         out += &row(&param.key, short, unit, kind, &range(param));
-        for line in form::folded(&format!("{long} {source}"), 4) {
+        let meaning = if param.meaning.is_empty() { String::new() } else { format!("{};", param.meaning) };
+        let words = format!("{long} {meaning} {source}");
+        for line in form::folded(words.trim_end_matches([' ', ';']), 4) {
             out += &format!("    {line}\n");
         }
     }

@@ -114,8 +114,8 @@ impl Replay {
         }
         let again = |changes: &[String]| self.scene.load_workers(&plan.workers, changes);
         let loaded = again(&self.scene.set).map_err(Error::input)?;
-        let facts = plan.facts(&self.name(), format, &wishes);
-        self.reporting.run(&self.scene, loaded, None, again, facts, &self.name())
+        let replayed = plan.replayed(&self.name(), format, &wishes);
+        self.reporting.run(&self.scene, loaded, None, again, replayed, &self.name())
     }
 
     /// Returns the trace's name for reports.

@@ -4,6 +4,7 @@ use super::Error;
 use super::load::Load;
 use super::reporting::Reporting;
 use clap::Args;
+use mmcq_lab::fio::report::Replayed;
 use mmcq_lab::page::live::Live;
 use mmcq_lab::scene::{Loaded, Scene};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ impl Report {
             .map(|folder| live(folder.as_deref(), &self.load.scene, &loaded))
             .transpose()?;
         let reporting = Reporting::page_alone(self.output, live);
-        reporting.run(&self.load.scene, loaded, None, again, Vec::new(), &title)
+        reporting.run(&self.load.scene, loaded, None, again, Replayed::default(), &title)
     }
 }
 

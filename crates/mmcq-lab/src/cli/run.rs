@@ -5,6 +5,7 @@ use super::load::Load;
 use super::reporting::Reporting;
 use clap::Args;
 use mmcq_lab::fio::Worker;
+use mmcq_lab::fio::report::Replayed;
 use mmcq_lab::image::Lock;
 use mmcq_sim::card::Medium;
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl Run {
         let again = |changes: &[String]| self.load.scene.load(&file, changes);
         let title = self.load.name();
         let reporting = self.reporting.with_table(self.load.iozone()?);
-        reporting.run(&self.load.scene, loaded, medium, again, Vec::new(), &title)
+        reporting.run(&self.load.scene, loaded, medium, again, Replayed::default(), &title)
     }
 
     fn medium(&self, workers: &[Worker]) -> Result<Option<(Medium, Lock)>, Error> {

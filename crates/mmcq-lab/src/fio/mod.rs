@@ -24,6 +24,7 @@ pub mod logs;
 pub mod offsets;
 pub mod options;
 pub mod parse;
+pub mod programs;
 pub mod report;
 pub mod script;
 pub mod state;

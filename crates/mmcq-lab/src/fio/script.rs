@@ -104,6 +104,8 @@ impl std::str::FromStr for Remap {
 pub struct Script {
     /// The requests in the order in which they start.
     pub entries: Arc<Entries>,
+    /// Number of the program that made each request; empty: not known.
+    pub programs: Arc<[u16]>,
     /// End of the load's address space, and the place of the request that reaches it.
     pub extent: (u64, Place),
     /// How that space is mapped to the card.
@@ -176,7 +178,12 @@ mod tests {
     use super::*;
 
     fn script(remap: Remap, end: u64) -> Script {
-        Script { entries: Arc::default(), extent: (end, Place::Whole("t".to_owned())), remap }
+        Script {
+            entries: Arc::default(),
+            programs: Arc::default(),
+            extent: (end, Place::Whole("t".to_owned())),
+            remap,
+        }
     }
 
     fn entry(offset: u64) -> Entry {

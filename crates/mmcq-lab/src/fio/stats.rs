@@ -2,6 +2,7 @@
 
 use super::hist::Histogram;
 use super::job::Dir;
+use super::programs::{self, Programs};
 
 /// Least, greatest, mean and deviation of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -214,6 +215,8 @@ pub struct Stats {
     pub error: Option<WorkerError>,
     /// Number of all errors, after which the job continued or not.
     pub total_errors: u64,
+    /// Requests of a script by the program that made them, if the trace has names.
+    pub programs: Programs,
 }
 
 const LATENCY_STEPS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
@@ -287,6 +290,7 @@ impl Stats {
         // Shares of CPU time are shares of all workers' time together.
         self.job_runtime_ns += other.job_runtime_ns;
         self.total_errors += other.total_errors;
+        programs::pool(&mut self.programs, &other.programs);
         if self.error.is_none() {
             self.error.clone_from(&other.error);
         }

@@ -212,7 +212,8 @@ mod tests {
     fn param(key: &str, kind: &str, value: impl Into<toml::Value>) -> Param {
         let (key, kind) = (key.to_owned(), kind.to_owned());
         let (range, interval) = (None, None);
-        Param { key, value: Some(value.into()), unit: "", kind, range, interval, source: String::new() }
+        let (value, source) = (Some(value.into()), String::new());
+        Param { key, value, unit: "", kind, range, interval, source, meaning: "" }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::live::Live;
 use super::{Compared, Measured, frame};
 use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
-use crate::fio::report::{Origin, Report, json};
+use crate::fio::report::{Figures, Origin, Program, Report, json};
 use crate::fio::stats::{DirStats, Stats};
 use crate::params::Param;
 use crate::runner::{Counters, Setting, allowed_mib_per_s};
@@ -47,6 +47,7 @@ pub fn html(
         (rates(compared)?)
         (phases(compared)?)
         (latencies(&all)?)
+        (programs(&origin))
         (over_time(compared)?)
         (scope(compared))
         @if let Some(live) = live { (live.section()) }
@@ -91,7 +92,9 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
             b { (origin.platform) } ", card " b { (origin.card) } ", software " b { (origin.setting) } " ("
             (compared.setting.meaning()) ")."
         }
-        @if let Some(entry) = report.entries.first() {
+        @if !origin.replay.told.is_empty() {
+            p.soft { (origin.replay.told.join(" ")) " " (pauses(compared)) }
+        } @else if let Some(entry) = report.entries.first() {
             p.soft { "The load: " (load(&entry.job)) @if report.entries.len() > 1 { "; and other jobs" } "." }
         }
         section.verdict aria-label="Verdict" {
@@ -101,6 +104,19 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
             @if c.failed > 0 { p { b { (c.failed) " requests failed." } } }
         }
     }
+}
+
+/// Returns in words how much of a replay and of its limit is the trace's own pauses.
+fn pauses(compared: &Compared) -> String {
+    let share = |c: &Counters| {
+        let waiting = Phases::of(c).named().into_iter().find(|(name, _)| *name == "waiting");
+        100.0 * waiting.map_or(0, |(_, ns)| ns) as f64 / c.elapsed_ns.max(1) as f64
+    };
+    let (run, limit) = (share(&compared.why.counters), share(&compared.why.limit));
+    format!(
+        "In this replay nothing was under way for {run:.1} % of the time, at the limit for {limit:.1} %: \
+         what bus and card allow has the pauses of the trace in it."
+    )
 }
 
 /// Returns the directions with a request that starved: the longest took 20 times as long as 99 %
@@ -336,6 +352,28 @@ fn over_time(compared: &Compared) -> Result<Markup, String> {
     })
 }
 
+/// Returns the programs of a trace with what their requests took.
+fn programs(origin: &Origin) -> Markup {
+    let row = |program: &Program, kind: &str, figures: &Figures| {
+        let [median, _, most, tail] = figures.percentiles_us;
+        let times = [figures.mean_us, median, most, tail, figures.max_us];
+        let head = [program.name.clone(), kind.to_owned(), figures.ios.to_string()];
+        head.into_iter().chain(times.map(|us| time((us * 1e3) as u64))).collect()
+    };
+    let rows: Vec<Vec<String>> = origin
+        .programs
+        .iter()
+        .flat_map(|program| program.figures().into_iter().map(move |(kind, f)| row(program, kind, &f)))
+        .collect();
+    let heads = ["program", "kind", "requests", "mean", "50 %", "99 %", "99.9 %", "longest"];
+    html! {
+        @if !rows.is_empty() {
+            h2 { "The programs of the trace" }
+            (frame::table("Requests of each program, from submission to completion", &heads, &rows, None))
+        }
+    }
+}
+
 fn scope(compared: &Compared) -> Markup {
     html! {
         h2 { "The bus, as an oscilloscope sees it" }
@@ -379,7 +417,7 @@ fn again(report: &Report, origin: &Origin, command: &str) -> Markup {
     });
     let jobs: Vec<Vec<String>> = jobs.collect();
     let replay: Vec<Vec<String>> =
-        origin.replay.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+        origin.replay.facts.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
     html! {
         h2 { "Run it again" }
         pre tabindex="0" { code { (command) } }

@@ -2,6 +2,7 @@
 
 use super::devices::Devices;
 use super::lines::Lines;
+use super::programs::Names;
 use super::words::{letters, sectors, time_ns};
 use super::{Event, Op, Reading, Record, What};
 use crate::fio::ParseError;
@@ -10,6 +11,7 @@ use crate::fio::ParseError;
 pub(super) struct Blkparse {
     lines: Lines,
     devices: Devices,
+    names: Names,
     letter: &'static str,
     over: bool,
 }
@@ -29,7 +31,8 @@ impl Blkparse {
     /// Makes a reader of these lines.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
         let devices = Devices::new(reading.device.clone());
-        Blkparse { lines, devices, letter: reading.moment.letter(), over: false }
+        let names = Names::default();
+        Blkparse { lines, devices, names, letter: reading.moment.letter(), over: false }
     }
 
     fn event(&mut self, line: &str) -> Result<Option<(u64, What)>, String> {
@@ -60,9 +63,24 @@ impl Blkparse {
         if ends {
             return Ok(Some((at_ns, What::Ends { device, offset, bytes })));
         }
+        // Behind a completion stands its error.
+        let program = match line.trim_end().strip_suffix(']').and_then(|text| text.rsplit_once(" [")) {
+            Some((_, name)) if action != "C" => self.names.of(name),
+            _ => None,
+        };
         let (op, flush_first) = if bytes == 0 { (Op::Flush, false) } else { (op, flush_first) };
-        let record =
-            Record { at_ns, op, durable, flush_first, device, offset, bytes, process, took_ns: None };
+        let record = Record {
+            at_ns,
+            op,
+            durable,
+            flush_first,
+            device,
+            offset,
+            bytes,
+            process,
+            program,
+            took_ns: None,
+        };
         Ok(Some((at_ns, What::Begins(record))))
     }
 }

@@ -1,9 +1,12 @@
 //! Reads the files of blktrace: records of 48 bytes in the byte order of the machine that wrote
 //! them, each followed by the number of bytes that it declares.
 
+use super::programs::Names;
 use super::{Event, Moment, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
+use std::collections::HashMap;
 use std::io::{BufRead, Read};
+use std::sync::Arc;
 
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 48;
@@ -49,6 +52,9 @@ pub(super) struct Blktrace {
     at: u64,
     moment: Moment,
     device: Option<String>,
+    names: Names,
+    /// Name of each process that the trace has named.
+    programs: HashMap<u32, Arc<str>>,
     over: bool,
 }
 
@@ -56,7 +62,8 @@ impl Blktrace {
     /// Makes a reader of a file of this name.
     pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
         let device = reading.device.clone();
-        Blktrace { name, input, big: None, at: 0, moment: reading.moment, device, over: false }
+        let (names, programs, big) = Default::default();
+        Blktrace { name, input, big, at: 0, moment: reading.moment, device, names, programs, over: false }
     }
 
     fn place(&self) -> Place {
@@ -94,12 +101,19 @@ impl Blktrace {
         let (action, process, device) = (field(28, 4) as u32, field(32, 4) as u32, field(36, 4) as u32);
         let behind = field(46, 2);
         let place = self.place();
-        let skipped = std::io::copy(&mut Read::take(&mut self.input, behind), &mut std::io::sink());
-        let skipped = skipped.map_err(|error| self.wrong(error.to_string()))?;
+        let mut said = Vec::new();
+        let skipped = Read::take(&mut self.input, behind).read_to_end(&mut said);
+        let skipped = skipped.map_err(|error| self.wrong(error.to_string()))? as u64;
         if skipped < behind {
             return Err(self.wrong(format!("truncated record: {skipped} of {behind} bytes behind it")));
         }
         self.at += RECORD_BYTES as u64 + behind;
+        if action == category::NOTIFY {
+            let name = said.split(|byte| *byte == 0).next().unwrap_or_default();
+            if let Some(program) = self.names.of(&String::from_utf8_lossy(name)) {
+                self.programs.insert(process, program);
+            }
+        }
         let letter = match self.moment {
             Moment::Queued => event::QUEUE,
             Moment::Issued => event::ISSUE,
@@ -146,6 +160,7 @@ impl Blktrace {
             offset,
             bytes: length,
             process,
+            program: self.programs.get(&process).filter(|_| code != event::COMPLETE).cloned(),
             took_ns: None,
         };
         Ok(Some(Some(Event { at_ns, place, what: What::Begins(record) })))

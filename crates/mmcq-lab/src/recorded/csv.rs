@@ -6,6 +6,7 @@
 
 use super::devices::Devices;
 use super::lines::Lines;
+use super::programs::Names;
 use super::words::{letters, time_ns};
 use super::{Event, Format, Op, Reading, Record, What};
 use crate::fio::{ParseError, Place};
@@ -142,6 +143,7 @@ pub(super) struct Csv {
     columns: [Option<usize>; COLUMNS.len()],
     devices: Devices,
     processes: Devices,
+    names: Names,
     /// The first line, if it is a row.
     first: Option<String>,
 }
@@ -166,6 +168,7 @@ impl Csv {
             columns,
             devices: Devices::new(reading.device.clone()),
             processes: Devices::new(None),
+            names: Names::default(),
         })
     }
 
@@ -218,8 +221,15 @@ impl Csv {
         let process = if process.is_some() { cell(process)? } else { "" };
         let Some(device) = self.devices.number(device) else { return Ok(None) };
         let number = process.rsplit('-').next().and_then(|number| number.parse().ok());
+        let program = match process.rsplit_once('-') {
+            Some((name, _)) if number.is_some() => self.names.of(name),
+            _ if number.is_some() => None,
+            _ => self.names.of(process),
+        };
         let process = number.or_else(|| self.processes.number(process)).unwrap_or(0);
-        Ok(Some(Record { at_ns, op, durable, flush_first, device, offset, bytes, process, took_ns }))
+        let record =
+            Record { at_ns, op, durable, flush_first, device, offset, bytes, process, program, took_ns };
+        Ok(Some(record))
     }
 }
 

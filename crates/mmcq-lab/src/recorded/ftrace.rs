@@ -3,6 +3,7 @@
 
 use super::devices::Devices;
 use super::lines::Lines;
+use super::programs::Names;
 use super::words::{letters, sectors, time_ns};
 use super::{Event, Moment, Op, Reading, Record, What};
 use crate::fio::ParseError;
@@ -11,23 +12,26 @@ use crate::fio::ParseError;
 pub(super) struct Ftrace {
     lines: Lines,
     devices: Devices,
+    names: Names,
     moment: Moment,
 }
 
-/// Returns the process in `kworker/0:1-123   ( 45) [000] d..1`.
-fn process(text: &str) -> Option<u32> {
+/// Returns the name and the number of the process in `kworker/0:1-123   ( 45) [000] d..1`.
+fn process(text: &str) -> Option<(&str, u32)> {
     let name = text.rsplit_once('[')?.0.trim_end();
     let name = match name.strip_suffix(')') {
         Some(group) => group.rsplit_once('(')?.0.trim_end(),
         None => name,
     };
-    name.rsplit_once('-')?.1.parse().ok()
+    let (name, number) = name.rsplit_once('-')?;
+    Some((name, number.parse().ok()?))
 }
 
 impl Ftrace {
     /// Makes a reader of these lines.
     pub(super) fn new(lines: Lines, reading: &Reading) -> Self {
-        Ftrace { lines, devices: Devices::new(reading.device.clone()), moment: reading.moment }
+        let devices = Devices::new(reading.device.clone());
+        Ftrace { lines, devices, names: Names::default(), moment: reading.moment }
     }
 
     fn event(&mut self, line: &str) -> Result<Option<(u64, What)>, String> {
@@ -65,15 +69,27 @@ impl Ftrace {
         if ends {
             return Ok(Some((at_ns, What::Ends { device, offset, bytes })));
         }
-        let process = process(before).ok_or("expected name-process and [cpu] before the time")?;
+        let (name, process) = process(before).ok_or("expected name-process and [cpu] before the time")?;
+        // A completion comes in whatever runs then.
+        let program = if self.moment == Moment::Completed { None } else { self.names.of(name) };
         let (op, flush_first) = match bytes {
             0 if op == Op::Flush || flush_first => (Op::Flush, false),
             // Commands that pass the block layer have no length.
             0 => return Ok(None),
             _ => (op, flush_first),
         };
-        let record =
-            Record { at_ns, op, durable, flush_first, device, offset, bytes, process, took_ns: None };
+        let record = Record {
+            at_ns,
+            op,
+            durable,
+            flush_first,
+            device,
+            offset,
+            bytes,
+            process,
+            program,
+            took_ns: None,
+        };
         Ok(Some((at_ns, What::Begins(record))))
     }
 }

@@ -77,6 +77,7 @@ impl Iolog {
             offset,
             bytes,
             process: 0,
+            program: None,
             took_ns: None,
         }))
     }

@@ -7,6 +7,7 @@
 mod blkparse;
 mod blktrace;
 mod csv;
+mod described;
 mod devices;
 pub mod export;
 mod ftrace;
@@ -14,6 +15,7 @@ mod iolog;
 mod lines;
 pub mod passed;
 pub mod plan;
+mod programs;
 mod records;
 pub mod snoop;
 mod words;
@@ -24,6 +26,7 @@ pub use words::time_ns;
 use crate::fio::{ParseError, Place};
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct Record {
     pub bytes: u64,
     /// Number of the process.
     pub process: u32,
+    /// Name of its program, if the trace has names.
+    pub program: Option<Arc<str>>,
     /// Time that it took in ns, if the record has it.
     pub took_ns: Option<u64>,
 }

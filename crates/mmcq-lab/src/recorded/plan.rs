@@ -1,8 +1,10 @@
 //! Converts recorded requests to workers: which thread issues each request, and when it may start.
 
+use super::described::Described;
 use super::records::Records;
 use super::{Event, Format, Op, Record, What};
 use crate::fio::job::{Continue, IoEngine, Rw};
+use crate::fio::report::Replayed;
 use crate::fio::script::{self, Entries, Entry, Remap, Script, When};
 use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
@@ -94,11 +96,28 @@ pub struct Plan {
     pub extent: u64,
     /// Differences from the recording, a line each.
     pub notes: Vec<String>,
+    /// Names of the programs, by their number in the scripts; empty: the trace has none.
+    pub programs: Vec<String>,
+    described: Described,
 }
 
 impl Plan {
-    /// Returns the facts for a report about the trace of this name, read in this format.
-    pub fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, String)> {
+    /// Returns what a report says of the trace of this name, read in this format.
+    pub fn replayed(&self, name: &str, format: Format, wishes: &Wishes) -> Replayed {
+        let count = |count: usize, one: &str, more: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {more}"),
+        };
+        let processes = count(self.processes, "process", "processes");
+        let head = format!("The recorded load {name} ({}), of {processes}", format.name());
+        Replayed {
+            facts: self.facts(name, format, wishes),
+            told: self.described.told(&head, self.span_ns),
+            names: self.programs.clone(),
+        }
+    }
+
+    fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, String)> {
         let mut facts = vec![
             ("trace", name.to_owned()),
             ("format", format.name().to_owned()),
@@ -125,7 +144,8 @@ impl Plan {
         if !without.is_empty() {
             facts.push(("without", without.join("+")));
         }
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
+        facts.chain(self.described.facts()).collect()
     }
 }
 
@@ -138,6 +158,8 @@ struct Gathered {
     open: Option<BTreeMap<(u32, u64), usize>>,
     /// End of each device, and the place of the request that reaches it.
     ends: BTreeMap<u32, (u64, Place)>,
+    /// Name of each process, which a format may tell at one of its requests alone.
+    names: HashMap<u32, Arc<str>>,
     rounded: u64,
     empty: u64,
     durations: u64,
@@ -171,6 +193,9 @@ impl Gathered {
         }
         if let Some(open) = &mut self.open {
             open.insert(place_of(&record), self.records.len());
+        }
+        if let Some(program) = &record.program {
+            self.names.entry(record.process).or_insert_with(|| program.clone());
         }
         self.durations += u64::from(record.took_ns.is_some());
         self.records.push(&record);
@@ -265,6 +290,8 @@ impl Clock {
 #[derive(Default)]
 struct Thread {
     entries: Entries,
+    /// Program of each request.
+    programs: Vec<u16>,
     /// Time in ns at which its newest request started, as recorded.
     went_ns: u64,
     /// Requests whose end is recorded and not reached yet: end and number.
@@ -335,7 +362,12 @@ pub fn plan(
     };
     let (mut numbers, mut threads) = (HashMap::new(), Vec::<Thread>::new());
     let requests = all.records.len();
+    let all_names = std::mem::take(&mut all.names);
+    let (mut described, mut programs) = (Described::default(), Programs::default());
     for record in all.records.drain() {
+        described.add(&record);
+        let name = record.program.as_ref().or_else(|| all_names.get(&record.process));
+        let program = programs.number(name);
         let known = numbers.len();
         let process = *numbers.entry(record.process).or_insert(known);
         let thread = if wishes.mode == Mode::Closed { 0 } else { process % WORKERS_MAX };
@@ -358,6 +390,7 @@ pub fn plan(
         thread.went_ns = record.at_ns;
         if record.flush_first && !wishes.without_flush {
             thread.entries.push(Entry { op: script::Op::Flush, offset: 0, bytes: 0, when, due });
+            thread.programs.push(program);
             when = When::AfterStart(0);
         }
         if let Some(took_ns) = record.took_ns {
@@ -372,21 +405,70 @@ pub fn plan(
         };
         let base = if record.op == Op::Flush { 0 } else { bases.get(&record.device).copied().unwrap_or(0) };
         thread.entries.push(Entry { op, offset: base + record.offset, bytes: record.bytes, when, due });
+        thread.programs.push(program);
     }
+    let names = programs.names();
     let workers = threads.into_iter().enumerate().map(|(number, mut thread)| {
         thread.entries.shrink_to_fit();
-        let script = Script { entries: thread.entries.into(), extent: extent.clone(), remap: wishes.remap };
+        let programs = if names.is_empty() { Vec::new() } else { thread.programs };
+        let (entries, extent) = (thread.entries.into(), extent.clone());
+        let script = Script { entries, programs: programs.into(), extent, remap: wishes.remap };
         worker(name, number, script, wishes)
     });
+    let workers = workers.collect();
     Ok(Plan {
-        workers: workers.collect(),
+        workers,
         requests,
         span_ns,
         processes: numbers.len(),
         devices: all.ends.len(),
         extent: extent.0,
         notes,
+        programs: names,
+        described,
     })
+}
+
+/// Programs of a trace, by number.
+#[derive(Default)]
+struct Programs {
+    known: HashMap<Arc<str>, u16>,
+    names: Vec<String>,
+    nameless: bool,
+}
+
+/// Most programs that have a number of their own; the rest share the last one.
+const PROGRAMS_MAX: u16 = 255;
+/// Name of requests without a program, and of programs beyond the most.
+const OTHERS: &str = "(others)";
+
+impl Programs {
+    /// Returns the number of a program.
+    fn number(&mut self, name: Option<&Arc<str>>) -> u16 {
+        let next = self.names.len() as u16;
+        match name {
+            Some(name) if self.known.contains_key(name) => self.known[name],
+            Some(name) if next < PROGRAMS_MAX => {
+                self.known.insert(name.clone(), next);
+                self.names.push((**name).to_owned());
+                next
+            }
+            _ => {
+                self.nameless = true;
+                PROGRAMS_MAX
+            }
+        }
+    }
+
+    /// Returns the names by number; none if no request has a name.
+    fn names(self) -> Vec<String> {
+        let mut names = self.names;
+        if self.nameless && !names.is_empty() {
+            names.resize(usize::from(PROGRAMS_MAX), String::new());
+            names.push(OTHERS.to_owned());
+        }
+        names
+    }
 }
 
 fn worker(name: &str, number: usize, script: Script, wishes: &Wishes) -> Worker {

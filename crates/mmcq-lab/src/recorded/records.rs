@@ -2,6 +2,7 @@
 
 use super::{Op, Record};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Requests in a chunk of memory, which is freed as soon as they were taken out.
 const CHUNK: usize = 1 << 14;
@@ -27,7 +28,7 @@ struct Packed {
     place: [u32; 2],
     blocks: u32,
     took_ns: u32,
-    /// Index in the list of processes and devices.
+    /// Index in the list of processes, devices and programs.
     who: u32,
 }
 
@@ -39,6 +40,9 @@ fn whole([low, high]: [u32; 2]) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
+/// Process, device and program of a request.
+type Who = (u32, u32, Option<Arc<str>>);
+
 /// Requests whose offsets and lengths are whole blocks.
 #[derive(Default)]
 pub(super) struct Records {
@@ -46,9 +50,8 @@ pub(super) struct Records {
     count: usize,
     /// Numbers that do not fit into their fields.
     large: Vec<u64>,
-    /// Process and device.
-    who: Vec<(u32, u32)>,
-    known: HashMap<(u32, u32), u32>,
+    who: Vec<Who>,
+    known: HashMap<Who, u32>,
     /// Times of the first and the last request.
     span_ns: Option<(u64, u64)>,
     /// Latest time so far. The requests are sorted as long as each new one is not earlier.
@@ -72,12 +75,16 @@ impl Records {
         self.span_ns = Some((first.min(at_ns), last.max(at_ns)));
         self.mixed |= at_ns < self.newest_ns;
         self.newest_ns = at_ns;
-        let who = (record.process, record.device);
+        let who = (record.process, record.device, record.program.clone());
         let next = self.who.len() as u32;
-        let number = *self.known.entry(who).or_insert(next);
-        if number == next {
-            self.who.push(who);
-        }
+        let number = match self.known.get(&who) {
+            Some(known) => *known,
+            None => {
+                self.who.push(who.clone());
+                self.known.insert(who, next);
+                next
+            }
+        };
         let op = OPS.iter().position(|op| *op == record.op).unwrap_or_default() as u64;
         let flags =
             if record.durable { DURABLE } else { 0 } | if record.flush_first { FLUSH_FIRST } else { 0 };
@@ -129,7 +136,7 @@ impl Records {
 
     fn record(&self, packed: &Packed) -> Record {
         let (place, took) = (whole(packed.place), packed.took_ns);
-        let (process, device) = self.who.get(packed.who as usize).copied().unwrap_or_default();
+        let (process, device, program) = self.who.get(packed.who as usize).cloned().unwrap_or_default();
         Record {
             at_ns: whole(packed.at_ns),
             op: OPS[(place & ((1 << OP_BITS) - 1)) as usize],
@@ -139,6 +146,7 @@ impl Records {
             offset: (place >> PLACE_BITS) * BLOCK,
             bytes: self.number(packed.blocks) * BLOCK,
             process,
+            program,
             took_ns: (took != NONE).then(|| self.number(took)),
         }
     }
@@ -183,6 +191,11 @@ mod tests {
                     offset: *u.choose(&numbers)? * BLOCK,
                     bytes: *u.choose(&numbers)? * BLOCK,
                     process: u.int_in_range(0..=3)?,
+                    program: if u.arbitrary()? {
+                        Some(u.choose(&["app", "jbd2"])?.to_owned().into())
+                    } else {
+                        None
+                    },
                     took_ns,
                 };
                 records.push(&record);
@@ -217,6 +230,7 @@ mod tests {
             offset: number * BLOCK,
             bytes: 4096,
             process: 1,
+            program: None,
             took_ns: None,
         };
         let count = 2 * CHUNK as u64 + 1;

@@ -61,7 +61,12 @@ fn script(samples: u64, syncs: bool) -> Script {
         push(Op::Read, (chance >> 11) % (CARD_BYTES / PAGE_BYTES) * PAGE_BYTES, PAGE_BYTES);
     }
     let extent = (CARD_BYTES, Place::Whole("disks".to_owned()));
-    Script { entries: Arc::new(entries.into_iter().collect()), extent, remap: Remap::Refuse }
+    Script {
+        entries: Arc::new(entries.into_iter().collect()),
+        programs: Arc::default(),
+        extent,
+        remap: Remap::Refuse,
+    }
 }
 
 /// Returns a worker that does one request after the other, and logs how long each takes.

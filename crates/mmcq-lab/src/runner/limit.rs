@@ -9,6 +9,9 @@
 //! A job that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is without
 //! its costs. A random job stays too: no stack can merge requests that are not adjacent.
 //!
+//! The card is at its best: no read is tried again, and no write meets garbage collection. Those come
+//! by chance, and a run with luck would otherwise pass its limit.
+//!
 //! No rule of mmcq's engine is in it. Where a transfer can stay open, either each does, however
 //! long the pause, or none does: the better of both is the limit. Jobs that pause beside others
 //! each have the card for themselves: no stack can serve them better.
@@ -22,6 +25,7 @@ use crate::fio::stats::Stats;
 use crate::platform::ControllerConfig;
 use mmcq::engine::{Acknowledge, StaysOpen};
 use mmcq::host::Host;
+use mmcq_sim::card::CardProfile;
 use std::sync::Arc;
 
 /// Size in bytes of the longest transfer of a host: the block count has 16 bits.
@@ -270,6 +274,14 @@ fn each_alone(run: &Run<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Outco
     Ok(all)
 }
 
+/// Returns the changes of a card that leave nothing to chance.
+fn without_chance(profile: &CardProfile) -> Vec<String> {
+    let Some(spread) = profile.flash().spread else { return Vec::new() };
+    let shares = [("read_retry_share", spread.retries), ("gc_share", spread.collections)];
+    let given = shares.into_iter().filter(|(_, delays)| delays.is_some());
+    given.map(|(key, _)| format!("flash.spread.{key}=0")).collect()
+}
+
 /// Runs these workers on one lane; `None`: board and card do not have it.
 fn on_lane(
     run: &Run<'_>,
@@ -279,6 +291,7 @@ fn on_lane(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Outcome>, RunError> {
     let mut platform = run.platform.clone();
+    platform.card_changes.extend(without_chance(&board::profile(run.platform, run.card)?));
     platform.stack.queue_engine = lane == Lane::Engine;
     platform.stack.chains = lane == Lane::Chains;
     // What goes on for certain does: the rest of a long request, and what is queued already.

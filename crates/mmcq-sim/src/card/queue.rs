@@ -67,6 +67,8 @@ pub(crate) struct Task {
     pub(crate) forced: bool,
     /// Whether it comes before tasks without priority.
     pub(crate) priority: bool,
+    /// Time in ns of further tries of its flash unit.
+    pub(crate) retries_ns: u64,
     /// Delay in ns until it is ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
     /// Number of blocks by which its place is shifted (a fault).
@@ -86,6 +88,7 @@ impl Task {
             reliable: arg >> 31 == 1,
             forced: arg >> 24 & 1 == 1,
             priority: arg >> 23 & 1 == 1,
+            retries_ns: 0,
             late_ns: 0,
             astray: 0,
             shown: false,
@@ -363,10 +366,11 @@ impl Tasks {
             usize::from(self.config.buffers).saturating_sub(in_use + usize::from(self.running.is_some()));
         while free > 0 {
             let Some(place) = self.next_waiting() else { return };
-            let Task { at, read, late_ns, .. } = self.queued[place].task;
+            let Task { at, read, late_ns, retries_ns, .. } = self.queued[place].task;
             self.queued[place].stage = if read {
                 let unit = (mixed(at / UNIT_BYTES) % self.units_ns.len().max(1) as u64) as usize;
-                let loaded_ns = self.units_ns[unit].max(self.now_ns).saturating_add(load_ns);
+                let begin_ns = self.units_ns[unit].max(self.now_ns);
+                let loaded_ns = begin_ns.saturating_add(load_ns).saturating_add(retries_ns);
                 self.units_ns[unit] = loaded_ns;
                 Stage::Loading(loaded_ns.saturating_add(late_ns))
             } else if late_ns > 0 {

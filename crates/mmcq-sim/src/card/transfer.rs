@@ -40,6 +40,7 @@ impl Read {
     pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &mut Flash, now_ns: u64) -> Self {
         let ahead_ns = flash.goes_on_ns(at, now_ns);
         let ready_ns = ahead_ns.unwrap_or_else(|| flash.first_page_ns(now_ns));
+        let ready_ns = ready_ns.saturating_add(flash.retries_ns());
         let (reading, goes_on) = (Reading::default(), ahead_ns.is_some());
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
@@ -267,6 +268,7 @@ impl Write {
         let busy_ns = if self.past_cache { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
         let past = self.past_cache || !flash.journal.volatile || matches!(flash.partition, 1 | 2);
         let busy_ns = flash.settled_ns(now_ns, busy_ns, past);
+        let busy_ns = flash.collected_ns(busy_ns);
         if flash.journal.follows() {
             let past_cache = self.past_cache || matches!(flash.partition, 1 | 2);
             let cached = flash.journal.volatile && !past_cache;

@@ -1,5 +1,6 @@
 //! JSON with fio's keys, order and spacing. `json+` has every histogram bucket too.
 
+use super::replayed::{PERCENTILES, Program};
 use super::{Entry, GroupDir, Origin, Report, cpu_percent, date, rate, share_of_group, shares};
 use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
@@ -71,9 +72,33 @@ fn of_origin(origin: &Origin) -> Value {
     put(&mut o, "counters", Value::Object(origin.counters.iter().map(counted).collect()));
     let phases = origin.phases.iter().map(|(name, ns)| (name.clone(), Value::Int(*ns)));
     put(&mut o, "phases_ns", Value::Object(phases.collect()));
-    if !origin.replay.is_empty() {
-        let facts = origin.replay.iter().map(|(name, value)| (name.clone(), text(value)));
+    if !origin.replay.facts.is_empty() {
+        let facts = origin.replay.facts.iter().map(|(name, value)| (name.clone(), text(value)));
         put(&mut o, "replay", Value::Object(facts.collect()));
+    }
+    if !origin.programs.is_empty() {
+        put(&mut o, "programs", Value::List(origin.programs.iter().map(of_program).collect()));
+    }
+    Value::Object(o)
+}
+
+/// Returns a program of a trace: its requests by kind, with the times from submission to completion
+/// in microseconds.
+fn of_program(program: &Program) -> Value {
+    let mut o = Fields::new();
+    put(&mut o, "name", Value::Text(program.name.clone()));
+    for (kind, figures) in program.figures() {
+        let mut times = Fields::new();
+        put(&mut times, "mean", Value::Float(figures.mean_us));
+        for ((_, name), us) in PERCENTILES.iter().zip(figures.percentiles_us) {
+            put(&mut times, name, Value::Float(us));
+        }
+        put(&mut times, "max", Value::Float(figures.max_us));
+        let mut one = Fields::new();
+        put(&mut one, "ios", Value::Int(figures.ios));
+        put(&mut one, "bytes", Value::Int(figures.bytes));
+        put(&mut one, "clat_us", Value::Object(times));
+        put(&mut o, kind, Value::Object(one));
     }
     Value::Object(o)
 }

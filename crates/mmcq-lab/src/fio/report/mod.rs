@@ -6,11 +6,13 @@
 pub mod json;
 mod normal;
 mod number;
+mod replayed;
 mod terse;
 
 use super::job::{Dir, Job, Worker};
 use super::stats::{DirStats, DiskUtil, Running, Stats};
 pub use normal::normal;
+pub use replayed::{Figures, Program, Replayed};
 use std::sync::Arc;
 pub use terse::terse;
 
@@ -69,8 +71,10 @@ pub struct Origin {
     /// Phases in which the time was spent: name and nanoseconds. Their sum is the length of the
     /// run.
     pub phases: Vec<(String, u64)>,
-    /// For a replay: the trace, and the options of the replay, as name and value.
-    pub replay: Vec<(String, String)>,
+    /// For a replay: the trace and how it is replayed.
+    pub replay: Replayed,
+    /// For a replay of a trace with names: its programs.
+    pub programs: Vec<Program>,
     /// The jobs as a job file, a line each, before any of their values were changed.
     pub job_file: Vec<String>,
     /// Directions with a request that starved, a line each.
@@ -93,8 +97,8 @@ impl Origin {
         title(&self.platform, &self.card, &self.setting, self.seed, &self.changes)
     }
 
-    /// Returns four lines about the run, six for a replay, and one more for each direction in which
-    /// a request starved.
+    /// Returns four lines about the run, six for a replay, one more for each direction in which a
+    /// request starved, and a table of the programs of a trace.
     fn line(&self) -> String {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
@@ -113,20 +117,22 @@ impl Origin {
         );
         let starved = self.starved.iter().map(|line| format!("starved: {line}\n"));
         let first = first + &starved.collect::<String>();
-        if self.replay.is_empty() {
+        if self.replay.facts.is_empty() {
             return first;
         }
-        let facts: Vec<String> = self.replay.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let facts: Vec<String> =
+            self.replay.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let [mean, median, most, max] =
             ["mean", "p50", "p99", "max"].map(|part| counted(&format!("late_{part}_us")));
         let replay = format!("{first}replay: {}\n", facts.join(", "));
         // A loop has no times to be late against.
         if !self.counters.iter().any(|(name, _)| name == LATE) {
-            return replay;
+            return replay + &replayed::lines(&self.programs);
         }
         format!(
             "{replay}late against the trace (usec): \
-             mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n"
+             mean {mean:.1}, median {median:.1}, 99.00th {most:.1}, max {max:.1}\n{}",
+            replayed::lines(&self.programs)
         )
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{How, Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
 use crate::fio::job::Dir;
+use crate::fio::programs::{self, Kind};
 use crate::fio::stats::WorkerError;
 use crate::fio::verify::{self, VerifyError};
 
@@ -55,6 +56,8 @@ impl JobState {
         let slat_ns = (!self.job.ioengine.blocks()).then(|| issue_ns.saturating_sub(start_ns));
         let clat_ns = complete_ns.saturating_sub(issue_ns);
         let lat_ns = complete_ns.saturating_sub(start_ns);
+        let kind = if io.how == How::Discard { Kind::Discard } else { Kind::Transfer(io.dir) };
+        self.of_program(io.entry, kind, bytes, clat_ns);
         if io.how == How::Discard {
             self.stats.discard(bytes, slat_ns, clat_ns, lat_ns);
             self.phase_bytes[2] += bytes;
@@ -69,6 +72,13 @@ impl JobState {
         if let Some(logs) = &mut self.logs {
             let at_ns = complete_ns.saturating_sub(self.started_ns);
             logs.transfer(at_ns, io, bytes, [slat_ns, Some(clat_ns), Some(lat_ns)]);
+        }
+    }
+
+    /// Counts a request of the script for its program.
+    fn of_program(&mut self, entry: u32, kind: Kind, bytes: u64, ns: u64) {
+        if let Some(number) = self.player.as_ref().and_then(|player| player.program(entry)) {
+            programs::add(&mut self.stats.programs, number, kind, bytes, ns);
         }
     }
 
@@ -93,7 +103,11 @@ impl JobState {
         }
         match result {
             Ok(()) if !counts => {}
-            Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
+            Ok(()) => {
+                let took_ns = times.complete_ns.saturating_sub(times.start_ns);
+                self.stats.sync.add(took_ns);
+                self.of_program(sync.entry, Kind::Flush, 0, took_ns);
+            }
             Err(error) => self.fail(error, self.job.continue_on_error.write),
         }
     }

@@ -39,6 +39,11 @@ impl Player {
         self.script.bytes()
     }
 
+    /// Returns the number of the program that made this request.
+    pub(super) fn program(&self, entry: u32) -> Option<u16> {
+        self.script.programs.get(entry as usize).copied()
+    }
+
     /// Records the end of a request.
     pub(super) fn ended(&mut self, entry: u32, at_ns: u64) {
         if let Some(ended_ns) = self.ended_ns.get_mut(entry as usize) {

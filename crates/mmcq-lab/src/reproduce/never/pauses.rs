@@ -121,8 +121,12 @@ impl Pause {
                 }
             });
             let extent = (LAST_BYTES, Where::Whole("pauses".to_owned()));
-            worker.script =
-                Some(Script { entries: Arc::new(entries.collect()), extent, remap: Remap::Refuse });
+            worker.script = Some(Script {
+                entries: Arc::new(entries.collect()),
+                programs: Arc::default(),
+                extent,
+                remap: Remap::Refuse,
+            });
         }
     }
 }

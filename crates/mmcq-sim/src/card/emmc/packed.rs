@@ -224,7 +224,8 @@ impl EmmcCard {
             let mut units_ns = vec![now_ns; config.units.into()];
             for entry in &mut self.pack.entries {
                 let unit = (mixed(entry.at / UNIT_BYTES) % units_ns.len() as u64) as usize;
-                units_ns[unit] = units_ns[unit].saturating_add(load_ns);
+                let retries_ns = self.flash.retries_ns();
+                units_ns[unit] = units_ns[unit].saturating_add(load_ns).saturating_add(retries_ns);
                 entry.loaded_ns = units_ns[unit];
             }
         }

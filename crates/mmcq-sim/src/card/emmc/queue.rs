@@ -107,7 +107,8 @@ impl EmmcCard {
         if !at.is_multiple_of(512) {
             return self.refuse(45, status::ADDRESS_ERROR);
         }
-        queue.tell(task.lies_at(at, capacity), load_ns, now_ns);
+        let retries_ns = if task.read { self.flash.retries_ns() } else { 0 };
+        queue.tell(Task { retries_ns, ..task.lies_at(at, capacity) }, load_ns, now_ns);
         self.r1(45)
     }
 

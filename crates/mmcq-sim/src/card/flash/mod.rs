@@ -15,6 +15,8 @@
 //! - [`Prefetch`]: a read that continues where the last one ended is served from prefetched data.
 //! - [`Pages`]: reads go by page through a pipeline, and beyond what was requested ([`Ahead`]).
 //! - [`Cache`]: a write that bypasses the cache waits for the flash, and a flush takes time.
+//! - [`Spread`]: reads that need further tries, writes that meet garbage collection, and a part of
+//!   the flash that is written faster ([`Slc`]).
 //! - [`Close`]: a write command ends only when all of its data are in the flash; data that were
 //!   sent and are not there yet may be lost with the power.
 
@@ -22,12 +24,16 @@ mod cache;
 mod close;
 mod pages;
 mod prefetch;
+mod slc;
+mod spread;
 
 pub use cache::Cache;
 pub use close::{Close, Gc, Reopen};
 pub(crate) use pages::Reading;
 pub use pages::{Ahead, Pages};
 pub use prefetch::Prefetch;
+pub use slc::Slc;
+pub use spread::{Delays, Spread, WHOLE};
 
 use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
@@ -73,6 +79,8 @@ pub struct Timing {
     pub cache: Option<Cache>,
     /// Set if a write command ends only when all of its data are in the flash.
     pub close: Option<Close>,
+    /// How latencies spread. `None`: each command of a kind takes the same time.
+    pub spread: Option<Spread>,
     /// Busy time in ns of an erase command.
     pub erase_first_ns: u64,
     /// Extra busy time in ns for each erase group.
@@ -117,6 +125,8 @@ pub struct Flash {
     written_to: Option<u64>,
     runs: Runs,
     unprogrammed: Unprogrammed,
+    chances: spread::Chances,
+    slc: slc::Filled,
     /// Journal of the sectors that are not safe in the flash.
     pub(crate) journal: Journal,
     /// Faults that strike the card.
@@ -144,6 +154,8 @@ impl Flash {
             written_to: None,
             runs: Runs::default(),
             unprogrammed: Unprogrammed::default(),
+            chances: spread::Chances::new(timing.spread),
+            slc: slc::Filled::default(),
             journal: Journal::default(),
             faults: Faults::none(),
             wear: Wear::default(),
@@ -201,7 +213,7 @@ impl Flash {
         self.drain(now_ns);
         match self.timing.drain_bytes_per_s {
             0 => now_ns,
-            rate => self.level_ns.max(now_ns).saturating_add(self.level.div_ceil(rate)),
+            _ => self.level_ns.max(now_ns).saturating_add(self.programming_ns(self.level)),
         }
     }
 
@@ -270,8 +282,36 @@ impl Flash {
 
     fn drain(&mut self, now_ns: u64) {
         let gone_ns = now_ns.saturating_sub(self.level_ns);
-        self.level = self.level.saturating_sub(gone_ns.saturating_mul(self.timing.drain_bytes_per_s));
+        let gone = self.level.min(self.programmed(gone_ns));
+        if let Some(slc) = self.slc() {
+            let idle_ns = gone_ns.saturating_sub(self.programming_ns(gone));
+            self.slc.fill(&slc, gone);
+            self.slc.idle(&slc, idle_ns);
+        }
+        self.level -= gone;
         self.level_ns = self.level_ns.max(now_ns);
+    }
+
+    fn slc(&self) -> Option<Slc> {
+        self.timing.spread.and_then(|spread| spread.slc)
+    }
+
+    /// Returns how much is programmed in this time, in bytes times 10^9.
+    fn programmed(&self, ns: u64) -> u64 {
+        let rate = self.timing.drain_bytes_per_s;
+        match self.slc() {
+            Some(slc) => self.slc.programmed(&slc, rate, ns),
+            None => ns.saturating_mul(rate),
+        }
+    }
+
+    /// Returns the time in ns in which this much is programmed.
+    fn programming_ns(&self, amount: u64) -> u64 {
+        let rate = self.timing.drain_bytes_per_s;
+        match self.slc() {
+            Some(slc) => self.slc.time_ns(&slc, rate, amount),
+            None => amount.div_ceil(rate),
+        }
     }
 
     /// Puts bytes into the cache. Returns the time in ns at which they are in.
@@ -283,9 +323,13 @@ impl Flash {
         self.drain(now_ns);
         let size = self.timing.cache_bytes.saturating_mul(1_000_000_000);
         let wanted = self.level.saturating_add(bytes.saturating_mul(1_000_000_000));
-        let wait_ns = wanted.saturating_sub(size).div_ceil(rate);
+        let wait_ns = self.programming_ns(wanted.saturating_sub(size));
         let in_ns = self.level_ns.saturating_add(wait_ns);
-        self.level = wanted.saturating_sub(wait_ns.saturating_mul(rate));
+        let gone = wanted.min(self.programmed(wait_ns));
+        if let Some(slc) = self.slc() {
+            self.slc.fill(&slc, gone);
+        }
+        self.level = wanted - gone;
         self.level_ns = in_ns;
         in_ns
     }
@@ -310,6 +354,7 @@ mod tests {
             buffer_bytes: 0,
             cache: None,
             close: None,
+            spread: None,
             erase_first_ns: 0,
             erase_next_group_ns: 0,
         }

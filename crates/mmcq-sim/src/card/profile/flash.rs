@@ -1,4 +1,5 @@
-//! The tables `[flash.read]`, `[flash.write]`, `[flash.cache]` and `[flash.erase]`.
+//! The tables `[flash.read]`, `[flash.write]`, `[flash.cache]` and `[flash.erase]`. `[flash.spread]`
+//! is in `spread.rs`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use toml::Spanned;
 use super::super::flash::{Ahead, Cache, Close, Gc, Pages, Prefetch, Reopen, Scatter, Timing};
 use super::ProfileError;
 use super::parse::Place;
+use super::spread::{self, SpreadKeys};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
@@ -19,6 +21,7 @@ pub(super) struct FlashKeys {
     pub(super) read: Spanned<ReadKeys>,
     pub(super) write: Spanned<WriteKeys>,
     pub(super) cache: Option<Spanned<CacheKeys>>,
+    pub(super) spread: Option<Spanned<SpreadKeys>>,
     pub(super) erase: EraseKeys,
 }
 
@@ -129,7 +132,12 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
 
 impl Place<'_> {
     /// Returns an error for a key that has no meaning without (or together with) another one.
-    fn only<T>(&self, key: &str, value: Option<&Spanned<T>>, expected: &str) -> Result<(), ProfileError> {
+    pub(super) fn only<T>(
+        &self,
+        key: &str,
+        value: Option<&Spanned<T>>,
+        expected: &str,
+    ) -> Result<(), ProfileError> {
         value.map_or(Ok(()), |value| Err(self.value(key, value, expected)))
     }
 
@@ -172,6 +180,7 @@ pub(super) fn timing(
             (place.us("write_first_us", first)?, place.us("write_next_4k_us", next)?)
         }
     };
+    let slow = Some(drain_bytes_per_s).filter(|rate| *rate > 0 && cache_bytes > 0 && close.is_none());
     Ok(Timing {
         read_first_ns: place.us("read_first_us", &read.read_first_us)?,
         read_next_4k_ns,
@@ -186,6 +195,7 @@ pub(super) fn timing(
         buffer_bytes: buffer_bytes(write),
         cache: cache(place, keys, cache_bytes > 0 && drain_bytes_per_s > 0)?,
         close,
+        spread: spread::spread(place, keys.spread.as_ref(), slow)?,
         erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
         erase_next_group_ns: place.us("erase_next_group_us", &keys.erase.erase_next_group_us)?,
     })
@@ -227,7 +237,7 @@ fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cac
     }))
 }
 
-fn bytes_per_s(place: &Place<'_>, key: &str, rate: &Spanned<f64>) -> Result<u64, ProfileError> {
+pub(super) fn bytes_per_s(place: &Place<'_>, key: &str, rate: &Spanned<f64>) -> Result<u64, ProfileError> {
     match *rate.get_ref() {
         mib if (0.001..=1e6).contains(&mib) => Ok((mib * MIB as f64).round() as u64),
         _ => Err(place.value(key, rate, "a rate from 0.001 to 1000000 MiB/s")),

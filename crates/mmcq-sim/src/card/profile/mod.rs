@@ -8,6 +8,7 @@ mod flash;
 mod packed;
 mod parse;
 mod queue;
+mod spread;
 
 pub use error::ProfileError;
 pub(crate) use parse::Place;

@@ -283,6 +283,9 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
     if let Some(cache) = &file.flash.cache {
         sources.push(("flash.cache".to_owned(), cache.get_ref().source.clone()));
     }
+    if let Some(spread) = &file.flash.spread {
+        sources.push(("flash.spread".to_owned(), spread.get_ref().source.clone()));
+    }
     if !file.quirk.source.is_empty() {
         sources.push(("quirk".to_owned(), file.quirk.source.clone()));
     } else if file.quirk != Quirks::default() {

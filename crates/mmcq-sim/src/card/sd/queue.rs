@@ -111,7 +111,8 @@ impl SdCard {
         if at.saturating_add(u64::from(task.blocks) * 512) > capacity {
             return self.refuse(45, status::OUT_OF_RANGE, now_ns);
         }
-        queue.tell(task.lies_at(at, capacity), load_ns, now_ns);
+        let retries_ns = if task.read { self.flash.retries_ns() } else { 0 };
+        queue.tell(Task { retries_ns, ..task.lies_at(at, capacity) }, load_ns, now_ns);
         self.r1(45, now_ns)
     }
 

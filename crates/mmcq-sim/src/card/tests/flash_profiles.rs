@@ -172,3 +172,61 @@ fn the_time_of_a_switch_and_its_register_are_one_value() {
         )
     );
 }
+
+/// The text of a card by name.
+fn named(name: &str) -> String {
+    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_bad_spread_is_told_by_its_key_and_line() {
+    let slc = named("emmc-slc");
+    for (key, value, expected) in [
+        ("gc_share", "1.5", "a share from 0 to 1"),
+        ("gc_share", "-0.1", "a share from 0 to 1"),
+        ("gc_share", "nan", "a share from 0 to 1"),
+        ("gc_stall_ms", "-1", "a time from 0 to one hour"),
+        ("slc_mib", "0", "a size from 0.01 to 1000000 MiB"),
+        ("slc_mib_s", "1e9", "a rate from 0.001 to 1000000 MiB/s"),
+        ("slc_mib_s", "50", "a rate above `drain_mib_s`, which is the one after the cliff"),
+        ("slc_free_mib_s", "-3", "a rate from 0.001 to 1000000 MiB/s"),
+    ] {
+        let bad = format!("{key} = {value}");
+        assert_eq!(refused(&with(&slc, key, &bad)), (format!("`{bad}`: expected {expected}"), bad.clone()));
+    }
+    for (gone, key, expected) in [
+        ("gc_share", "gc_stall_ms = 15", "`gc_share` beside it"),
+        ("gc_stall_ms", "gc_share = 0.002", "`gc_stall_ms` beside it"),
+        ("slc_mib", "slc_mib_s = 200.5", "`slc_mib` beside it"),
+        ("slc_mib_s", "slc_mib = 1024", "`slc_mib_s` beside it"),
+    ] {
+        let bad = with(&slc, gone, "");
+        assert_eq!(refused(&bad), (format!("`{key}`: expected {expected}"), key.to_owned()), "{gone}");
+    }
+    let reads = named("emmc-th1520");
+    let bad = with(&reads, "read_retry_again", "read_retry_again = 1");
+    let again = "read_retry_again = 1".to_owned();
+    assert_eq!(refused(&bad), (format!("`{again}`: expected a share from 0 to 0.99"), again));
+    let bad = with(&with(&reads, "read_retry_share", ""), "read_retry_us", "");
+    let (what, _) = refused(&bad);
+    assert_eq!(what, "`read_retry_again = 0.25`: expected `read_retry_share` beside it");
+    // A write that ends in the flash has no cache that drains behind it.
+    let close =
+        with(&named("pro-plus-128-spread"), "gc_share", "gc_share = 0.04\nslc_mib = 64\nslc_mib_s = 90");
+    assert_eq!(
+        refused(&close).0,
+        "`slc_mib = 64`: expected a cache with a size, and `drain_mib_s` in `[flash.write]`, without `close_us`"
+    );
+    let (what, line) = refused(&with(&slc, "gc_share", "gc_shore = 1"));
+    assert!(what.contains("gc_shore") && line == "gc_shore = 1", "{what}");
+}
+
+#[test]
+fn no_card_of_a_published_table_has_a_spread() {
+    let spread = ["emmc-slc", "emmc-th1520", "pro-plus-128-spread"];
+    for (name, _) in crate::cards::CARDS.iter().filter(|(name, _)| *name != "bt-type-a") {
+        let has = super::profile(name).flash().spread.is_some();
+        assert_eq!(has, spread.contains(name), "{name}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Measurements by program: whose requests of a trace took how long.
+
+use super::job::Dir;
+use super::stats::Latency;
+use std::collections::BTreeMap;
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Bytes transferred or discarded.
+    pub bytes: u64,
+    /// From submission to completion.
+    pub clat: Latency,
+}
+
+impl Taken {
+    fn add(&mut self, bytes: u64, ns: u64) {
+        self.bytes += bytes;
+        self.clat.add(ns);
+    }
+
+    fn pool(&mut self, other: &Taken) {
+        self.bytes += other.bytes;
+        self.clat.pool(&other.clat);
+    }
+}
+
+/// Requests of one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProgramStats {
+    /// `[read, write]`
+    pub dirs: [Taken; 2],
+    /// Discards.
+    pub discards: Taken,
+    /// Flushes.
+    pub flushes: Taken,
+}
+
+/// Requests of each program, by its number in the trace.
+pub type Programs = BTreeMap<u16, Box<ProgramStats>>;
+
+/// Kind of a request that a program has made.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A read or a write.
+    Transfer(Dir),
+    /// A discard.
+    Discard,
+    /// A flush.
+    Flush,
+}
+
+/// Counts a completed request of a program.
+pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64) {
+    let stats = programs.entry(number).or_default();
+    match kind {
+        Kind::Transfer(dir) => stats.dirs[dir.index()].add(bytes, ns),
+        Kind::Discard => stats.discards.add(bytes, ns),
+        Kind::Flush => stats.flushes.add(bytes, ns),
+    }
+}
+
+/// Adds the programs of another worker.
+pub fn pool(programs: &mut Programs, other: &Programs) {
+    for (number, theirs) in other {
+        let mine = programs.entry(*number).or_default();
+        mine.dirs.iter_mut().zip(&theirs.dirs).for_each(|(mine, theirs)| mine.pool(theirs));
+        mine.discards.pool(&theirs.discards);
+        mine.flushes.pool(&theirs.flushes);
+    }
+}

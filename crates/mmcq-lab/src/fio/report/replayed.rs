@@ -1,0 +1,115 @@
+//! What a report says of a replayed trace: the trace itself, and each program of it.
+
+use crate::fio::programs::{ProgramStats, Programs, Taken};
+use std::fmt::Write;
+
+/// Percentiles of each program, with their names in JSON.
+pub(super) const PERCENTILES: [(f64, &str); 4] =
+    [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")];
+
+/// A trace that is replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// The trace, and the options of the replay, as name and value.
+    pub facts: Vec<(String, String)>,
+    /// The trace in sentences, for a page.
+    pub told: Vec<String>,
+    /// Names of its programs, by their number; empty: the trace has none.
+    pub names: Vec<String>,
+}
+
+/// A program of a trace, with what its requests took.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name in the trace.
+    pub name: String,
+    /// What was measured.
+    pub stats: ProgramStats,
+}
+
+/// Latency of one kind of requests, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Number of requests.
+    pub ios: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// In the order of the percentiles 50, 95, 99 and 99.9.
+    pub percentiles_us: [f64; PERCENTILES.len()],
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl Figures {
+    fn of(taken: &Taken) -> Option<Self> {
+        let ns = &taken.clat.ns;
+        if ns.samples == 0 {
+            return None;
+        }
+        let found = taken.clat.histogram.percentiles(&PERCENTILES.map(|(at, _)| at));
+        // The middle of a bucket may lie beyond the longest.
+        let us = |at: usize| found.get(at).map_or(0.0, |bucket_ns| (*bucket_ns).min(ns.max) as f64 / 1e3);
+        Some(Figures {
+            ios: ns.samples,
+            bytes: taken.bytes,
+            mean_us: ns.mean / 1e3,
+            percentiles_us: std::array::from_fn(us),
+            max_us: ns.max as f64 / 1e3,
+        })
+    }
+}
+
+impl Program {
+    /// Returns the programs of these names that have requests, the one with most of them first.
+    pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
+        let named = |(number, stats): (&u16, &Box<ProgramStats>)| {
+            let name = names.get(usize::from(*number))?.clone();
+            Some(Program { name, stats: (**stats).clone() })
+        };
+        let mut all: Vec<Program> = programs.iter().filter_map(named).collect();
+        let count = |program: &Program| program.figures().iter().map(|(_, figures)| figures.ios).sum::<u64>();
+        all.sort_by_key(|program| std::cmp::Reverse(count(program)));
+        all
+    }
+
+    /// Returns its kinds of requests by fio's names, with their figures.
+    pub fn figures(&self) -> Vec<(&'static str, Figures)> {
+        let [reads, writes] = &self.stats.dirs;
+        let kinds = [
+            ("read", reads),
+            ("write", writes),
+            ("trim", &self.stats.discards),
+            ("sync", &self.stats.flushes),
+        ];
+        kinds.into_iter().filter_map(|(name, taken)| Some((name, Figures::of(taken)?))).collect()
+    }
+}
+
+/// Returns a table with a line for each program and kind of request, in microseconds.
+pub(super) fn lines(programs: &[Program]) -> String {
+    if programs.is_empty() {
+        return String::new();
+    }
+    let wide = programs.iter().map(|program| program.name.chars().count()).max().unwrap_or(0).max(7);
+    let mut out = format!(
+        "{:<wide$}  {:<5} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "program", "usec", "requests", "KiB", "mean", "50.00th", "99.00th", "99.90th", "max"
+    );
+    for program in programs {
+        for (kind, figures) in program.figures() {
+            let [median, _, most, tail] = figures.percentiles_us;
+            let _ = writeln!(
+                out,
+                "{:<wide$}  {kind:<5} {:>8} {:>10} {:>9.1} {median:>9.1} {most:>9.1} {tail:>9.1} {:>9.1}",
+                program.name,
+                figures.ios,
+                figures.bytes / 1024,
+                figures.mean_us,
+                figures.max_us
+            );
+        }
+    }
+    out
+}

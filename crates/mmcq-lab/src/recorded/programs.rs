@@ -1,0 +1,46 @@
+//! Names of programs in a trace.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Name of all kernel workers: their own names say which processor and queue they work for.
+const WORKER: &str = "kworker";
+/// What tracefs prints where it has lost the name.
+const LOST: &str = "<...>";
+
+/// Names that were met, each stored once.
+#[derive(Default)]
+pub(super) struct Names {
+    known: HashMap<String, Arc<str>>,
+}
+
+impl Names {
+    /// Returns the name of a program. `None`: the trace names none.
+    pub(super) fn of(&mut self, name: &str) -> Option<Arc<str>> {
+        let name = name.trim();
+        let name = if name.starts_with(WORKER) { WORKER } else { name };
+        if name.is_empty() || name == LOST {
+            return None;
+        }
+        if let Some(known) = self.known.get(name) {
+            return Some(known.clone());
+        }
+        let made: Arc<str> = name.into();
+        self.known.insert(name.to_owned(), made.clone());
+        Some(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_one_program_and_others_have_their_names() {
+        let mut names = Names::default();
+        let mut of = |name: &str| names.of(name).as_deref().map(str::to_owned);
+        assert_eq!(of("kworker/u8:2-flush-179:0").as_deref(), Some("kworker"));
+        assert_eq!(of("jbd2/mmcblk0p2-8").as_deref(), Some("jbd2/mmcblk0p2-8"));
+        assert_eq!((of(""), of("  "), of("<...>")), (None, None, None));
+    }
+}

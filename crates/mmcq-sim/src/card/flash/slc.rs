@@ -1,0 +1,124 @@
+//! An SLC cache: a part of the flash that is written with one bit a cell, and faster.
+//!
+//! As long as it has room, what drains goes there at [`Slc::bytes_per_s`]. Then comes the cliff:
+//! further bytes drain at [`super::Timing::drain_bytes_per_s`]. While nothing waits to be
+//! programmed, the card moves its content to the rest of the flash, and frees it at
+//! [`Slc::free_bytes_per_s`].
+
+/// The part of the flash that is written faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slc {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Rate at which it is programmed.
+    pub bytes_per_s: u64,
+    /// Rate at which an idle card frees it; 0: never.
+    pub free_bytes_per_s: u64,
+}
+
+/// Bytes times 10^9, of which a nanosecond programs as many as the rate is bytes a second.
+const SCALE: u128 = 1_000_000_000;
+
+/// How full it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Filled {
+    /// Bytes in it, times 10^9.
+    level: u128,
+}
+
+impl Filled {
+    fn room(&self, slc: &Slc) -> u128 {
+        (u128::from(slc.bytes) * SCALE).saturating_sub(self.level)
+    }
+
+    /// Returns how much is programmed in this time, in bytes times 10^9.
+    pub(super) fn programmed(&self, slc: &Slc, slow: u64, ns: u64) -> u64 {
+        let (room, ns) = (self.room(slc), u128::from(ns));
+        let fast_ns = room.div_ceil(u128::from(slc.bytes_per_s.max(1)));
+        let amount = match ns < fast_ns {
+            true => ns * u128::from(slc.bytes_per_s),
+            false => room + (ns - fast_ns) * u128::from(slow),
+        };
+        u64::try_from(amount).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the time in ns in which this much is programmed.
+    pub(super) fn time_ns(&self, slc: &Slc, slow: u64, amount: u64) -> u64 {
+        let (room, amount) = (self.room(slc), u128::from(amount));
+        let fast_ns = amount.min(room).div_ceil(u128::from(slc.bytes_per_s.max(1)));
+        let slow_ns = amount.saturating_sub(room).div_ceil(u128::from(slow.max(1)));
+        u64::try_from(fast_ns + slow_ns).unwrap_or(u64::MAX)
+    }
+
+    /// Records that this much was programmed.
+    pub(super) fn fill(&mut self, slc: &Slc, amount: u64) {
+        self.level += self.room(slc).min(amount.into());
+    }
+
+    /// Records that the card was idle for this time.
+    pub(super) fn idle(&mut self, slc: &Slc, ns: u64) {
+        self.level = self.level.saturating_sub(u128::from(ns) * u128::from(slc.free_bytes_per_s));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spread::Spread;
+    use super::super::{Flash, Timing};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 64 KiB of it at four times the rate of the rest, which drains 4096 bytes in 1 ms.
+    fn flash(free_bytes_per_s: u64) -> Flash {
+        let slc = Slc { bytes: 65_536, bytes_per_s: 4 * 4_096_000, free_bytes_per_s };
+        let spread = Spread { seed: 1, retries: None, collections: None, slc: Some(slc) };
+        let timing = Timing { write_first_ns: 0, write_next_4k_ns: 0, ..super::super::tests::timing() };
+        Flash::new(Timing { spread: Some(spread), ..timing })
+    }
+
+    /// Writes this many units of 4096 bytes, each as soon as the one before is in the cache.
+    fn written(flash: &mut Flash, from_ns: u64, units: u64) -> u64 {
+        (0..units).fold(from_ns, |now_ns, unit| flash.write(now_ns, unit * 4096, 4096, 1, true))
+    }
+
+    #[test]
+    fn writes_are_fast_up_to_the_cliff_and_slow_after_it() {
+        let mut flash = flash(0);
+        // Two units are in the cache, 14 drain.
+        let full_ns = written(&mut flash, 0, 16);
+        assert_eq!(full_ns, 14 * MS / 4);
+        // The two of the cache still fit, then it is slow.
+        let later_ns = written(&mut flash, full_ns, 10);
+        assert_eq!(later_ns - full_ns, 2 * MS / 4 + 8 * MS);
+        assert_eq!(flash.drained_ns(later_ns), later_ns + 2 * MS);
+        // A pause does not bring it back.
+        let again_ns = written(&mut flash, later_ns + 1000 * MS, 4);
+        assert_eq!(again_ns, later_ns + 1000 * MS + 2 * MS);
+    }
+
+    #[test]
+    fn an_idle_card_frees_it_at_its_rate() {
+        let mut flash = flash(4_096_000);
+        let full_ns = written(&mut flash, 0, 16);
+        let drained_ns = flash.drained_ns(full_ns);
+        assert_eq!(drained_ns, 4 * MS);
+        // Eight units are free again after 8 ms of idle time.
+        let now_ns = drained_ns + 8 * MS;
+        let end_ns = written(&mut flash, now_ns, 10);
+        assert_eq!(end_ns - now_ns, 8 * MS / 4);
+        assert_eq!(written(&mut flash, end_ns, 1) - end_ns, MS);
+    }
+
+    #[test]
+    fn a_wait_across_the_cliff_has_both_rates() {
+        let mut flash = flash(0);
+        assert_eq!(flash.write(0, 0, 61_440 + 8192, 17, true), 15 * MS / 4);
+        // One unit still fits.
+        let from_ns = 15 * MS / 4;
+        assert_eq!(flash.write(from_ns, 0, 8192, 2, true) - from_ns, MS / 4 + MS);
+        // Asked early or late, it is the same.
+        let done_ns = flash.drained_ns(from_ns);
+        assert_eq!(flash.drained_ns(from_ns + 2 * MS), done_ns);
+    }
+}

@@ -1,0 +1,180 @@
+//! Latencies that spread: reads that the flash must repeat, and garbage collection in writes.
+//!
+//! A share of the read commands needs [`Delays`]: the first page comes only after one or more
+//! further tries with other reference voltages. A share of the write commands meets garbage
+//! collection, and is busy for longer. How many tries or collections follow each other is
+//! geometric: after each one, another follows with the same probability.
+//!
+//! Both are drawn from sequences of their own that begin at [`Spread::seed`]: the same commands
+//! take the same times in each run.
+
+use super::{Flash, Slc};
+
+/// Unit of a [`Delays::share`]: a part of 10^9.
+pub const WHOLE: u32 = 1_000_000_000;
+/// Most tries or collections in one command.
+const MOST: u64 = 32;
+
+/// How the flash's latencies spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Begin of the sequences that decide which commands are delayed.
+    pub seed: u64,
+    /// Reads that need further tries.
+    pub retries: Option<Delays>,
+    /// Writes that meet garbage collection.
+    pub collections: Option<Delays>,
+    /// The part of the flash that is written faster.
+    pub slc: Option<Slc>,
+}
+
+/// Delays of a share of all commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Commands that are delayed, in parts of [`WHOLE`].
+    pub share: u32,
+    /// Time in ns of one delay.
+    pub each_ns: u64,
+    /// Probability that another delay follows, in parts of [`WHOLE`].
+    pub again: u32,
+}
+
+impl Delays {
+    /// Draws the delay of the next command in ns.
+    fn next_ns(&self, chance: &mut Chance) -> u64 {
+        if !chance.is_below(self.share) {
+            return 0;
+        }
+        let mut count = 1;
+        while count < MOST && chance.is_below(self.again) {
+            count += 1;
+        }
+        self.each_ns.saturating_mul(count)
+    }
+}
+
+/// A sequence of pseudo-random numbers (SplitMix64).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Chance { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Draws the next number. Returns true for this part of all numbers.
+    fn is_below(&mut self, part: u32) -> bool {
+        let scaled = (u128::from(self.next()) * u128::from(WHOLE)) >> 64;
+        scaled < u128::from(part)
+    }
+}
+
+/// The two sequences of a card.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chances {
+    reads: Chance,
+    writes: Chance,
+}
+
+impl Chances {
+    pub(super) fn new(spread: Option<Spread>) -> Self {
+        let seed = spread.map_or(0, |spread| spread.seed);
+        Chances { reads: Chance::new(seed), writes: Chance::new(!seed) }
+    }
+}
+
+impl Flash {
+    /// Draws the time in ns by which the first page of the next read command comes later.
+    pub(crate) fn retries_ns(&mut self) -> u64 {
+        let retries = self.timing.spread.and_then(|spread| spread.retries);
+        retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads))
+    }
+
+    /// Draws the garbage collection of a write command that is otherwise busy until `busy_ns`.
+    /// Returns the end of busy in ns. The cache does not drain while the flash collects.
+    pub(crate) fn collected_ns(&mut self, busy_ns: u64) -> u64 {
+        let Some(collections) = self.timing.spread.and_then(|spread| spread.collections) else {
+            return busy_ns;
+        };
+        let stall_ns = collections.next_ns(&mut self.chances.writes);
+        if stall_ns > 0 {
+            self.drain(busy_ns);
+            self.level_ns = self.level_ns.saturating_add(stall_ns);
+        }
+        busy_ns.saturating_add(stall_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Timing;
+    use super::*;
+
+    fn flash(spread: Spread) -> Flash {
+        Flash::new(Timing { spread: Some(spread), ..super::super::tests::timing() })
+    }
+
+    fn spread(delays: Delays) -> Spread {
+        Spread { seed: 1, retries: Some(delays), collections: Some(delays), slc: None }
+    }
+
+    #[test]
+    fn the_share_of_delays_and_their_number_are_as_the_profile_says() {
+        let delays = Delays { share: WHOLE / 50, each_ns: 100, again: WHOLE / 4 };
+        let mut flash = flash(spread(delays));
+        let count = 1_000_000;
+        let all: Vec<u64> = (0..count).map(|_| flash.retries_ns()).collect();
+        let of = |least_ns: u64| all.iter().filter(|ns| **ns >= least_ns).count();
+        // A fiftieth; of these a fourth has a second one, and so on.
+        for (least_ns, expected) in [(1, 20_000), (101, 5_000), (201, 1_250)] {
+            let found = of(least_ns);
+            assert!(found.abs_diff(expected) < expected / 10, "{least_ns}: {found}, expected {expected}");
+        }
+        assert!(all.iter().all(|ns| ns % 100 == 0 && *ns <= 100 * MOST));
+    }
+
+    #[test]
+    fn the_seed_decides_and_reads_do_not_change_writes() {
+        let delays = Delays { share: WHOLE / 3, each_ns: 7, again: WHOLE / 3 };
+        let draw = |seed: u64, reads: usize| {
+            let mut flash = flash(Spread { seed, ..spread(delays) });
+            let read: Vec<u64> = (0..reads).map(|_| flash.retries_ns()).collect();
+            let written: Vec<u64> = (0..64).map(|_| flash.collected_ns(0)).collect();
+            (read, written)
+        };
+        assert_eq!(draw(1, 64), draw(1, 64));
+        assert_eq!(draw(1, 0).1, draw(1, 64).1);
+        assert_ne!(draw(1, 64), draw(2, 64));
+        let (read, written) = draw(1, 64);
+        assert_ne!(read, written);
+    }
+
+    #[test]
+    fn the_cache_does_not_drain_while_the_flash_collects() {
+        let delays = Delays { share: WHOLE, each_ns: 5_000_000, again: 0 };
+        let mut flash = flash(spread(delays));
+        // 4096 bytes drain in 1 ms, the cache takes 8192.
+        assert_eq!(flash.write(0, 0, 8192, 2, true), 44_200);
+        assert_eq!(flash.collected_ns(44_200), 5_044_200);
+        assert_eq!(flash.drained_ns(5_044_200), 5_000_000 + 2_000_000);
+    }
+
+    #[test]
+    fn without_a_share_nothing_is_drawn_late() {
+        let never = Delays { share: 0, each_ns: 7, again: 0 };
+        let mut flash = flash(spread(never));
+        assert!((0..1000).all(|_| flash.retries_ns() == 0 && flash.collected_ns(9) == 9));
+        let mut plain = Flash::new(super::super::tests::timing());
+        assert_eq!((plain.retries_ns(), plain.collected_ns(9)), (0, 9));
+    }
+}
