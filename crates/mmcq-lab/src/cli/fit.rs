@@ -16,8 +16,8 @@ use std::process::ExitCode;
 /// Fit values of board and card to figures measured on a real board
 ///
 /// Figures are fio's JSON (fio --output-format=json; its job options say what is run again on the
-/// model), tables of iozone -a, rows as mmcq sweep writes them, or traces (blktrace, blkparse, ftrace,
-/// Perfetto) with the times from the driver to the completion. The table says, for each free
+/// model), tables of iozone -a, rows as mmcq sweep writes them, or traces (blktrace, blkparse,
+/// ftrace, Perfetto) with the times from the driver to the completion. The table says, for each free
 /// value, what it was and is, how well the figures determine it (an interval of 95 %), and, if they
 /// do not, which job would. Figures that are held out say how well the model predicts the board.
 ///

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 ///   mmcq sweep my.fio --over cost.wake_us=5,20,80 --over card=hbg4a2,pro-plus-128 --over seed=1..8
 ///   mmcq sweep my.fio --over job.bs=4k,1M --over job.iodepth=32,1 --zip job.bs,job.iodepth
 ///   mmcq sweep my.fio --over seed=1..1000 --shard 3/16 --out part3.jsonl --resume
-///   mmcq sweep app.blkparse --mode think --over setting=none,hsq-tag,mmcq --over card=hbg4a2,emmc-cache
+///   mmcq sweep app.blkparse --mode think --over setting=none,mmcq --over card=hbg4a2,emmc-cache
 ///
 /// The same grid gives the same bytes, however many threads run it. Shards have the points whose
 /// number modulo N is I-1; their files together are the whole grid. A point that cannot be run (a
