@@ -11,7 +11,7 @@ mod trace;
 use failure::{Failure, input};
 use load::{Load, scene};
 use mmcq_lab::finished;
-use mmcq_lab::fio::report::{Origin, json};
+use mmcq_lab::fio::report::{Replayed, json};
 use mmcq_lab::runner;
 use mmcq_lab::scene::{Loaded, Scene};
 use mmcq_lab::why::{self, Why};
@@ -19,9 +19,10 @@ use mmcq_lab::{board, params as parameters, platform};
 use pyo3::prelude::*;
 
 /// Runs what is loaded; the report is that of `mmcq run --output-format json`.
-fn reported(scene: &Scene, loaded: Loaded, replay: Vec<(String, String)>) -> Result<String, Failure> {
+fn reported(scene: &Scene, loaded: Loaded, replay: Replayed) -> Result<String, Failure> {
     let outcome = runner::run(&scene.run_of(&loaded), None, &mut |_, _| ())?;
-    let origin = Origin { replay, ..finished::origin(scene, &loaded.platform, &outcome) };
+    let origin = finished::origin(scene, &loaded.platform, &outcome);
+    let origin = finished::with_trace(origin, replay, &outcome);
     Ok(json::json(&finished::report(loaded, outcome, origin), false))
 }
 
@@ -40,7 +41,7 @@ fn run(
     let scene = scene(platform, card, setting, seed, set)?;
     py.detach(|| {
         let loaded = scene.load(&job.file()?, &scene.set).map_err(input)?;
-        reported(&scene, loaded, Vec::new())
+        reported(&scene, loaded, Replayed::default())
     })
     .map_err(PyErr::from)
 }

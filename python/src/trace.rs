@@ -89,7 +89,7 @@ pub fn replay(
         let (events, format) = recorded::read(&files, &reading).map_err(input)?;
         let plan = plan::plan(&name, events, &wishes).map_err(input)?;
         let loaded = scene.load_workers(&plan.workers, &scene.set).map_err(input)?;
-        crate::reported(&scene, loaded, plan.facts(&name, format, &wishes))
+        crate::reported(&scene, loaded, plan.replayed(&name, format, &wishes))
     })
     .map_err(|failure: Failure| failure.into())
 }

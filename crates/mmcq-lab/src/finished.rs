@@ -1,6 +1,6 @@
 //! The report of a finished run: fio's, with what the laboratory adds to it.
 
-use crate::fio::report::{self, Context, Origin, Replayed, Report};
+use crate::fio::report::{self, Context, Origin, Program, Replayed, Report};
 use crate::fio::stats::{Cpu, DirStats, DiskUtil};
 use crate::linux::elevator::DiskUse;
 use crate::platform::Platform;
@@ -112,6 +112,12 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
         job_file: Vec::new(),
         starved: why::starved_directions(outcome),
     }
+}
+
+/// Adds what a report says of a replayed trace.
+pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
+    let programs = Program::all(&replay.names, &outcome.group().programs);
+    Origin { replay, programs, ..origin }
 }
 
 /// Returns the name of the scheduler that picks the next request.

@@ -109,10 +109,20 @@ impl Scene {
     /// # Errors
     /// The board cannot be read, or a change is wrong.
     pub fn load_workers(&self, workers: &[Worker], changes: &[String]) -> Result<Loaded, SceneError> {
+        self.load_workers_on(workers, changes, |of_board| Platform::load_with(&self.platform, of_board))
+    }
+
+    /// Does the same with a board that `board` reads, which gets the changes.
+    pub(crate) fn load_workers_on(
+        &self,
+        workers: &[Worker],
+        changes: &[String],
+        board: impl FnOnce(&[String]) -> Result<Platform, PlatformError>,
+    ) -> Result<Loaded, SceneError> {
         if let Some(change) = changes.iter().find(|change| change.starts_with(JOB)) {
             return Err(SceneError::NoJobs(change.clone()));
         }
-        let platform = Platform::load_with(&self.platform, changes)?;
+        let platform = board(changes)?;
         let (jobs, global_options, formats, notes, lines) = Default::default();
         let file = JobFile { jobs, global_options, formats, output: None, notes, lines };
         Ok(Loaded { platform, workers: workers.to_vec(), file })

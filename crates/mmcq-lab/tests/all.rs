@@ -50,5 +50,6 @@ mod sweep;
 mod trace;
 mod trace_fst;
 mod trace_judges;
+mod trace_loads;
 mod trace_sdio;
 mod why;

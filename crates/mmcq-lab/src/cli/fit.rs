@@ -16,18 +16,20 @@ use std::process::ExitCode;
 /// Fit values of board and card to figures measured on a real board
 ///
 /// Figures are fio's JSON (fio --output-format=json; its job options say what is run again on the
-/// model), tables of iozone -a, or rows as mmcq sweep writes them. The table says, for each free
+/// model), tables of iozone -a, rows as mmcq sweep writes them, or traces (blktrace, blkparse,
+/// ftrace, Perfetto) with the times from the driver to the completion. The table says, for each free
 /// value, what it was and is, how well the figures determine it (an interval of 95 %), and, if they
 /// do not, which job would. Figures that are held out say how well the model predicts the board.
 ///
 ///   mmcq fit --jobs --card my-card.toml > measure.fio
 ///   fio --output-format=json --output=measured.json measure.fio           (on the board)
 ///   mmcq fit --card my-card.toml --measured measured.json -o fitted.toml
+///   mmcq fit --card my-card.toml --measured app.blkparse --free card.flash.read.read_first_us
 ///   mmcq fit --measured measured.json --holdout more.json --require 10% --free 'card.flash.*,cost.irq_us'
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Fit {
-    /// Files of figures: fio's JSON, tables of iozone, rows of mmcq sweep
+    /// Files of figures: fio's JSON, tables of iozone, rows of mmcq sweep, traces with D and C
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',', required_unless_present = "jobs")]
     measured: Vec<PathBuf>,
     /// Files of figures that nothing is fitted to: the model predicts them

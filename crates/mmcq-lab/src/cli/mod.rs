@@ -38,6 +38,7 @@ mod sweep;
 #[cfg(feature = "torture")]
 mod torture;
 mod trace;
+mod traced;
 #[cfg(all(feature = "outside", target_os = "linux"))]
 mod vfio;
 mod voice;

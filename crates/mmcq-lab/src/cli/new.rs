@@ -118,7 +118,7 @@ fn board_text(like: &str) -> Result<String, Error> {
 }
 
 /// Purpose of each table of a card.
-const TABLES: [(&str, &str); 13] = [
+const TABLES: [(&str, &str); 14] = [
     ("identity", "What the card calls itself: its CID."),
     ("sd", "What it can do: its CSD, SCR and SD status."),
     ("emmc", "What it can do: its EXT_CSD."),
@@ -139,6 +139,7 @@ const TABLES: [(&str, &str); 13] = [
         "What the cache hides: program_us more where a write waits for the flash, and flush_us for a flush\n\
          # beside what is still to drain. The cache is as large as its register says.",
     ),
+    ("flash.spread", "Requests that take longer than the others, by chance, and the cliff of an SLC cache."),
     ("flash.erase", "An erase or a trim: its first group, and each group more."),
     ("queue", "Its command queue."),
     ("packed", "Its packed commands."),

@@ -8,7 +8,7 @@ use clap::Args;
 use mmcq_lab::buslog;
 use mmcq_lab::finished;
 use mmcq_lab::fio::OutputFormat;
-use mmcq_lab::fio::report::{self, Origin, Program, Replayed, Report};
+use mmcq_lab::fio::report::{self, Replayed, Report};
 use mmcq_lab::iozone::Iozone;
 use mmcq_lab::page::live::Live;
 use mmcq_lab::page::{Compared, html};
@@ -151,8 +151,8 @@ impl Reporting {
         outcome.logs.iter().try_for_each(|(name, text)| write_file(Path::new(name), text))?;
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
-        let programs = Program::all(&replay.names, &outcome.group().programs);
-        let origin = Origin { replay, programs, ..finished::origin(scene, &loaded.platform, &outcome) };
+        let origin = finished::origin(scene, &loaded.platform, &outcome);
+        let origin = finished::with_trace(origin, replay, &outcome);
         let compared = place.is_some().then(|| compared(scene, &loaded, &outcome, series)).transpose()?;
         let report = finished::report(loaded, outcome, origin);
         if let (Some(place), Some(compared)) = (place, compared) {

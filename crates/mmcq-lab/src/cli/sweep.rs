@@ -3,9 +3,11 @@
 use super::form::Form;
 use super::page::{Place, command_line};
 use super::progress::{Progress, Unit};
+use super::traced::Traced;
 use super::{Error, print, voice};
 use clap::Args;
 use mmcq_lab::effects;
+use mmcq_lab::fio::Note;
 use mmcq_lab::image::Lock;
 use mmcq_lab::scene::Scene;
 #[cfg(feature = "parquet")]
@@ -14,7 +16,7 @@ use mmcq_lab::sweep::heat::Cells;
 use mmcq_lab::sweep::kept::{Kept, kept};
 use mmcq_lab::sweep::listed;
 use mmcq_lab::sweep::picture;
-use mmcq_lab::sweep::{self, Axis, Format, Row, Shard};
+use mmcq_lab::sweep::{self, Axis, Format, Load, Row, Shard};
 use mmcq_sim::parallel;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -23,7 +25,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Run a job at every point of a grid, and write down a row for each
+/// Run a job or a trace at every point of a grid, and write down a row for each
 ///
 /// An axis is a key and its values: what `--set` takes (`mmcq params` lists it), or platform, card,
 /// setting, seed. Axes are crossed; --zip makes some go together. A row is one run and direction,
@@ -34,6 +36,7 @@ use std::process::ExitCode;
 ///   mmcq sweep my.fio --over cost.wake_us=5,20,80 --over card=hbg4a2,pro-plus-128 --over seed=1..8
 ///   mmcq sweep my.fio --over job.bs=4k,1M --over job.iodepth=32,1 --zip job.bs,job.iodepth
 ///   mmcq sweep my.fio --over seed=1..1000 --shard 3/16 --out part3.jsonl --resume
+///   mmcq sweep app.blkparse --mode think --over setting=none,mmcq --over card=hbg4a2,emmc-cache
 ///
 /// The same grid gives the same bytes, however many threads run it. Shards have the points whose
 /// number modulo N is I-1; their files together are the whole grid. A point that cannot be run (a
@@ -41,8 +44,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
-    /// fio job file (or fio's options after --)
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
+    /// fio job file (or fio's options after --), or a trace as for `mmcq replay`
+    #[arg(value_name = "JOB.fio|TRACE", required_unless_present = "options")]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
@@ -81,6 +84,8 @@ pub struct Sweep {
     jobs: Option<usize>,
     #[command(flatten)]
     scene: Scene,
+    #[command(flatten, next_help_heading = "Options of a trace")]
+    traced: Traced,
 }
 
 impl Sweep {
@@ -88,9 +93,8 @@ impl Sweep {
         let format = self.format()?;
         let axes: Vec<Axis> =
             self.over.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(Error::Input)?;
-        let file = super::jobs(self.job.as_deref(), &self.options)?;
-        let notes = file.notes.clone();
-        let plan = sweep::Sweep::new(self.scene.clone(), file, axes, &self.zip).map_err(Error::Input)?;
+        let (load, notes) = self.load()?;
+        let plan = sweep::Sweep::new(self.scene.clone(), load, axes, &self.zip).map_err(Error::Input)?;
         for note in &notes {
             voice::note(note);
         }
@@ -153,6 +157,25 @@ impl Sweep {
             place.write(&svg)?;
         }
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+
+    /// What runs at each point, and what is to be said of it.
+    fn load(&self) -> Result<(Load, Vec<Note>), Error> {
+        match &self.job {
+            Some(path) if self.traced.is_trace(path) => {
+                let (plan, _) = self.traced.plan(std::slice::from_ref(path))?;
+                Ok((Load::trace(plan.workers), Vec::new()))
+            }
+            job => {
+                if let Some(option) = self.traced.given() {
+                    let name = super::load_name(job.as_deref());
+                    return Err(Error::Input(format!("{option}: {name} is no trace; expected one")));
+                }
+                let file = super::jobs(job.as_deref(), &self.options)?;
+                let notes = file.notes.clone();
+                Ok((file.into(), notes))
+            }
+        }
     }
 
     /// The picture, and where it goes.

@@ -8,6 +8,7 @@ use super::solve::{self, DETERMINED};
 use crate::fio::job::{Job, Rw};
 use crate::fio::{Dir, Place, options};
 use nalgebra::DMatrix;
+use std::sync::Arc;
 
 /// The jobs that are chosen from: direction and order, block in KiB, depth.
 const JOBS: [(&str, u64, u32); 20] = [
@@ -90,7 +91,14 @@ fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
         block_bytes: kib * 1024,
         measured: 1.0,
     };
-    Ok(Load { jobs: vec![job], changes: Vec::new(), setting: None, seed: None, figures: vec![figure] })
+    Ok(Load {
+        jobs: vec![job],
+        trace: Arc::default(),
+        changes: Vec::new(),
+        setting: None,
+        seed: None,
+        figures: vec![figure],
+    })
 }
 
 const FILE_SIZE: &str = "256M";

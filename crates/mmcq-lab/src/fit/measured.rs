@@ -1,16 +1,22 @@
 //! What was measured: figures with the jobs that they are of.
 //!
-//! Three kinds of files are read, by what they hold: fio's JSON (`--output-format=json` or `json+`,
-//! whose `job options` say what to run again), the tables of `iozone -a`, and rows as `mmcq sweep`
-//! writes them (JSON lines or CSV).
+//! Four kinds of files are read, by what they hold: fio's JSON (`--output-format=json` or `json+`,
+//! whose `job options` say what to run again), the tables of `iozone -a`, rows as `mmcq sweep`
+//! writes them (JSON lines or CSV), and traces, whose requests are replayed.
 
 mod fio;
 mod iozone;
 mod rows;
+mod trace;
 
-use crate::fio::{Dir, Job, JobFile, Place};
+use crate::fio::{Dir, Job, JobFile, Place, Worker};
 use crate::fio::{options, value};
+use crate::recorded;
 use std::path::Path;
+use std::sync::Arc;
+
+pub use trace::Class;
+pub(super) use trace::figure as of_trace;
 
 /// Longest file of figures, in bytes: json+ has every bucket of a histogram.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -24,6 +30,8 @@ pub enum What {
     Mean,
     /// Likewise, below which so many percent of the I/Os stay.
     Percentile(f64),
+    /// Time from the driver to the completion (D2C), us: the median of a class of a trace.
+    Device(Class),
 }
 
 impl What {
@@ -31,7 +39,7 @@ impl What {
     pub fn unit(self) -> &'static str {
         match self {
             What::Rate => "MiB/s",
-            What::Mean | What::Percentile(_) => "us",
+            What::Mean | What::Percentile(_) | What::Device(_) => "us",
         }
     }
 }
@@ -42,6 +50,7 @@ impl std::fmt::Display for What {
             What::Rate => f.write_str("rate"),
             What::Mean => f.write_str("mean time"),
             What::Percentile(percent) => write!(f, "p{percent}"),
+            What::Device(_) => f.write_str("D2C"),
         }
     }
 }
@@ -78,6 +87,8 @@ impl Figure {
 pub struct Load {
     /// The jobs.
     pub jobs: Vec<Job>,
+    /// The workers of a trace, in place of jobs.
+    pub trace: Arc<[Worker]>,
     /// What of board, card and jobs differs from the others: `key=value`; a row's axes.
     pub changes: Vec<String>,
     /// The row's own setting and seed.
@@ -102,6 +113,9 @@ pub struct Wanted<'a> {
 /// # Errors
 /// One line: the file, the place in it, and what was expected.
 pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
+    if recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some()) {
+        return trace::read(path).map(|load| vec![load]);
+    }
     let name = path.display().to_string();
     let size = std::fs::metadata(path).map_err(|error| format!("{name}: {error}"))?.len();
     if size > FILE_BYTES_MAX {
@@ -125,8 +139,8 @@ pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>
         rows::read(name, text, wanted)?
     } else {
         return Err(format!(
-            "{name}: no figures; expected fio's JSON (fio --output-format=json), a table of iozone -a, or rows of \
-             mmcq sweep (JSON lines or CSV)"
+            "{name}: no figures; expected fio's JSON (fio --output-format=json), a table of iozone -a, a trace, or \
+             rows of mmcq sweep (JSON lines or CSV)"
         ));
     };
     match loads.iter().any(|load| !load.figures.is_empty()) {

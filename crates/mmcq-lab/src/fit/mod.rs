@@ -73,7 +73,8 @@ const TOO_SLOW: f64 = 0.05;
 
 /// A rate of reads one after the other that the model does not reach.
 fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
-    let in_sequence = load.jobs.iter().all(|job| job.rw.read && !job.rw.write && !job.rw.random);
+    let in_sequence =
+        !load.jobs.is_empty() && load.jobs.iter().all(|job| job.rw.read && !job.rw.write && !job.rw.random);
     in_sequence && held.what == What::Rate && held.error() < -TOO_SLOW
 }
 

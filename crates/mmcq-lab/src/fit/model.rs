@@ -1,12 +1,13 @@
 //! What the model says to the same jobs.
 
-use super::measured::{Figure, Load, What};
+use super::measured::{self, Figure, Load, What};
 use crate::fio::job::{Job, Size};
 use crate::fio::options;
 use crate::fio::stats::Stats;
 use crate::fio::{self, Place};
 use crate::params::{self, Param};
 use crate::platform::{JOB, Platform};
+use crate::recorded::export;
 use crate::runner::{self, Outcome, Run, Setting};
 use mmcq_sim::parallel;
 
@@ -82,6 +83,9 @@ impl Bench {
         let mut changes = self.of_board();
         changes.extend(load.changes.iter().chain(point).cloned());
         let platform = Platform::load_with(&self.platform, &changes).map_err(|error| fault(&error))?;
+        if !load.trace.is_empty() {
+            return self.replayed(load, &platform);
+        }
         let mut jobs = load.jobs.clone();
         for change in self.changes.iter().filter_map(|change| change.strip_prefix(JOB)) {
             let at = Place::Whole(format!("--set job.{change}"));
@@ -113,6 +117,33 @@ impl Bench {
             value
                 .filter(|value| value.is_finite() && *value > 0.0)
                 .ok_or_else(|| format!("{}: {}: nothing of it moved in the model", figure.place, figure.name))
+        };
+        load.figures.iter().map(of).collect()
+    }
+}
+
+impl Bench {
+    /// The figures of a trace on this board.
+    fn replayed(&self, load: &Load, platform: &Platform) -> Result<Vec<f64>, String> {
+        let place = load.figures.first().map_or("", |figure| figure.place.as_str());
+        let fault = |what: &dyn std::fmt::Display| format!("{place}: {what}");
+        if let Some(change) = self.changes.iter().find(|change| change.starts_with(JOB)) {
+            return Err(fault(&format_args!("--set {change}: a trace has no jobs")));
+        }
+        let (workers, card) = (&load.trace[..], self.card.as_deref());
+        let run = Run { workers, platform, card, setting: self.setting, seed: self.seed };
+        let (outcome, completed) = export::completed(|| runner::run(&run, None, &mut |_, _| ()));
+        let outcome = outcome.map_err(|error| fault(&error))?;
+        if outcome.counters.failed > 0 {
+            return Err(fault(&format_args!("{} I/Os failed in the model", outcome.counters.failed)));
+        }
+        let of = |figure: &Figure| {
+            let value = match figure.what {
+                What::Device(class) => measured::of_trace(class, &completed),
+                _ => None,
+            };
+            let absent = || fault(&format_args!("{}: none of it was alone in the model", figure.name));
+            value.filter(|value| *value > 0.0).ok_or_else(absent)
         };
         load.figures.iter().map(of).collect()
     }
@@ -170,6 +201,7 @@ fn value(figure: &Figure, jobs: &[Job], outcome: &Outcome, cut: bool) -> Option<
             let steady = outcome.counters.steady.mib_per_s().filter(|_| cut);
             Some(steady.map_or(whole, |rate| rate * share))
         }
+        What::Device(_) => None,
         What::Mean => Some(dir.lat.ns.mean / 1e3),
         What::Percentile(percent) => Some(*dir.lat.histogram.percentiles(&[percent]).first()? as f64 / 1e3),
     }

@@ -106,18 +106,19 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     }
 }
 
-/// Returns in words how much of a replay and of its limit is the trace's own pauses.
+/// Returns in words how much of a replay is the trace's own pauses.
 fn pauses(compared: &Compared) -> String {
-    let share = |c: &Counters| {
-        let waiting = Phases::of(c).named().into_iter().find(|(name, _)| *name == "waiting");
-        100.0 * waiting.map_or(0, |(_, ns)| ns) as f64 / c.elapsed_ns.max(1) as f64
-    };
-    let (run, limit) = (share(&compared.why.counters), share(&compared.why.limit));
-    format!(
-        "In this replay nothing was under way for {run:.1} % of the time, at the limit for {limit:.1} %: \
-         what bus and card allow has the pauses of the trace in it."
-    )
+    let c = &compared.why.counters;
+    let waiting = Phases::of(c).named().into_iter().find(|(name, _)| *name == "waiting");
+    let share = 100.0 * waiting.map_or(0, |(_, ns)| ns) as f64 / c.elapsed_ns.max(1) as f64;
+    let pace = if share < PAUSES_PERCENT { "" } else { PACE };
+    format!("In this replay nothing was under way for {share:.1} % of the time{pace}.")
 }
+
+/// Share in percent from which pauses decide the rate of a replay.
+const PAUSES_PERCENT: f64 = 5.0;
+const PACE: &str =
+    ": its rate, and the share of what bus and card allow, are the pace of the trace; compare latencies";
 
 /// Returns the directions with a request that starved: the longest took 20 times as long as 99 %
 /// did.

@@ -1,6 +1,7 @@
 //! Loads that were recorded elsewhere: readers of their formats, and their conversion.
 //!
-//! A reader returns [`Event`]s one after the other and stores no more than a line or a record.
+//! A reader returns [`Event`]s one after the other and stores no more than a line or a record; only
+//! Perfetto's events must be sorted first.
 //! [`read`] merges several files by time. [`plan`](plan::plan) makes workers of the events, with
 //! their requests in a [`Script`](crate::fio::script::Script). [`export`] writes such a recording.
 
@@ -14,6 +15,7 @@ mod ftrace;
 mod iolog;
 mod lines;
 pub mod passed;
+mod perfetto;
 pub mod plan;
 mod programs;
 mod records;
@@ -107,6 +109,8 @@ pub enum Format {
     Blktrace,
     /// The block events of Linux's tracefs.
     Ftrace,
+    /// The same events in a trace of Perfetto.
+    Perfetto,
     /// Values in columns, by a map.
     Csv,
     /// Microsoft Research Cambridge (SNIA).
@@ -121,11 +125,12 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 10] = [
         Format::Iolog,
         Format::Blkparse,
         Format::Blktrace,
         Format::Ftrace,
+        Format::Perfetto,
         Format::Csv,
         Format::Msr,
         Format::Spc,
@@ -140,6 +145,7 @@ impl Format {
             Format::Blkparse => "blkparse",
             Format::Blktrace => "blktrace",
             Format::Ftrace => "ftrace",
+            Format::Perfetto => "perfetto",
             Format::Csv => "csv",
             Format::Msr => "msr",
             Format::Spc => "spc",
@@ -282,6 +288,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
     let input: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(input));
     let events: Events = match format {
         Format::Blktrace => Box::new(blktrace::Blktrace::new(name, input, reading)),
+        Format::Perfetto => Box::new(perfetto::Perfetto::new(name, input, reading)),
         Format::Iolog => Box::new(iolog::Iolog::new(lines::Lines::new(name, input), reading)?),
         Format::Blkparse => Box::new(blkparse::Blkparse::new(lines::Lines::new(name, input), reading)),
         Format::Ftrace => Box::new(ftrace::Ftrace::new(lines::Lines::new(name, input), reading)),
@@ -307,6 +314,9 @@ fn detect(head: &[u8]) -> Result<Format, String> {
     }
     if blktrace::is_one(head) {
         return Ok(Format::Blktrace);
+    }
+    if perfetto::is_one(head) {
+        return Ok(Format::Perfetto);
     }
     let text = String::from_utf8_lossy(head);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());

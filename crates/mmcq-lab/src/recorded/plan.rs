@@ -265,6 +265,18 @@ fn gather(
     Ok(all)
 }
 
+/// Returns the requests of a trace as a plan uses them, by time.
+///
+/// # Errors
+///
+/// As [`plan`], but a trace may have no requests.
+pub fn records(
+    events: impl Iterator<Item = Result<Event, ParseError>>,
+    wishes: &Wishes,
+) -> Result<Vec<Record>, ParseError> {
+    Ok(gather(events, wishes)?.records.drain().collect())
+}
+
 /// Times of a plan: pauses are limited, and everything is scaled.
 struct Clock {
     last_ns: u64,

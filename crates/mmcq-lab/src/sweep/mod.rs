@@ -7,12 +7,14 @@ pub mod grid;
 pub mod heat;
 pub mod kept;
 pub mod listed;
+mod load;
 pub mod picture;
 mod places;
 pub mod plan;
 pub mod row;
 
 pub use grid::{Axis, Grid};
+pub use load::Load;
 pub use plan::{Done, Sweep};
 pub use row::{Format, Row};
 

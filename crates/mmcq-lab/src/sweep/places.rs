@@ -1,8 +1,7 @@
 //! What many points of a grid have in common: a board with its card and the jobs on it, read once.
 
-use super::hash_on;
+use super::{Load, hash_on};
 use crate::board::{self, BoardError};
-use crate::fio::JobFile;
 use crate::known::Known;
 use crate::platform::{Files, JOB, Platform, QUANTITIES};
 use crate::scene::{Loaded, Scene};
@@ -40,15 +39,15 @@ pub(super) struct Configuration {
 }
 
 impl Places {
-    /// The place of a scene, where these jobs run.
-    pub fn of(&self, scene: &Scene, file: &JobFile) -> Arc<Place> {
+    /// The place of a scene, where this load runs.
+    pub fn of(&self, scene: &Scene, load: &Load) -> Arc<Place> {
         let key = (scene.platform.clone(), scene.card.clone(), scene.set.clone());
-        let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, file))));
+        let made = self.known.get_or(key, |_| Ok::<_, Infallible>(Arc::new(self.read(scene, load))));
         let Ok(place) = made;
         place
     }
 
-    fn read(&self, scene: &Scene, file: &JobFile) -> Place {
+    fn read(&self, scene: &Scene, load: &Load) -> Place {
         let (of_jobs, of_board): (Vec<String>, Vec<String>) =
             scene.set.iter().cloned().partition(|change| change.starts_with(JOB));
         let read = self.files.load_with(&scene.platform, &of_board);
@@ -57,8 +56,12 @@ impl Places {
             Err(error) => Err(error.clone().into()),
         };
         let board = |_: &[String]| read.map(|(board, _)| board);
+        let loaded = match load {
+            Load::Jobs(file) => scene.load_on(file, &scene.set, board),
+            Load::Trace { workers, .. } => scene.load_workers_on(workers, &scene.set, board),
+        };
         Place {
-            loaded: scene.load_on(file, &scene.set, board).map_err(|error| error.to_string()),
+            loaded: loaded.map_err(|error| error.to_string()),
             configuration: configuration.map_err(|error| error.to_string()),
         }
     }

@@ -1,9 +1,9 @@
 //! A job at every point of a grid: what each point is, and its rows.
 
 use super::grid::{Axis, Grid};
+use super::load::Load;
 use super::places::{Place, Places};
 use super::row::{self, Row};
-use crate::fio::JobFile;
 use crate::runner::{self, Counters, Setting};
 use crate::scene::{Scene, whole};
 use mmcq_sim::parallel;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A grid over one job file. Threads share it.
+/// A grid over one load. Threads share it.
 #[derive(Debug)]
 pub struct Sweep {
     scene: Scene,
-    file: JobFile,
+    load: Load,
     grid: Grid,
     job_hash: u64,
     places: Places,
@@ -50,12 +50,16 @@ impl Sweep {
     ///
     /// # Errors
     /// One line: an axis or a zip is wrong, or a value, the job, a board or a card.
-    pub fn new(scene: Scene, file: JobFile, axes: Vec<Axis>, zips: &[String]) -> Result<Self, String> {
-        let grid = Grid::new(axes, zips)?;
-        let jobs: Vec<_> = file.jobs.iter().map(|job| (&job.name, &job.given)).collect();
-        let job_hash = super::hash(&[&format!("{:?} {jobs:?}", file.global_options)]);
+    pub fn new(
+        scene: Scene,
+        load: impl Into<Load>,
+        axes: Vec<Axis>,
+        zips: &[String],
+    ) -> Result<Self, String> {
+        let (load, grid) = (load.into(), Grid::new(axes, zips)?);
+        let job_hash = load.hash();
         let (places, limits) = Default::default();
-        let sweep = Sweep { scene, file, grid, job_hash, places, limits };
+        let sweep = Sweep { scene, load, grid, job_hash, places, limits };
         for point in (0..sweep.grid.points()).filter(|point| sweep.grid.is_telling(*point)) {
             sweep.check(point)?;
         }
@@ -85,7 +89,7 @@ impl Sweep {
 
     /// Where a scene is.
     fn place(&self, scene: &Scene) -> Arc<Place> {
-        self.places.of(scene, &self.file)
+        self.places.of(scene, &self.load)
     }
 
     /// Whether a point can be loaded: job, board and card.
@@ -200,9 +204,9 @@ impl Sweep {
         let same = |index: &usize| {
             let mut scene = self.scene.clone();
             scene.set.remove(*index);
-            let (file, grid, job_hash) = (self.file.clone(), self.grid.clone(), self.job_hash);
+            let (load, grid, job_hash) = (self.load.clone(), self.grid.clone(), self.job_hash);
             let (places, limits) = Default::default();
-            let other = Sweep { scene, file, grid, job_hash, places, limits };
+            let other = Sweep { scene, load, grid, job_hash, places, limits };
             let is_same = |(point, rows): &&(usize, Vec<Row>)| {
                 other.done(*point).is_ok_and(|done| figures(&done.rows) == figures(rows))
             };

@@ -64,11 +64,11 @@ impl Figures {
 impl Program {
     /// Returns the programs of these names that have requests, the one with most of them first.
     pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
-        let named = |(number, stats): (&u16, &Box<ProgramStats>)| {
+        let all = programs.iter().filter_map(|(number, stats)| {
             let name = names.get(usize::from(*number))?.clone();
             Some(Program { name, stats: (**stats).clone() })
-        };
-        let mut all: Vec<Program> = programs.iter().filter_map(named).collect();
+        });
+        let mut all: Vec<Program> = all.collect();
         let count = |program: &Program| program.figures().iter().map(|(_, figures)| figures.ios).sum::<u64>();
         all.sort_by_key(|program| std::cmp::Reverse(count(program)));
         all

@@ -6,6 +6,7 @@
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -70,6 +71,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
             Some(load) if group == entry.get("groupid") => load.jobs.push(job.clone()),
             _ => loads.push(Load {
                 jobs: vec![job.clone()],
+                trace: Arc::default(),
                 changes: Vec::new(),
                 setting: None,
                 seed: None,

@@ -2,6 +2,7 @@
 
 use super::{Figure, Load, What, in_words, job};
 use crate::fio::Dir;
+use std::sync::Arc;
 
 /// Columns that say something of the card, as they stand in iozone's two lines of names, and what
 /// fio calls the same.
@@ -98,6 +99,7 @@ pub(super) fn read(name: &str, text: &str, header: usize) -> Result<Vec<Load>, S
                 Some(load) => load.figures.push(figure),
                 None => loads.push(Load {
                     jobs: vec![job],
+                    trace: Arc::default(),
                     changes: Vec::new(),
                     setting: None,
                     seed: None,

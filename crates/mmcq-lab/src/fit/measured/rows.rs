@@ -8,6 +8,7 @@ use crate::fio::{Dir, Job, options};
 use crate::platform::JOB;
 use crate::sweep::row;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Columns of a row that say neither what was run nor what is fitted.
 const BESIDE: [&str; 8] = ["point", "platform", "card", "set", "version", "job_hash", "config_hash", "name"];
@@ -117,7 +118,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
         };
         match loads.iter_mut().find(same) {
             Some(load) => load.figures.extend(figures),
-            None => loads.push(Load { jobs, changes, setting, seed, figures }),
+            None => loads.push(Load { jobs, trace: Arc::default(), changes, setting, seed, figures }),
         }
     }
     Ok(loads)

@@ -1,0 +1,152 @@
+//! Options of a recorded load, the same for all commands that replay one.
+
+use super::{Error, voice};
+use clap::Args;
+use mmcq_lab::fio::script::Remap;
+use mmcq_lab::recorded::plan::{self, Mode, Plan, Wishes};
+use mmcq_lab::recorded::{self, Format, Moment, Reading};
+use std::path::{Path, PathBuf};
+
+/// How a trace is read, and when its requests go.
+#[derive(Clone, Debug, Args)]
+pub struct Traced {
+    /// Format, instead of what the file's beginning says
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Columns of CSV, by number from 1 or by name in the first line: time, op, offset or sector,
+    /// bytes or sectors, process, device, took (how long it took). unit=s, ms, us, 100ns or ns is
+    /// that of the times; read=0 or write=W the word in column op
+    #[arg(long, value_name = "KEY=COLUMN,...")]
+    columns: Option<String>,
+    /// Unit of the times where the format leaves it open: s, ms, us, 100ns, ns [default: us for
+    /// iolog, ns for csv]
+    #[arg(long, value_name = "UNIT", value_parser = unit)]
+    time_unit: Option<u64>,
+    /// Which event is a request's time: Q (queued: before merging), D (issued: merged), C (complete)
+    #[arg(long, value_name = "EVENT", default_value = "Q")]
+    event: Moment,
+    /// Only this device or file, as the trace names it. Several are placed one after the other
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// When requests go: open (at the trace's times, whatever the card does), closed (a loop of
+    /// --depth requests), think (each process waits for what it waited for, and then as long as it
+    /// did: for a card of another speed)
+    #[arg(long, value_name = "MODE", default_value = "open")]
+    mode: Mode,
+    /// Most requests under way: of the loop, or of each process
+    #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    depth: u32,
+    /// Factor of all times: 0.5 is twice as fast
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    scale: f64,
+    /// Longer pauses become this long: 10ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    gap_max: Option<u64>,
+    /// Offsets beyond the card: refuse (an error), modulo (start again at 0), scale (map pieces of
+    /// 1 MiB so that the whole trace covers the whole card)
+    #[arg(long, value_name = "HOW", default_value = "refuse")]
+    remap: Remap,
+    /// Put requests in the order of their times
+    #[arg(long)]
+    sort: bool,
+    /// Only the first requests
+    #[arg(long, value_name = "N", default_value_t = plan::REQUESTS_MAX as u64, value_parser = super::whole)]
+    count: u64,
+    /// Leave out: flush, discard, fua (writes become plain ones)
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["flush", "discard", "fua"])]
+    without: Vec<String>,
+}
+
+/// Requests of a process under way, without a number.
+const DEPTH: u32 = 64;
+
+/// Parses the name of a unit of time.
+fn unit(text: &str) -> Result<u64, String> {
+    recorded::unit_ns(text).ok_or_else(|| "expected s, ms, us, 100ns or ns".to_owned())
+}
+
+/// Parses a time with its unit.
+fn time(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, name) = text.split_at(split);
+    let ns = recorded::unit_ns(name).and_then(|unit_ns| recorded::time_ns(number, unit_ns));
+    ns.ok_or_else(|| "expected a number and s, ms, us or ns: 10ms".to_owned())
+}
+
+/// Parses a factor of times.
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().ok().filter(|f| (0.0..=1e6).contains(f));
+    factor.ok_or_else(|| "expected a number from 0 to 1000000".to_owned())
+}
+
+/// Returns the name of these files for reports.
+pub fn name(traces: &[PathBuf]) -> String {
+    match traces.first() {
+        Some(path) if path.as_os_str() == "-" => "standard input".to_owned(),
+        Some(path) => path.display().to_string(),
+        None => String::new(),
+    }
+}
+
+impl Traced {
+    /// Returns whether this file is a trace: it begins like one, or an option says how to read it.
+    pub fn is_trace(&self, path: &Path) -> bool {
+        let known = || recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some());
+        self.format.is_some() || self.columns.is_some() || known()
+    }
+
+    /// Returns the first of these options that is given, for a load that is no trace.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--columns", self.columns.is_some()),
+            ("--time-unit", self.time_unit.is_some()),
+            ("--event", self.event != Moment::default()),
+            ("--device", self.device.is_some()),
+            ("--mode", self.mode != Mode::default()),
+            ("--depth", self.depth != DEPTH),
+            ("--scale", self.scale != 1.0),
+            ("--gap-max", self.gap_max.is_some()),
+            ("--remap", self.remap != Remap::default()),
+            ("--sort", self.sort),
+            ("--count", self.count != plan::REQUESTS_MAX as u64),
+            ("--without", !self.without.is_empty()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
+    /// Returns how the requests are replayed.
+    pub fn wishes(&self) -> Wishes {
+        let without = |what: &str| self.without.iter().any(|given| given == what);
+        Wishes {
+            mode: self.mode,
+            depth: self.depth,
+            scale: self.scale,
+            gap_max_ns: self.gap_max,
+            remap: self.remap,
+            sort: self.sort,
+            count: usize::try_from(self.count).unwrap_or(usize::MAX),
+            without_flush: without("flush"),
+            without_fua: without("fua"),
+            without_discard: without("discard"),
+        }
+    }
+
+    /// Reads these files of one trace, and says what differs from the recording.
+    pub fn plan(&self, traces: &[PathBuf]) -> Result<(Plan, Format), Error> {
+        let reading = Reading {
+            format: self.format,
+            columns: self.columns.clone(),
+            unit_ns: self.time_unit,
+            moment: self.event,
+            device: self.device.clone(),
+        };
+        let files: Vec<PathBuf> = traces.iter().flat_map(|path| recorded::files(path)).collect();
+        let (events, format) = recorded::read(&files, &reading).map_err(Error::input)?;
+        let plan = plan::plan(&name(traces), events, &self.wishes()).map_err(Error::input)?;
+        for note in &plan.notes {
+            voice::note(format_args!("{}: {note}", name(traces)));
+        }
+        Ok((plan, format))
+    }
+}

@@ -1,0 +1,197 @@
+//! Figures of a trace: what the device took for requests that had it for themselves (D2C).
+//!
+//! Requests of one kind and size are a class; one that begins where the request before it ended is
+//! of another class than one elsewhere. A class has one figure, the median. The model replays the
+//! same requests at the times at which the driver got them, and its figure is the median of the
+//! same class: so a cache is as full, and a read-ahead has as much time, as when it was recorded.
+
+use super::{Figure, Load, What, size};
+use crate::fio::Dir;
+use crate::fio::script::Remap;
+use crate::recorded::export::Completed;
+use crate::recorded::plan::{self, Mode, Wishes};
+use crate::recorded::{self, Moment, Op, Reading};
+use crate::system::How;
+use mmcq::host::Direction;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Most requests of a trace that are replayed by each run of the model.
+const REQUESTS: usize = 4000;
+/// Fewer requests have no median worth fitting to.
+const LEAST: usize = 8;
+/// Most classes: those with the most requests.
+const CLASSES: usize = 12;
+
+/// Requests that should take the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    write: bool,
+    durable: bool,
+    /// Whether it begins where the request before it ended.
+    follows: bool,
+    bytes: u64,
+}
+
+impl Class {
+    fn name(self) -> String {
+        let what = match (self.write, self.durable) {
+            (false, _) => "read",
+            (true, false) => "write",
+            (true, true) => "durable write",
+        };
+        let place = if self.follows { "in a row" } else { "elsewhere" };
+        format!("{what} {} {place}, alone", size(self.bytes))
+    }
+}
+
+/// A request as the driver saw it. `class`: `None` if it transfers no data.
+struct Served {
+    from_ns: u64,
+    to_ns: u64,
+    first: u64,
+    class: Option<Class>,
+}
+
+/// Returns the times in ns of the requests of each class that were alone. They are in the order in
+/// which the driver got them.
+fn alone(served: &[Served]) -> BTreeMap<Class, Vec<u64>> {
+    let mut all = BTreeMap::<Class, Vec<u64>>::new();
+    let (mut busy_ns, mut end) = (0, None);
+    for (at, one) in served.iter().enumerate() {
+        let free = one.from_ns >= busy_ns;
+        busy_ns = busy_ns.max(one.to_ns);
+        let next = served.get(at + 1).is_none_or(|next| next.from_ns >= one.to_ns);
+        let Some(class) = one.class else { continue };
+        let follows = end == Some(one.first);
+        end = Some(one.first + class.bytes);
+        if free && next {
+            all.entry(Class { follows, ..class }).or_default().push(one.to_ns - one.from_ns);
+        }
+    }
+    all
+}
+
+fn median_us(mut times: Vec<u64>) -> Option<f64> {
+    times.sort_unstable();
+    let (low, high) = (times.get((times.len().max(1) - 1) / 2)?, times.get(times.len() / 2)?);
+    Some((*low as f64 + *high as f64) / 2e3)
+}
+
+/// Reads the figures of a trace, as one load.
+pub(super) fn read(path: &Path) -> Result<Load, String> {
+    let name = path.display().to_string();
+    let wishes = Wishes {
+        mode: Mode::Open,
+        depth: 64,
+        scale: 1.0,
+        gap_max_ns: None,
+        remap: Remap::Modulo,
+        sort: false,
+        count: REQUESTS,
+        without_flush: false,
+        without_fua: false,
+        without_discard: true,
+    };
+    let reading = Reading { moment: Moment::Issued, ..Reading::default() };
+    let files = recorded::files(path);
+    let events = || recorded::read(&files, &reading).map_err(|error| error.to_string());
+    let records = plan::records(events()?.0, &wishes).map_err(|error| error.to_string())?;
+    let served: Vec<Served> = records
+        .iter()
+        .filter_map(|record| {
+            let write = record.op == Op::Write;
+            let class = Class { write, durable: record.durable, follows: false, bytes: record.bytes };
+            Some(Served {
+                from_ns: record.at_ns,
+                to_ns: record.at_ns.saturating_add(record.took_ns?),
+                first: record.offset,
+                class: matches!(record.op, Op::Read | Op::Write).then_some(class),
+            })
+        })
+        .collect();
+    let mut classes: Vec<(Class, Vec<u64>)> =
+        alone(&served).into_iter().filter(|(_, times)| times.len() >= LEAST).collect();
+    classes.sort_by_key(|(class, times)| (std::cmp::Reverse(times.len()), *class));
+    classes.truncate(CLASSES);
+    if classes.is_empty() {
+        return Err(format!(
+            "{name}: of no kind and size {LEAST} requests were alone with the driver; expected the events D and C \
+             (block_rq_issue and block_rq_complete) of such"
+        ));
+    }
+    let figures = classes.into_iter().filter_map(|(class, times)| {
+        Some(Figure {
+            place: name.clone(),
+            name: class.name(),
+            what: What::Device(class),
+            dir: if class.write { Dir::Write } else { Dir::Read },
+            sections: (0, 0),
+            block_bytes: class.bytes,
+            measured: median_us(times)?,
+        })
+    });
+    let figures = figures.collect();
+    let plan = plan::plan(&name, events()?.0, &wishes).map_err(|error| error.to_string())?;
+    let (jobs, changes, setting, seed) = Default::default();
+    Ok(Load { jobs, trace: plan.workers.into(), changes, setting, seed, figures })
+}
+
+/// Returns the model's figure of a class, in microseconds.
+pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f64> {
+    let mut served: Vec<Served> = completed
+        .iter()
+        .map(|one| {
+            let bytes = u64::from(one.io.blocks) * 512;
+            let moves = one.io.blocks > 0 && one.io.how != How::Discard;
+            let write = one.io.direction == Direction::Write;
+            let durable = one.io.how == How::Durable;
+            Served {
+                from_ns: one.driver_ns,
+                to_ns: one.done_ns,
+                first: one.io.lba * 512,
+                class: moves.then_some(Class { write, durable, follows: false, bytes }),
+            }
+        })
+        .collect();
+    served.sort_by_key(|one| one.from_ns);
+    median_us(alone(&served).remove(&class)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Class = Class { write: false, durable: false, follows: false, bytes: 4096 };
+
+    fn served(all: &[(u64, u64, u64, Option<Class>)]) -> Vec<Served> {
+        all.iter().map(|&(from_ns, to_ns, first, class)| Served { from_ns, to_ns, first, class }).collect()
+    }
+
+    #[test]
+    fn only_what_was_alone_counts_and_what_follows_is_apart() {
+        let all = served(&[
+            (0, 10, 0, Some(READ)),
+            (20, 25, 4096, Some(READ)),
+            // These two overlap.
+            (30, 50, 65536, Some(READ)),
+            (40, 60, 0, Some(READ)),
+            // A flush, and a read within it.
+            (70, 90, 0, None),
+            (80, 85, 4096, Some(READ)),
+            (100, 107, 8192, Some(READ)),
+            (110, 119, 0, Some(READ)),
+        ]);
+        let found = alone(&all);
+        let rest: Vec<_> = found.into_iter().map(|(class, times)| (class.follows, times)).collect();
+        assert_eq!(rest, [(false, vec![10, 9]), (true, vec![5, 7])]);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median_us(Vec::new()), None);
+        assert_eq!(median_us(vec![3000]), Some(3.0));
+        assert_eq!(median_us(vec![9000, 1000, 2000]), Some(2.0));
+        assert_eq!(median_us(vec![4000, 1000, 2000, 9000]), Some(3.0));
+    }
+}

@@ -1,0 +1,398 @@
+//! Reads the block events in a trace of Perfetto: `block_bio_queue`, `block_rq_issue` and
+//! `block_rq_complete` of ftrace, in its protobuf.
+//!
+//! Each bundle of events is of one CPU, and bundles follow each other in any order. So the events
+//! of the whole file are read and sorted first; no other format needs that.
+
+use super::devices::Devices;
+use super::programs::Names;
+use super::words::letters;
+use super::{Event, Moment, Op, Reading, Record, What};
+use crate::fio::{ParseError, Place};
+use prost::Message;
+use std::io::{BufRead, Read};
+
+/// First byte of each packet: field 1 of the file, with a length.
+const PACKET: u8 = 0x0a;
+/// Length in bytes of the longest packet.
+const PACKET_BYTES_MAX: u64 = 64 << 20;
+/// Most events.
+const EVENTS_MAX: usize = 1 << 25;
+/// Bytes of a block.
+const BLOCK: u64 = 512;
+
+/// A packet, as far as it is used. The numbers are those of `trace_packet.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct Packet {
+    #[prost(message, optional, tag = "1")]
+    ftrace_events: Option<Bundle>,
+    #[prost(bytes = "vec", optional, tag = "50")]
+    compressed_packets: Option<Vec<u8>>,
+}
+
+/// Events of one CPU: `ftrace_event_bundle.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct Bundle {
+    #[prost(message, repeated, tag = "2")]
+    event: Vec<FtraceEvent>,
+}
+
+/// An event: `ftrace_event.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct FtraceEvent {
+    #[prost(uint64, optional, tag = "1")]
+    timestamp: Option<u64>,
+    #[prost(uint32, optional, tag = "2")]
+    pid: Option<u32>,
+    #[prost(message, optional, tag = "45")]
+    block_rq_issue: Option<RqIssue>,
+    #[prost(message, optional, tag = "119")]
+    block_bio_queue: Option<BioQueue>,
+    #[prost(message, optional, tag = "125")]
+    block_rq_complete: Option<RqComplete>,
+}
+
+/// `block.proto`, as the next two.
+#[derive(Clone, PartialEq, Message)]
+struct RqIssue {
+    #[prost(uint64, optional, tag = "1")]
+    dev: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    sector: Option<u64>,
+    #[prost(uint32, optional, tag = "3")]
+    nr_sector: Option<u32>,
+    #[prost(string, optional, tag = "5")]
+    rwbs: Option<String>,
+    #[prost(string, optional, tag = "6")]
+    comm: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BioQueue {
+    #[prost(uint64, optional, tag = "1")]
+    dev: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    sector: Option<u64>,
+    #[prost(uint32, optional, tag = "3")]
+    nr_sector: Option<u32>,
+    #[prost(string, optional, tag = "4")]
+    rwbs: Option<String>,
+    #[prost(string, optional, tag = "5")]
+    comm: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RqComplete {
+    #[prost(uint64, optional, tag = "1")]
+    dev: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    sector: Option<u64>,
+    #[prost(uint32, optional, tag = "3")]
+    nr_sector: Option<u32>,
+    #[prost(string, optional, tag = "5")]
+    rwbs: Option<String>,
+}
+
+/// One of the three events.
+struct Told {
+    moment: Moment,
+    dev: u64,
+    sector: u64,
+    count: u32,
+    rwbs: String,
+    comm: String,
+}
+
+impl FtraceEvent {
+    fn told(self) -> Option<Told> {
+        if let Some(RqIssue { dev, sector, nr_sector, rwbs, comm }) = self.block_rq_issue {
+            return Some(Told::of(Moment::Issued, (dev, sector, nr_sector), rwbs, comm));
+        }
+        if let Some(BioQueue { dev, sector, nr_sector, rwbs, comm }) = self.block_bio_queue {
+            return Some(Told::of(Moment::Queued, (dev, sector, nr_sector), rwbs, comm));
+        }
+        let RqComplete { dev, sector, nr_sector, rwbs } = self.block_rq_complete?;
+        Some(Told::of(Moment::Completed, (dev, sector, nr_sector), rwbs, None))
+    }
+}
+
+impl Told {
+    fn of(
+        moment: Moment,
+        (dev, sector, count): (Option<u64>, Option<u64>, Option<u32>),
+        rwbs: Option<String>,
+        comm: Option<String>,
+    ) -> Self {
+        Told {
+            moment,
+            dev: dev.unwrap_or_default(),
+            // A place of u64::MAX is that of a flush.
+            sector: sector.filter(|sector| *sector != u64::MAX).unwrap_or_default(),
+            count: count.unwrap_or_default(),
+            rwbs: rwbs.unwrap_or_default(),
+            comm: comm.unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the name of a device, whose number is that of programs: 12 bits of the major number lie
+/// between two parts of the minor one.
+fn device(dev: u64) -> String {
+    format!("{},{}", dev >> 8 & 0xfff, dev & 0xff | dev >> 12 & 0xf_ff00)
+}
+
+/// Returns whether a file begins like one of Perfetto's. A text may begin with an empty line, which
+/// is the byte of a packet, too.
+pub(super) fn is_one(head: &[u8]) -> bool {
+    let is_text = std::str::from_utf8(head).is_ok_and(|text| !text.contains('\0'));
+    let Some((&PACKET, mut rest)) = head.split_first() else { return false };
+    let Some(bytes) = length(&mut rest).ok().flatten().and_then(|bytes| usize::try_from(bytes).ok()) else {
+        return false;
+    };
+    match rest.get(..bytes) {
+        Some(packet) => {
+            let next = rest.get(bytes).copied();
+            bytes > 0 && next.is_none_or(|byte| byte == PACKET) && Packet::decode(packet).is_ok()
+        }
+        // Longer than the part of the file that is looked at.
+        None => !is_text && bytes as u64 <= PACKET_BYTES_MAX,
+    }
+}
+
+/// Reads a length: seven bits a byte, the lowest first. `None`: the file ends in it.
+fn length(input: &mut impl Read) -> std::io::Result<Option<u64>> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let mut byte = [0];
+        if input.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        value |= u64::from(byte[0] & 0x7f) << shift;
+        if byte[0] & 0x80 == 0 {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+/// A trace.
+pub(super) struct Perfetto {
+    name: String,
+    input: Box<dyn BufRead>,
+    /// Offset of the next packet.
+    at: u64,
+    moment: Moment,
+    devices: Devices,
+    names: Names,
+    /// All events by time, the last one first, once they are read.
+    events: Option<Vec<Event>>,
+}
+
+impl Perfetto {
+    /// Makes a reader of a file of this name.
+    pub(super) fn new(name: String, input: Box<dyn BufRead>, reading: &Reading) -> Self {
+        let (devices, names) = (Devices::new(reading.device.clone()), Names::default());
+        Perfetto { name, input, at: 0, moment: reading.moment, devices, names, events: None }
+    }
+
+    fn place(&self) -> Place {
+        Place::Whole(format!("{}: byte {}", self.name, self.at))
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> ParseError {
+        ParseError::new(&self.place(), why)
+    }
+
+    /// Reads the next packet. `None`: the file has ended.
+    fn packet(&mut self) -> Result<Option<Packet>, ParseError> {
+        let mut first = [0];
+        let got = self.input.read(&mut first).map_err(|error| self.wrong(error.to_string()))?;
+        if got == 0 {
+            return Ok(None);
+        }
+        if first != [PACKET] {
+            return Err(self.wrong(format!("{:#04x}: expected a packet ({PACKET:#04x})", first[0])));
+        }
+        let bytes = length(&mut self.input).map_err(|error| self.wrong(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| self.wrong("truncated packet: expected its length"))?;
+        if bytes > PACKET_BYTES_MAX {
+            return Err(self.wrong(format!("packet of {bytes} bytes: expected at most {PACKET_BYTES_MAX}")));
+        }
+        let mut packet = Vec::new();
+        let got = Read::take(&mut self.input, bytes).read_to_end(&mut packet);
+        let got = got.map_err(|error| self.wrong(error.to_string()))? as u64;
+        if got < bytes {
+            return Err(self.wrong(format!("truncated packet: {got} of {bytes} bytes")));
+        }
+        let decoded = Packet::decode(&packet[..]).map_err(|error| self.wrong(error.to_string()))?;
+        let size = 1 + prost::encoding::encoded_len_varint(bytes) as u64 + bytes;
+        self.at += size;
+        Ok(Some(decoded))
+    }
+
+    /// Reads all events and sorts them.
+    fn all(&mut self) -> Result<Vec<Event>, ParseError> {
+        let mut events = Vec::new();
+        loop {
+            let place = self.place();
+            let Some(packet) = self.packet()? else { break };
+            if packet.compressed_packets.is_some() {
+                let why = "compressed packets; expected a trace without: `traceconv decompress_packets`";
+                return Err(ParseError::new(&place, why));
+            }
+            for event in packet.ftrace_events.into_iter().flat_map(|bundle| bundle.event) {
+                let (at_ns, pid) = (event.timestamp.unwrap_or_default(), event.pid.unwrap_or_default());
+                let what = event.told().map(|told| self.what(at_ns, pid, told)).transpose();
+                let what = what.map_err(|why| ParseError::new(&place, why))?.flatten();
+                if events.len() == EVENTS_MAX && what.is_some() {
+                    return Err(ParseError::new(&place, format!("more than {EVENTS_MAX} events")));
+                }
+                events.extend(what.map(|what| Event { at_ns, place: place.clone(), what }));
+            }
+        }
+        // Of those at the same time the first one of the file comes first.
+        events.sort_by_key(|event| event.at_ns);
+        events.reverse();
+        Ok(events)
+    }
+
+    fn what(&mut self, at_ns: u64, process: u32, told: Told) -> Result<Option<What>, String> {
+        let begins = told.moment == self.moment;
+        if !begins && told.moment != Moment::Completed {
+            return Ok(None);
+        }
+        let Some((op, flush_first, durable)) = letters(&told.rwbs) else { return Ok(None) };
+        let offset = told.sector.checked_mul(BLOCK);
+        let offset = offset.ok_or_else(|| format!("sector {}: expected at most 2^55", told.sector))?;
+        let bytes = u64::from(told.count) * BLOCK;
+        let Some(device) = self.devices.number(&device(told.dev)) else { return Ok(None) };
+        if !begins {
+            return Ok(Some(What::Ends { device, offset, bytes }));
+        }
+        let (op, flush_first) = match bytes {
+            0 if op == Op::Flush || flush_first => (Op::Flush, false),
+            // Commands that pass the block layer have no length.
+            0 => return Ok(None),
+            _ => (op, flush_first),
+        };
+        let program = self.names.of(&told.comm);
+        Ok(Some(What::Begins(Record {
+            at_ns,
+            op,
+            durable,
+            flush_first,
+            device,
+            offset,
+            bytes,
+            process,
+            program,
+            took_ns: None,
+        })))
+    }
+}
+
+impl Iterator for Perfetto {
+    type Item = Result<Event, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.events.is_none() {
+            match self.all() {
+                Ok(events) => self.events = Some(events),
+                Err(error) => {
+                    self.events = Some(Vec::new());
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.events.as_mut()?.pop().map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_devices_are_those_of_programs() {
+        assert_eq!(device(0xb300), "179,0");
+        assert_eq!(device(0xb308), "179,8");
+        assert_eq!(device(259 << 8 | 0x05 | 0x10 << 12), "259,5");
+        assert_eq!(device(8 << 8 | 0x01 | 0x100 << 12), "8,257");
+    }
+
+    #[test]
+    fn a_text_is_no_trace() {
+        assert!(!is_one(b""));
+        assert!(!is_one(b"\n"));
+        assert!(!is_one(b"\nfio version 2 iolog\n"));
+        assert!(!is_one(b"\n\n# tracer: nop\n"));
+        assert!(!is_one(&[PACKET]));
+        assert!(!is_one(&[PACKET, 0x80, 0x80]));
+        let packet = Packet { ftrace_events: Some(Bundle { event: Vec::new() }), compressed_packets: None };
+        let packet = packet.encode_to_vec();
+        let mut file = vec![PACKET, packet.len() as u8];
+        file.extend(&packet);
+        assert!(is_one(&file));
+        file.extend(b"x");
+        assert!(!is_one(&file));
+    }
+
+    /// A file of one packet with a read that is queued and completed.
+    fn file() -> Vec<u8> {
+        let queued = BioQueue {
+            dev: Some(0xb300),
+            sector: Some(8),
+            nr_sector: Some(8),
+            rwbs: Some("R".to_owned()),
+            comm: Some("app".to_owned()),
+        };
+        let begin = FtraceEvent {
+            timestamp: Some(1),
+            pid: Some(7),
+            block_bio_queue: Some(queued),
+            ..FtraceEvent::default()
+        };
+        let done =
+            RqComplete { dev: Some(0xb300), sector: Some(8), nr_sector: Some(8), rwbs: Some("R".to_owned()) };
+        let end = FtraceEvent { timestamp: Some(9), block_rq_complete: Some(done), ..FtraceEvent::default() };
+        let bundle = Bundle { event: vec![end, begin] };
+        let packet = Packet { ftrace_events: Some(bundle), compressed_packets: None }.encode_to_vec();
+        let mut file = vec![PACKET];
+        prost::encoding::encode_varint(packet.len() as u64, &mut file);
+        file.extend(packet);
+        file
+    }
+
+    fn read(bytes: Vec<u8>) -> Vec<Result<Event, ParseError>> {
+        let input = Box::new(std::io::Cursor::new(bytes));
+        Perfetto::new("t".to_owned(), input, &Reading::default()).collect()
+    }
+
+    #[test]
+    fn events_come_in_the_order_of_time() {
+        let events: Vec<Event> = read(file()).into_iter().collect::<Result<_, _>>().unwrap();
+        assert_eq!(events.iter().map(|event| event.at_ns).collect::<Vec<_>>(), [1, 9]);
+        assert!(matches!(&events[0].what, What::Begins(record) if record.program.as_deref() == Some("app")));
+        assert!(matches!(events[1].what, What::Ends { offset: 4096, bytes: 4096, .. }));
+    }
+
+    #[test]
+    fn no_bytes_can_panic() {
+        crate::fuzz::fuzz("no_bytes_of_a_packet_can_panic", 300, |u| {
+            let mut bytes = [file(), file()].concat();
+            for _ in 0..u.int_in_range(0..=6)? {
+                let at = u.choose_index(bytes.len())?;
+                match u.int_in_range(0..=2)? {
+                    0 => bytes[at] = u.arbitrary()?,
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, u.arbitrary()?),
+                }
+            }
+            is_one(&bytes);
+            // After an error there is nothing more.
+            let events = read(bytes);
+            assert!(events.iter().rev().skip(1).all(Result::is_ok));
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,63 @@
+//! What runs at the points of a grid: jobs, or a trace.
+
+use crate::fio::script::When;
+use crate::fio::{JobFile, Worker};
+
+/// Jobs or a trace.
+#[derive(Clone, Debug)]
+pub enum Load {
+    /// The jobs of a file.
+    Jobs(JobFile),
+    /// The workers of a trace.
+    Trace {
+        /// With their requests.
+        workers: Vec<Worker>,
+        /// Of all requests: which trace it is.
+        hash: u64,
+    },
+}
+
+impl From<JobFile> for Load {
+    fn from(file: JobFile) -> Self {
+        Load::Jobs(file)
+    }
+}
+
+impl Load {
+    /// Makes a load of the workers of a trace.
+    pub fn trace(workers: Vec<Worker>) -> Self {
+        let mut hash = super::NOTHING;
+        for (number, worker) in (0_u64..).zip(&workers) {
+            let depth = u64::from(worker.job.iodepth);
+            hash = on(hash, &[number, depth]);
+            let Some(script) = &worker.script else { continue };
+            hash = super::hash_on(hash, &[script.remap.name()]);
+            for entry in script.entries.iter() {
+                let (kind, before, ns) = match entry.when {
+                    When::AtOnce => (0, 0, 0),
+                    When::At(ns) => (1, 0, ns),
+                    When::AfterStart(ns) => (2, 0, ns),
+                    When::AfterEnd(before, ns) => (3, before.into(), ns),
+                };
+                hash = on(hash, &[entry.op as u64, entry.offset, entry.bytes, kind, before, ns]);
+            }
+        }
+        Load::Trace { workers, hash }
+    }
+
+    /// Returns a hash of what runs.
+    pub(super) fn hash(&self) -> u64 {
+        match self {
+            Load::Jobs(file) => {
+                let jobs: Vec<_> = file.jobs.iter().map(|job| (&job.name, &job.given)).collect();
+                super::hash(&[&format!("{:?} {jobs:?}", file.global_options)])
+            }
+            Load::Trace { hash, .. } => *hash,
+        }
+    }
+}
+
+/// FNV-1a, by words of 64 bits.
+fn on(before: u64, words: &[u64]) -> u64 {
+    words.iter().fold(before, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
+}
