@@ -36,6 +36,7 @@ mod mshc;
 mod open_sdhci;
 mod packed;
 mod profiles;
+mod protected;
 mod queue_engine;
 mod quirks;
 mod recovery;
