@@ -37,6 +37,7 @@ mod odd_cards;
 mod open_sdhci;
 mod packed;
 mod profiles;
+mod protected;
 mod queue_engine;
 mod quirks;
 mod recovery;

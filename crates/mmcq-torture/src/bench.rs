@@ -36,8 +36,10 @@ pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
     /// Memory of the requests. Pieces that are not in `free` belong to the engine.
     pub(super) memory: Vec<Piece>,
-    /// State of each piece of memory.
-    pub(super) claims: Vec<Claim>,
+    /// State of each piece of memory: from its first word on, and from its second.
+    pub(super) claims: [Vec<Claim>; 2],
+    /// Whether every second piece begins at its second word.
+    pub(super) is_shifted: bool,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Piece,
     /// The engine's page, for headers of packed commands and for extension registers of an SD card.
@@ -106,6 +108,11 @@ impl Bench {
         Some(self.free.remove(at))
     }
 
+    /// Returns the first word that a request uses of a piece of memory: 0 or 1.
+    pub(super) fn first_word(&self, piece: usize) -> usize {
+        if self.is_shifted { piece % 2 } else { 0 }
+    }
+
     /// Makes a bench. Each thread has one of its own.
     #[must_use]
     pub fn new() -> Self {
@@ -118,14 +125,18 @@ impl Bench {
             CardProfile::from_toml(text, name).expect("the campaign's cards are good")
         };
         let size = |piece: usize| if piece < SMALL { LONGEST } else { LARGEST };
+        // A word more, for those that begin at the second.
         let mut memory: Vec<_> =
-            (0..SMALL + LARGE).map(|at| piece((size(at) * BLOCK_BYTES) as usize)).collect();
-        // SAFETY: each buffer is gone at once.
-        let claims = memory.iter_mut().map(|piece| unsafe { lend(piece) }.claim()).collect();
+            (0..SMALL + LARGE).map(|at| piece((size(at) * BLOCK_BYTES) as usize + 8)).collect();
+        let claims = [0, 1].map(|first| {
+            // SAFETY: each buffer is gone at once.
+            memory.iter_mut().map(|piece| unsafe { lend(&mut piece[first..]) }.claim()).collect()
+        });
         Bench {
             profiles: EVERY_CARD.iter().map(profile).collect(),
             memory,
             claims,
+            is_shifted: false,
             free: Vec::new(),
             scratch: piece(SCRATCH_BYTES as usize),
             page: piece(SCRATCH_BYTES as usize),

@@ -2,7 +2,7 @@
 //! shorter.
 
 use super::machine::Keeps;
-pub use super::setup::{BusyBy, Chip, Defer, Host, Place, Setup};
+pub use super::setup::{BusyBy, Chip, Defer, Host, Place, Refuses, Setup, Unused};
 use mmcq::card::SdQueue;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
@@ -163,17 +163,20 @@ pub struct Case {
     pub one_life: bool,
     /// Whether the run records, at every event, what a power cut would leave undecided.
     pub dry: bool,
-    /// Event at which the card is taken out, and what is inserted then.
+    /// Event at which the card is taken out, and what is inserted then; or at which it is
+    /// write-protected.
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What is inserted after the card was taken out.
+/// What is inserted after the card was taken out, or what else happens to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Another card.
     Swap,
     /// The same card; it goes out and in again this many times (bouncing contacts).
     Bounce(u8),
+    /// Nothing is taken out: the card is write-protected by its CSD, for this number of events.
+    Protect(u32),
 }
 
 /// What a campaign asks of the cases that are drawn for it.

@@ -8,7 +8,8 @@ use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{BOOTS, Run, Trace};
 use mmcq::engine::{
-    BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, PartitionAccess, Request as Asking, SlotId,
+    BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Erasing, Error, Irreversible, Kind, PartitionAccess,
+    Request as Asking, SlotId,
 };
 use mmcq::task::Platform;
 use mmcq_sim::checker::{Answer, Asked, Fault, SECTOR_BYTES, Ticket, Violation, place};
@@ -32,6 +33,7 @@ pub(super) struct Client<'a, B: Platform> {
     ticket: Ticket,
     asked: Asked,
     area: u8,
+    lba: u64,
     piece: Option<usize>,
     blocks: u32,
     submitted_ns: u64,
@@ -62,6 +64,19 @@ impl<B: Platform> Client<'_, B> {
 }
 
 impl Run<'_> {
+    /// Submits no request for this long, while other things may happen. Returns true when the time
+    /// is over.
+    pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
+        if rest_us == 0 {
+            return true;
+        }
+        let rest_ns = u64::from(rest_us) * 1_000;
+        let until_ns = *self.rest_until_ns.get_or_insert_with(|| machine.now() + rest_ns);
+        let over = machine.rests_until(until_ns);
+        self.rest_until_ns = self.rest_until_ns.filter(|_| !over);
+        over
+    }
+
     /// Takes memory for an operation. Returns `None` if all of it belongs to dropped requests.
     pub(super) fn piece<B: Platform>(
         &mut self,
@@ -76,8 +91,11 @@ impl Run<'_> {
             return Some(Some(piece));
         }
         let lost = |&claim: &Claim| stack.with(|engine| engine.reclaim(claim)).is_some();
-        let claims = self.bench.claims.iter().enumerate();
-        self.bench.free.extend(claims.filter(|(_, claim)| lost(claim)).map(|(piece, _)| piece));
+        for piece in 0..self.bench.memory.len() {
+            if lost(&self.bench.claims[self.bench.first_word(piece)][piece]) {
+                self.bench.free.push(piece);
+            }
+        }
         self.bench.take_piece(operation.blocks).map(Some)
     }
 
@@ -103,16 +121,20 @@ impl Run<'_> {
             let bytes = (blocks * BLOCK_BYTES) as usize;
             // SAFETY: the piece is free: its last request has given it back, or its machine is
             // gone.
-            buf = unsafe { lend(&mut self.bench.memory[piece][..bytes / 8]) };
+            let first = self.bench.first_word(piece);
+            buf = unsafe { lend(&mut self.bench.memory[piece][first..][..bytes / 8]) };
             match operation.asked {
                 Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
                 Asked::Zero => buf.fill(0),
                 _ => {}
             }
         }
-        let trims = machine.stack.with(|engine| engine.abilities().erase.kinds & Erase::Trim.bit() != 0);
+        let erasing = machine.stack.with(|engine| engine.abilities().erase);
         let asking = match area {
-            0 => asking(asked, lba, blocks, buf, trims),
+            0 if self.case.setup.secure && asked == Asked::Erase => {
+                Asking::new(Kind::Erase { lba, blocks, how: secure(&erasing, lba, blocks) }, buf)
+            }
+            0 => asking(asked, lba, blocks, buf, erasing.can(Erase::Trim)),
             _ => visiting(asked, BOOTS[usize::from(self.is_stranger)] | area, lba as u32, blocks as u16, buf),
         };
         let drop_at = match operation.dropped_after {
@@ -135,6 +157,7 @@ impl Run<'_> {
                         ticket,
                         asked,
                         area,
+                        lba,
                         piece,
                         blocks,
                         submitted_ns: now_ns,
@@ -147,7 +170,8 @@ impl Run<'_> {
         } else {
             Way::Future(machine.stack.request(asking))
         };
-        let mut began = Client { way, ticket, asked, area, piece, blocks, submitted_ns: now_ns, drop_at };
+        let mut began =
+            Client { way, ticket, asked, area, lba, piece, blocks, submitted_ns: now_ns, drop_at };
         match began.poll(&machine.stack, &self.bench.wakers[client]) {
             None => Ok(Began::Client(began)),
             Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
@@ -205,6 +229,9 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<(), Violation> {
         let now_ns = machine.now();
+        if self.case.setup.early {
+            self.look_for_late_failures();
+        }
         if let Some(trace) = trace {
             let number = client.ticket.version();
             match &completion.result {
@@ -248,8 +275,14 @@ impl Run<'_> {
             if self.faults.strikes() > self.strikes {
                 self.bench.checker.trouble();
             }
+            let because = match completion.result {
+                Err(Error::Protected) => Some(self.was_protected(machine, &client)),
+                _ => None,
+            };
             // Whether a cache was lost the judge knows best.
-            if answer != Answer::CacheLost && !self.bench.checker.may_fail(client.ticket) {
+            if answer != Answer::CacheLost
+                && !because.unwrap_or_else(|| self.bench.checker.may_fail(client.ticket))
+            {
                 let number = client.ticket.version();
                 let why = completion.result.err().map_or_else(String::new, |error| error.to_string());
                 let text = format!("request {number} failed ({why}), and nothing had gone wrong");
@@ -260,6 +293,16 @@ impl Run<'_> {
         let result = self.bench.checker.answered(client.ticket, answer, data);
         self.bench.free.extend(client.piece);
         result
+    }
+
+    /// Returns whether the card has refused writes to the sectors of this request since it was
+    /// submitted, or when it was initialised last.
+    fn was_protected<B: Platform>(&self, machine: &Machine<B>, client: &Client<'_, B>) -> bool {
+        let (at, bytes) = (client.lba * SECTOR_BYTES as u64, u64::from(client.blocks) * SECTOR_BYTES as u64);
+        let mut model = machine.model.borrow_mut();
+        let is_so = model.card_mut().is_some_and(|card| card.is_protected(client.area, at, bytes.max(512)));
+        let known = machine.stack.with(|engine| engine.card_params().is_some_and(|card| card.protected));
+        is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
     /// Checks that a request's memory comes back as it was lent, with the data to write unchanged.
@@ -280,7 +323,7 @@ impl Run<'_> {
             return if left && !done { Ok(()) } else { wrong("without its memory") };
         }
         let blocks = client.blocks as usize;
-        if buf.as_ptr() != self.bench.memory[piece].as_ptr().cast()
+        if buf.as_ptr() != self.bench.memory[piece][self.bench.first_word(piece)..].as_ptr().cast()
             || buf.len() != blocks * BLOCK_BYTES as usize
         {
             return wrong("with other memory than its own");
@@ -338,6 +381,14 @@ fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Ask
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
     let visit = PartitionAccess { config, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
     Asking::new(Kind::PartitionAccess(visit), buf)
+}
+
+/// Returns the secure erase of these blocks: of whole groups a secure erase.
+fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    let group = u64::from(erasing.group_blocks.max(1));
+    let is_whole = lba.is_multiple_of(group) && u64::from(blocks).is_multiple_of(group);
+    if is_whole { Erase::SecureErase(sure) } else { Erase::SecureTrim(sure) }
 }
 
 /// Builds the request for the engine. `trims`: the card erases single blocks by a trim.

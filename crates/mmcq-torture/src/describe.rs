@@ -1,10 +1,11 @@
 //! Describes a run in words: the machine, the requests, and what goes wrong.
 
-use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Setup, Visit};
+use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Refuses, Setup, Unused, Visit};
 use super::machine::Keeps;
 use super::run::EVERY_CARD;
 use super::workloads::{NAMES, workload};
 use mmcq::host::sdhci::{OpenWrites, TransferMode};
+use mmcq_sim::card::quirk::Discarded;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::fmt::Write;
 
@@ -119,6 +120,10 @@ fn wrong(case: &Case) -> Vec<String> {
     }
     match case.visit {
         Some((event, Visit::Swap)) => lines.push(format!("another card comes at event {event}")),
+        Some((event, Visit::Protect(events))) => {
+            let end = event.saturating_add(events.into());
+            lines.push(format!("the card is write-protected from event {event} to event {end}"));
+        }
         Some((event, Visit::Bounce(times))) => {
             lines.push(format!("the card goes out and in from event {event} on, {times} times"));
         }
@@ -172,7 +177,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         Place::Middle => "in its middle",
         Place::End => "up to its last",
     };
-    vec![
+    let mut all = vec![
         ("card", EVERY_CARD[setup.card].to_owned()),
         ("its cache", yes(setup.cache, "on, if it has one", "off")),
         ("its command queue, or packed commands", yes(setup.queue, "used", "not used")),
@@ -209,7 +214,22 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         ("sectors used", format!("{window} of the card, {place}")),
         ("clock starts at", time(start_ns)),
         ("faults in bring-up", yes(setup.armed_early, "yes", "no")),
-    ]
+    ];
+    all.extend(corner(setup));
+    all
+}
+
+/// Returns what only runs in the [corners](super::corners) have.
+fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
+    let some = [
+        (setup.ones, "erased memory", "ones".to_owned()),
+        (setup.discarded != Discarded::Erased, "discarded memory", format!("{:?}", setup.discarded)),
+        (setup.secure, "erases", "secure".to_owned()),
+        (setup.unused != Unused::Ready, "an unused card", format!("{:?}", setup.unused)),
+        (setup.bounce, "memory", "every second request's is copied".to_owned()),
+        (setup.refuses != Refuses::Nothing, "writes are refused", format!("{:?}", setup.refuses)),
+    ];
+    some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()
 }
 
 /// Returns a description of the whole run before it begins: machine, requests, what goes wrong.

@@ -6,8 +6,8 @@
 //! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
 //! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
 //! transfers open, [`hosts`] on a mobile storage host or ST's SDMMC, [`spi`] on a card in SPI mode,
-//! [`queues`] on cards with a command queue, [`large`] with requests of up to 1 MiB; [`bring_up`]
-//! strikes before there is a card. `plants` plants bugs in the core and tells how soon the campaigns
+//! [`queues`] on cards with a command queue, [`large`] with requests of up to 1 MiB, [`corners`]
+//! where the others do not come; [`bring_up`] strikes before there is a card. `plants` plants bugs in the core and tells how soon the campaigns
 //! find them.
 //!
 //! # The crates beside it
@@ -26,6 +26,7 @@ pub mod bring_up;
 pub mod case;
 pub mod catalogue;
 mod clients;
+pub mod corners;
 pub mod describe;
 pub mod exhaustive;
 pub mod hosts;

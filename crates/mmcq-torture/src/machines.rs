@@ -8,6 +8,7 @@ use super::wire::Wire;
 use mmcq::board::NoLock;
 use mmcq::engine::{self, Acknowledge};
 use mmcq::host::Width;
+use mmcq::host::bounce::Bounce;
 use mmcq::host::mshc::{self, Descriptors, DesignWareLayout, Mshc as MshcDriver, MshcLayout, SmhcLayout};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{
@@ -40,8 +41,15 @@ const CHAINED: usize = 8;
 /// Segments of memory in the list of an SDMMC of ST that has lists.
 const LISTED: usize = 64;
 
+/// Pieces of the memory that stands in for memory that the controller cannot use, and their size:
+/// room for two of the longest requests.
+const COPIED: usize = 16;
+const COPIED_BYTES: usize = 4096;
+
 /// Driver of an SDHCI.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+/// Driver of an SDHCI whose memory is copied where it cannot be used.
+pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIPTORS>;
 /// Driver of an SDHCI with a command queue engine.
 pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
 /// Driver of an SDHCI that executes chains.
@@ -86,9 +94,15 @@ thread_local! {
     /// Memory of ST's SDMMC with one buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
+    /// Memory for copies.
+    static COPIES: Pool<Copies> = const { RefCell::new(Vec::new()) };
     /// Memory of SPI buses.
     static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
+
+/// Memory for copies, aligned as every controller needs it.
+#[repr(C, align(4096))]
+struct Copies([u8; COPIED * COPIED_BYTES]);
 
 type Pool<T> = RefCell<Vec<NonNull<T>>>;
 
@@ -121,11 +135,15 @@ const PAGE: u64 = 4096;
 /// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
+/// Bytes in a cache line of a machine that copies.
+const LINE: usize = 64;
+
 fn memory_of(setup: &Setup) -> ShadowMemory {
     let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
     let base = MemoryConfig::BITS32.base + first;
     let natural = if matches!(setup.host, super::case::Host::Open(_)) { PAGE } else { 1 };
-    ShadowMemory::new(MemoryConfig { base, natural, ..MemoryConfig::BITS32 })
+    let (align, line) = if setup.bounce { (LINE, LINE as u32) } else { (1, 1) };
+    ShadowMemory::new(MemoryConfig { base, natural, align, line, ..MemoryConfig::BITS32 })
 }
 
 fn engine_config(setup: &Setup) -> engine::Config {
@@ -170,6 +188,28 @@ impl<P: Profile> Machine<(NoLock, Driver, P)> {
         let (powered, driver, leased) = with_driver(configs(setup, emmc), setup, card, faults, now_ns)?;
         let stack = Stack::with_policy(NoLock::new(), TIMER, driver, engine_config(setup), profile);
         Ok(powered.machine(stack, setup.early, leased))
+    }
+}
+
+impl Machine<(NoLock, BounceDriver)> {
+    /// Makes an SDHCI that needs memory in whole cache lines, with power-on at this time. Other
+    /// memory is copied.
+    pub fn bounced(
+        setup: &Setup,
+        emmc: bool,
+        card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (model, driver) = configs(setup, emmc);
+        let build = |memory, card| Sdhci::new(model, memory, card);
+        let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
+        let (table, leased) = lease(&TABLES, Table::new);
+        let (copies, lent) = lease(&COPIES, || Copies([0; COPIED * COPIED_BYTES]));
+        let memory = Bounce::new(powered.memory.clone(), &mut copies.0);
+        let driver = told(sdhci::Sdhci::new(powered.port(setup.access_ns), memory, table, driver))?;
+        let stack = Stack::new(NoLock::new(), TIMER, driver, engine_config(setup));
+        Ok(powered.machine(stack, setup.early, (leased, lent)))
     }
 }
 

@@ -7,8 +7,11 @@ use mmcq_sim::faults::Point;
 /// that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// [`CARDS`], followed by the cards with a command queue or packed commands.
-pub const EVERY_CARD: [&str; 11] = [
+/// Numbers in [`EVERY_CARD`] of the cards with a command queue or packed commands.
+pub const QUEUED: std::ops::Range<usize> = CARDS.len()..CARDS.len() + 6;
+
+/// [`CARDS`], followed by the cards with a command queue or packed commands, and a card of 4 TB.
+pub const EVERY_CARD: [&str; 12] = [
     "sdhc-16g-hs",
     "emmc-hs200",
     "hbg4a2",
@@ -20,6 +23,7 @@ pub const EVERY_CARD: [&str; 11] = [
     "emmc-queue-one",
     "emmc-packed",
     "sdxc-64g-a2",
+    "sduc-4t",
 ];
 
 /// Boot settings of the first eMMC (with an acknowledge, from boot area 1) and of the eMMC that

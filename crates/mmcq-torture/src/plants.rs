@@ -2,6 +2,7 @@
 //! campaigns find each.
 
 use super::case::Case;
+use super::corners::corners;
 use super::exhaustive::exhaustive;
 use super::hosts::sdmmc;
 use super::large::large;
@@ -82,6 +83,8 @@ pub enum Campaign {
     Queues,
     /// Random runs with large requests.
     Large,
+    /// Random runs in the corners.
+    Corners,
     /// Faults of a queue at each of their events.
     QueueSweep,
     /// Faults of a queue at each of their events, after a bad block.
@@ -92,12 +95,13 @@ pub enum Campaign {
 
 impl Campaign {
     /// All campaigns, in the order in which they are tried.
-    pub const ALL: [Campaign; 15] = [
+    pub const ALL: [Campaign; 16] = [
         Campaign::Random,
         Campaign::Streams,
         Campaign::Sdmmc,
         Campaign::Queues,
         Campaign::Large,
+        Campaign::Corners,
         Campaign::QueueSweep,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
@@ -120,6 +124,7 @@ impl Campaign {
             Campaign::Sdmmc => "sdmmc",
             Campaign::Queues => "queues",
             Campaign::Large => "large",
+            Campaign::Corners => "corners",
             Campaign::QueueSweep => "queue sweep",
             Campaign::QueueDouble => "queue double",
             Campaign::AnotherCard => "another card",
@@ -136,6 +141,7 @@ impl Campaign {
             Campaign::Sdmmc => sdmmc(&share, silent),
             Campaign::Queues => queues(&share, silent),
             Campaign::Large => large(&Share { requests: requests / LARGE, ..share }, silent),
+            Campaign::Corners => corners(&share, silent),
             Campaign::QueueSweep => queue_sweep::singles(&|_| true, jobs, silent),
             Campaign::QueueDouble => queue_sweep::doubles(jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),
@@ -146,8 +152,8 @@ impl Campaign {
 
     /// Returns whether its runs are drawn by seeds.
     fn is_random(self) -> bool {
-        use Campaign::{Large, Queues, Random, Sdmmc, Streams};
-        matches!(self, Random | Streams | Sdmmc | Queues | Large)
+        use Campaign::{Corners, Large, Queues, Random, Sdmmc, Streams};
+        matches!(self, Random | Streams | Sdmmc | Queues | Large | Corners)
     }
 
     /// Returns the campaign that finds this bug soonest, as measured. The others are tried after

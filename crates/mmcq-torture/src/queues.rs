@@ -3,7 +3,8 @@
 //! that fails ends the queue of all.
 
 use super::case::{BusyBy, Case, Luck, Wishes};
-use super::run::{CARDS, EVERY_CARD};
+use super::places::QUEUED;
+use super::run::CARDS;
 use super::score::Score;
 use super::spread::{Share, until};
 use super::swarm::OPERATIONS;
@@ -61,15 +62,15 @@ pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");
-    let mut card = CARDS.len() + random.below((EVERY_CARD.len() - CARDS.len()) as u64) as usize;
+    let mut card = QUEUED.start + random.below(QUEUED.len() as u64) as usize;
     let own = &mut Stream::new(seed, "chains");
     let chains = own.chance(0.25);
     if chains {
         // They are the controller's business, and any card's.
-        card = own.below(EVERY_CARD.len() as u64) as usize;
+        card = own.below(QUEUED.end as u64) as usize;
     }
     let (faults, cuts) = OFTEN[random.below(OFTEN.len() as u64) as usize];
-    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: EVERY_CARD.len(), card: Some(card) };
+    let wishes = Wishes { faults, cuts, operations: OPERATIONS, cards: QUEUED.end, card: Some(card) };
     let mut case = Case::draw(seed, &wishes);
     case.setup.queue = true;
     case.setup.engine = random.below(6).min(3) as u8;

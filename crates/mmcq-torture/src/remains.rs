@@ -11,7 +11,7 @@ impl Run<'_> {
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
-        if self.case.setup.leaves_open() {
+        if self.case.setup.leaves_open() || self.case.setup.early {
             checker.supply_lost_open();
         }
         checker.cut(|_| {});

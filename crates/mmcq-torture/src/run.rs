@@ -4,7 +4,7 @@
 
 pub use super::bench::Bench;
 use super::bench::lend;
-use super::case::{Case, Chip, Cut, Host, Luck, Place, SLOTS, Visit};
+use super::case::{Case, Chip, Cut, Host, Luck, Place, Refuses, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
 pub use super::outcome::{Outcome, Steps};
@@ -12,7 +12,7 @@ pub(super) use super::places::BOOTS;
 pub use super::places::{CARDS, EVERY_CARD, POINTS};
 use super::stopwatch::Stopwatch;
 use super::supervisor::{News, Supervisor, equip};
-use mmcq::card::{Card as Found, Options, bring_up};
+use mmcq::card::{Card as Found, bring_up};
 use mmcq::engine::{Error, RecoveryStep};
 use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, Queued, deadline, fair};
 use mmcq::task::Platform;
@@ -77,6 +77,9 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         settings: [Vec::new(), Vec::new()],
         losses: (0, 0),
         unheard: 0,
+        protected_until: None,
+        protected_ns: None,
+        late_failures: 0,
         watch: Stopwatch::default(),
         quiet: [0; Point::COUNT],
         stake: (Vec::new(), 0, 0),
@@ -125,6 +128,11 @@ pub(super) struct Run<'r> {
     pub losses: (u64, u64),
     /// Number of lost answers with ERROR that the checker knows of.
     pub unheard: u64,
+    /// Event at which the write protection ends, and the time in ns at which it was last seen.
+    pub protected_until: Option<u64>,
+    pub protected_ns: Option<u64>,
+    /// Number of writes and reads that the medium has failed, as the checker knows.
+    pub late_failures: usize,
     /// Measures the times of recovery.
     pub watch: Stopwatch,
     /// Number of events of each point until the last step.
@@ -136,11 +144,7 @@ pub(super) struct Run<'r> {
 
 impl Run<'_> {
     fn all(&mut self, trace: &mut Trace<'_>) -> Result<(), Violation> {
-        let profile = self.bench.profiles[self.case.setup.card].clone();
-        let profile = match self.case.setup.tasks {
-            Some(order) => profile.with_task_order(order),
-            None => profile,
-        };
+        let profile = self.profile();
         let fill = Fill::Pattern(self.case.seed);
         let content = Content::new(self.case.seed, 1, fill);
         self.bench.checker.start_over(Promise { content, write_through: false });
@@ -153,6 +157,7 @@ impl Run<'_> {
         loop {
             self.bench.free = (0..self.bench.memory.len()).collect();
             self.bench.stale.clear();
+            self.bench.is_shifted = self.case.setup.bounce;
             let (case, faults) = (self.case, self.faults);
             let setup = &case.setup;
             let off = match setup.host {
@@ -241,6 +246,9 @@ impl Run<'_> {
             Some(policy) => {
                 self.lives(Machine::sdhci(setup, policy, emmc, card, faults, on_ns), on_ns, trace)
             }
+            None if setup.bounce => {
+                self.lives(Machine::bounced(setup, emmc, card, faults, on_ns), on_ns, trace)
+            }
             None => self.lives(Machine::sdhci(setup, Fifo, emmc, card, faults, on_ns), on_ns, trace),
         }
     }
@@ -321,6 +329,7 @@ impl Run<'_> {
             self.outcome.work_ns = machine.now() - began_ns;
         }
         let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
+        let good = good && self.case.setup.refuses == Refuses::Nothing;
         if good && self.outcome.steps.0[RecoveryStep::Classify as usize] > 0 && end.is_ok() {
             let text = "something was recovered from, and nothing had gone wrong";
             return Err(Violation::new(Fault::Untrue, text.to_owned()));
@@ -425,19 +434,6 @@ impl Run<'_> {
         }
     }
 
-    /// Submits no request for this long, while other things may happen. Returns true when the time
-    /// is over.
-    fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
-        if rest_us == 0 {
-            return true;
-        }
-        let rest_ns = u64::from(rest_us) * 1_000;
-        let until_ns = *self.rest_until_ns.get_or_insert_with(|| machine.now() + rest_ns);
-        let over = machine.rests_until(until_ns);
-        self.rest_until_ns = self.rest_until_ns.filter(|_| !over);
-        over
-    }
-
     /// Ends a life whose operations are all answered: nothing may be left mapped but the driver's
     /// table.
     fn over<'m, B: Platform>(
@@ -482,6 +478,9 @@ impl Run<'_> {
     /// Handles an event of the controller. Returns true if the power is cut now.
     fn event<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
+        if self.case.setup.early {
+            self.look_for_late_failures();
+        }
         let strikes = self.faults.strikes();
         if strikes > self.strikes {
             let news = self.faults.struck();
@@ -534,7 +533,7 @@ impl Run<'_> {
         machine: &Machine<B>,
         trace: &mut Trace<'_>,
     ) -> Result<Result<Found, End>, Violation> {
-        let options = Options::DEFAULT.cache(self.case.setup.cache);
+        let options = self.case.setup.options();
         for attempt in 1..=BRING_UPS {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
             // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again; the page is

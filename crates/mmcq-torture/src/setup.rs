@@ -1,7 +1,9 @@
 //! Setup of a run's machine: controller, card, and their settings.
 
+use mmcq::card::{Options, Rest, Upkeep};
 use mmcq::host::sdhci::{OpenWrites, SdhciQuirks, TransferMode};
-use mmcq_sim::card::TaskOrder;
+use mmcq_sim::card::quirk::{Discarded, Quirks};
+use mmcq_sim::card::{CardProfile, TaskOrder};
 use mmcq_sim::world::Stream;
 
 /// How the host learns of the end of busy.
@@ -80,6 +82,34 @@ pub enum Chip {
     N6,
 }
 
+/// What an unused card does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// It stays ready.
+    Ready,
+    /// Its clock stops.
+    ClockOff,
+    /// An eMMC sleeps; of other cards the clock stops.
+    Sleeps,
+}
+
+/// What the card refuses to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refuses {
+    /// Nothing.
+    Nothing,
+    /// Everything, from the end of its life on: it has written a mebibyte.
+    Worn,
+    /// The mebibyte in the middle of the sectors used.
+    Middle,
+}
+
+/// Pause in ns after which an unused card rests.
+const UNUSED_NS: u64 = 5_000_000;
+static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: UNUSED_NS });
+static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: UNUSED_NS });
+const MIB: u64 = 1 << 20;
+
 /// Settings of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
@@ -136,6 +166,19 @@ pub struct Setup {
     pub chains: bool,
     /// Order in which the card makes tasks ready; `None`: as in its profile.
     pub tasks: Option<TaskOrder>,
+    /// Whether erased memory reads as ones.
+    pub ones: bool,
+    /// What discarded sectors read as.
+    pub discarded: Discarded,
+    /// Whether erases are secure erases of whole groups and secure trims.
+    pub secure: bool,
+    /// What an unused card does.
+    pub unused: Unused,
+    /// Whether the memory of every second request is aligned to 8 bytes only, and the controller
+    /// needs 64: such memory is copied.
+    pub bounce: bool,
+    /// What the card refuses to write.
+    pub refuses: Refuses,
 }
 
 impl Setup {
@@ -167,6 +210,12 @@ impl Setup {
         engine: 0,
         chains: false,
         tasks: None,
+        ones: false,
+        discarded: Discarded::Erased,
+        secure: false,
+        unused: Unused::Ready,
+        bounce: false,
+        refuses: Refuses::Nothing,
     };
 
     /// Returns whether the card can be removed.
@@ -222,14 +271,34 @@ impl Setup {
             access_ns: [0, 0, 150][random.below(3) as usize],
             near_boundary: random.chance(0.3),
             armed_early: random.chance(0.1),
-            supervisor: true,
-            stop_tells_ns: 0,
-            host: Host::Sdhci,
-            early: false,
-            queue: false,
-            engine: 0,
-            chains: false,
-            tasks: None,
+            ..Setup::PLAIN
         }
+    }
+
+    /// Returns what bring-up and supervisor are told.
+    pub(super) fn options(&self) -> Options {
+        let options = Options::DEFAULT.cache(self.cache);
+        match self.unused {
+            Unused::Ready => options,
+            Unused::ClockOff => options.upkeep(&CLOCK_OFF),
+            Unused::Sleeps => options.upkeep(&SLEEPS),
+        }
+    }
+
+    /// Changes the card of this profile to the one of the setup.
+    pub(super) fn equip(&self, mut profile: CardProfile) -> CardProfile {
+        if let Some(order) = self.tasks {
+            profile = profile.with_task_order(order);
+        }
+        let middle_mib = profile.capacity_bytes() / 2 / MIB;
+        let quirks: &mut Quirks = profile.quirks_mut();
+        quirks.erases_to_ones |= self.ones;
+        quirks.discarded = self.discarded;
+        match self.refuses {
+            Refuses::Nothing => {}
+            Refuses::Worn => quirks.life_mib = Some(1),
+            Refuses::Middle => quirks.protected_mib = vec![(middle_mib + 1, 1)],
+        }
+        profile
     }
 }

@@ -91,7 +91,7 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 15] = [
+        let changes: [Change; 21] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
@@ -106,6 +106,12 @@ impl Shrink<'_> {
             |s, p| (s.access_ns, s.near_boundary) = (p.access_ns, p.near_boundary),
             |s, p| s.armed_early = p.armed_early,
             |s, p| s.tasks = p.tasks,
+            |s, p| s.ones = p.ones,
+            |s, p| s.discarded = p.discarded,
+            |s, p| s.secure = p.secure,
+            |s, p| s.unused = p.unused,
+            |s, p| s.bounce = p.bounce,
+            |s, p| s.host = p.host,
             |s, p| s.card = p.card,
         ];
         for change in changes {

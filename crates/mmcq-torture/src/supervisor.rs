@@ -14,9 +14,9 @@ use mmcq::card::{
 };
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::Platform;
-use mmcq_sim::card::{Card, Fill, Medium};
+use mmcq_sim::card::{Card, CardProfile, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
-use mmcq_sim::faults::{Point, Strike};
+use mmcq_sim::faults::{Point, Shot, Strike};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -96,7 +96,7 @@ impl Run<'_> {
     ) -> Supervisor<'m> {
         // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
         let scratch = unsafe { lend(&mut self.bench.scratch) };
-        let options = Options::DEFAULT.cache(self.case.setup.cache);
+        let options = self.case.setup.options();
         let help = || Box::pin(help(&machine.stack, scratch, options, card, news)) as Pin<Box<_>>;
         self.cid = card.cid;
         Supervisor { future: self.case.setup.supervisor.then(help), news }
@@ -166,6 +166,9 @@ impl Run<'_> {
         match losses {
             same if same == before => {}
             _ if self.case.setup.leaves_open() => self.bench.checker.supply_lost_open(),
+            (_, cached) if cached == before.1 && self.case.setup.early => {
+                self.bench.checker.doubt_writes();
+            }
             (_, cached) if cached == before.1 => self.bench.checker.note_reset(),
             _ if self.flush_failed() => self.bench.checker.cache_gave_up(),
             _ => self.bench.checker.supply_lost(),
@@ -202,13 +205,18 @@ impl Run<'_> {
     /// one.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
+        self.protection_ends(machine);
         if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
+            if let Visit::Protect(events) = visit {
+                self.protected_until = Some(self.outcome.events + u64::from(events));
+                return self.set_protected(machine, true);
+            }
             let card = machine.model.borrow_mut().remove(now_ns);
             match visit {
                 Visit::Swap => {
                     self.supply_is_lost();
                     self.out = card;
-                    let profile = self.bench.profiles[self.case.setup.card].sibling();
+                    let profile = self.profile().sibling();
                     let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
                     if let Some(mut other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
                         other.set_faults(self.faults.clone());
@@ -217,6 +225,7 @@ impl Run<'_> {
                         machine.model.borrow_mut().insert(other, now_ns);
                     }
                 }
+                Visit::Protect(_) => self.out = card,
                 Visit::Bounce(times) => {
                     self.contact_is_lost();
                     (self.out, self.bounces) = (card, times);
@@ -233,6 +242,42 @@ impl Run<'_> {
                 None => self.out = machine.model.borrow_mut().remove(now_ns),
             }
             self.look_for_losses(machine);
+        }
+    }
+
+    /// Ends the write protection if its time is over.
+    fn protection_ends<B: Platform>(&mut self, machine: &Machine<B>) {
+        let Some(until) = self.protected_until else { return };
+        self.protected_ns = Some(machine.now());
+        if until <= self.outcome.events {
+            self.protected_until = None;
+            self.set_protected(machine, false);
+        }
+    }
+
+    /// Switches the card's write protection on or off.
+    fn set_protected<B: Platform>(&mut self, machine: &Machine<B>, on: bool) {
+        self.protected_ns = Some(machine.now());
+        let mut model = machine.model.borrow_mut();
+        if let Some(card) = model.card_mut() {
+            card.set_protected(on);
+            self.settings[0] = card.settings();
+        }
+    }
+
+    /// Returns the card of the case.
+    pub(super) fn profile(&self) -> CardProfile {
+        self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
+    }
+
+    /// Tells the checker of writes that failed, or were lost, after they were complete with their
+    /// data.
+    pub(super) fn look_for_late_failures(&mut self) {
+        let struck = self.faults.struck();
+        let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);
+        let failures = struck.iter().filter(|shot| fails(shot)).count();
+        if failures > std::mem::replace(&mut self.late_failures, failures) {
+            self.bench.checker.doubt_writes();
         }
     }
 

@@ -6,11 +6,12 @@ use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use mmcq_torture::case::{BusyBy, Case, Defer, Luck, Operation, Setup, Visit, Wishes};
 use mmcq_torture::catalogue::{self, Proof, Tried, proof};
+use mmcq_torture::corners::Corner;
 use mmcq_torture::run::{Bench, CARDS, EVERY_CARD, POINTS, run};
 use mmcq_torture::shrink::shrink;
 use mmcq_torture::sweep::kinds;
 use mmcq_torture::workloads::{NAMES, VISITS, workload};
-use mmcq_torture::{aimed, exhaustive, hosts, presence, queue_sweep, queues};
+use mmcq_torture::{aimed, corners, exhaustive, hosts, presence, queue_sweep, queues};
 use std::path::Path;
 
 const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
@@ -83,6 +84,53 @@ fn random_runs_through_a_queue_keep_every_promise() {
         struck += outcome.struck.len();
     }
     assert!(requests > 25_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+#[test]
+fn random_runs_in_the_corners_keep_every_promise() {
+    let mut bench = Bench::new();
+    let (mut requests, mut struck) = (0, 0);
+    for seed in 0..140 {
+        let outcome = run(&corners::draw(seed), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        requests += outcome.requests;
+        struck += outcome.struck.len();
+    }
+    assert!(requests > 20_000 && struck > 150, "{requests} requests, {struck} faults");
+}
+
+/// Each of these broke a promise: a refused write took nine seconds, had another error, or had a
+/// write before it reported as failed.
+#[test]
+fn a_refused_write_costs_no_other() {
+    let mut bench = Bench::new();
+    for seed in [20, 27, 41, 55, 244, 342, 377, 1266] {
+        let outcome = run(&corners::draw(seed), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+}
+
+/// In a corner there is what it is named for: an eMMC sleeps (CMD5), and one erases securely.
+#[test]
+fn the_corners_are_visited() {
+    let mut bench = Bench::new();
+    let mut heard = |corner: Corner, command: &str| {
+        let mut times = 0;
+        for seed in (0..210).filter(|&seed| Corner::of(seed) == corner) {
+            run(
+                &corners::draw(seed),
+                &mut bench,
+                Some(&mut |line| times += u32::from(line.contains(command))),
+            );
+        }
+        times
+    };
+    assert!(heard(Corner::Rest, " CMD5 ") > 100);
+    for erase in [" CMD38 80000000", " CMD38 80000001", " CMD38 80008000"] {
+        assert!(heard(Corner::Secure, erase) > 5, "{erase}");
+    }
+    assert!(heard(Corner::Sduc, " CMD22 00000001") > 100);
+    assert!(heard(Corner::Protected, "write-protected") > 100);
 }
 
 /// On a mobile storage host and on ST's SDMMC, all chips of each, with a card at 1.8 V among them.

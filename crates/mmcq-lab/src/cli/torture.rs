@@ -16,8 +16,8 @@ use mmcq_torture::spread::Share;
 use mmcq_torture::summary::Summary;
 use mmcq_torture::swarm::Swarm;
 use mmcq_torture::{
-    aimed, bring_up, catalogue, exhaustive, hosts, large, presence, queue_sweep, queues, spi, streams, sweep,
-    workloads,
+    aimed, bring_up, catalogue, corners, exhaustive, hosts, large, presence, queue_sweep, queues, spi,
+    streams, sweep, workloads,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +33,9 @@ const STREAMED: u64 = 5;
 /// ... and so many times fewer to a card in SPI mode, of whose requests each byte is an event, and so
 /// many times fewer are large.
 const WIRED: u64 = 100;
+
+/// The campaigns of random runs.
+const RANDOM: &str = "swarm, streams, hosts, sdmmc, spi, large, corners, queues";
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
@@ -102,7 +105,9 @@ pub struct Torture {
     /// --cuts, --faults and --card as the campaign had them. (The mean number of cuts within a run
     /// follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so
     /// it is 250 x cuts / ios - 1.) A campaign prints the whole command beside a seed that fails.
-    #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "mode", "length", "jobs", "shard", "json", "catalogue"])]
+    /// With --mode the run is one of that campaign of random runs; other than a run of the swarm it
+    /// depends on its seed alone.
+    #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "length", "jobs", "shard", "json", "catalogue"])]
     replay: Option<u64>,
     /// Prints the table of known failures: what proves each, how often it was tried, what the worst
     /// recovery cost
@@ -162,6 +167,10 @@ enum Mode {
     Spi,
     /// Random runs with requests of up to 1 MiB, and erases of several pieces
     Large,
+    /// Random runs in the corners: a card above 2 TB, erased memory that is ones, secure erases, a
+    /// card that rests, memory that is copied, writes that fail after their answer, write
+    /// protection. A seed is in one of the seven, the next seed in the next
+    Corners,
     /// Random runs through the command queue of a card
     Queues,
     /// Each kind of fault at every event of eleven workloads through a card's queue
@@ -182,8 +191,21 @@ impl Mode {
 
     /// Its runs are drawn by seeds, until there were enough requests.
     fn is_random(self) -> bool {
-        use Mode::{Hosts, Large, Queues, Sdmmc, Spi, Streams, Swarm};
-        matches!(self, Swarm | Streams | Hosts | Sdmmc | Spi | Large | Queues)
+        self == Mode::Swarm || self.draws().is_some()
+    }
+
+    /// Draws the case of a seed, if it depends on the seed alone.
+    fn draws(self) -> Option<fn(u64) -> Case> {
+        match self {
+            Mode::Streams => Some(streams::draw),
+            Mode::Hosts => Some(hosts::draw),
+            Mode::Sdmmc => Some(hosts::draw_sdmmc),
+            Mode::Spi => Some(spi::draw),
+            Mode::Large => Some(large::draw),
+            Mode::Corners => Some(corners::draw),
+            Mode::Queues => Some(queues::draw),
+            _ => None,
+        }
     }
 }
 
@@ -209,7 +231,16 @@ impl Torture {
         self.go_together()?;
         let swarm = self.swarm()?;
         if let Some(seed) = self.replay {
-            return replay(&Case::draw(seed, &swarm.wishes()));
+            return match self.mode.unwrap_or(Mode::Swarm) {
+                Mode::Swarm => replay(&Case::draw(seed, &swarm.wishes())),
+                mode => match mode.draws() {
+                    Some(draw) => replay(&draw(seed)),
+                    None => Err(Error::Input(format!(
+                        "--replay: the runs of --mode {} have no seeds; expected a campaign of random runs",
+                        mode.name()
+                    ))),
+                },
+            };
         }
         if self.catalogue {
             return self.catalogue(swarm.share.jobs);
@@ -227,7 +258,7 @@ impl Torture {
         let streamed = swarm.share.requests / if wanted == Mode::All { STREAMED } else { 1 };
         let by_wire = swarm.share.requests / if wanted == Mode::All { WIRED } else { 1 };
         let queued = queue_sweep::WORKLOADS * queue_sweep::kinds().len() as u64;
-        let modes: [(Mode, &str, u64); 16] = [
+        let modes: [(Mode, &str, u64); 17] = [
             (Mode::Swarm, "random runs, requests", swarm.share.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -241,6 +272,7 @@ impl Torture {
             (Mode::Sdmmc, "random runs on ST's SDMMC, requests", streamed),
             (Mode::Spi, "random runs on a card in SPI mode, requests", by_wire),
             (Mode::Large, "random runs with requests of up to 1 MiB, requests", by_wire),
+            (Mode::Corners, "random runs in the corners, requests", streamed),
             (Mode::Queues, "random runs through a card's queue, requests", streamed),
             (Mode::QueueSweep, "single faults at every event of a card's queue", queued),
             (Mode::QueueDouble, "a bad block, and a second fault at every event of a queue", queued),
@@ -270,6 +302,7 @@ impl Torture {
                 Mode::Sdmmc => hosts::sdmmc(&share, &progress),
                 Mode::Spi => spi::spi(&share, &progress),
                 Mode::Large => large::large(&share, &progress),
+                Mode::Corners => corners::corners(&share, &progress),
                 Mode::Queues => queues::queues(&share, &progress),
                 Mode::QueueSweep => queue_sweep::singles(&|_| true, share.jobs, &progress),
                 Mode::QueueDouble => queue_sweep::doubles(share.jobs, &progress),
@@ -296,7 +329,10 @@ impl Torture {
             {
                 print(&line)?;
             }
-            explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
+            explain(&score, &|seed| match mode {
+                Mode::Swarm => Some(self.replaying(seed)),
+                _ => mode.draws().map(|_| format!("mmcq torture --mode {} --replay {seed}", mode.name())),
+            })?;
         }
         if matches!(wanted, Mode::All | Mode::BringUp) && !self.json {
             broken += bring_ups(swarm.share.jobs)?;
@@ -352,8 +388,8 @@ impl Torture {
         let seeded = mode == Mode::All || mode.is_random();
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), seeded, "swarm, streams, hosts, sdmmc, spi, queues"),
-            ("--ios", self.ios.is_some(), seeded, "swarm, streams, hosts, sdmmc, spi, queues"),
+            ("--seed", self.seed.is_some(), seeded, RANDOM),
+            ("--ios", self.ios.is_some(), seeded, RANDOM),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
@@ -362,11 +398,11 @@ impl Torture {
                 "--long",
                 self.long,
                 seeded || programs,
-                "swarm, exhaustive, streams, hosts, sdmmc, spi, queues",
+                "swarm, exhaustive, streams, hosts, sdmmc, spi, large, corners, queues",
             ),
         ];
         if self.shard.is_some() && !mode.is_random() {
-            let what = "expected --mode swarm, streams, hosts, sdmmc, spi or queues with it";
+            let what = "expected --mode swarm, streams, hosts, sdmmc, spi, large, corners or queues with it";
             return Err(Error::Input(format!("--shard: random runs have shards; {what}")));
         }
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
@@ -499,6 +535,15 @@ mod tests {
     }
 
     #[test]
+    fn a_campaign_that_draws_by_seeds_alone_is_replayed_by_its_name() {
+        let corner = parse("mmcq torture --mode corners --replay 7").unwrap();
+        let draw = corner.mode.and_then(Mode::draws).unwrap();
+        assert_eq!((corner.replay, draw(7)), (Some(7), corners::draw(7)));
+        let error = parse("mmcq torture --mode sweep --replay 7").unwrap().run().unwrap_err().to_string();
+        assert!(error.contains("the runs of --mode sweep have no seeds"), "{error}");
+    }
+
+    #[test]
     fn the_help_names_the_cards() {
         let help = <Program as clap::CommandFactory>::command().render_help().to_string();
         assert!(help.contains(&CARDS.join(", ")), "{help}");
@@ -507,7 +552,6 @@ mod tests {
     #[test]
     fn what_would_do_nothing_is_refused() {
         for line in [
-            "--replay 1 --mode swarm",
             "--replay 1 --seed 2",
             "--replay 1 --catalogue",
             "--catalogue --mode swap",
@@ -526,7 +570,7 @@ mod tests {
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
             (
                 "--mode double --long",
-                "expected --mode swarm, exhaustive, streams, hosts, sdmmc, spi, queues or all",
+                "expected --mode swarm, exhaustive, streams, hosts, sdmmc, spi, large, corners, queues or all",
             ),
         ] {
             let error =

@@ -205,6 +205,19 @@ pub trait Card {
         false
     }
 
+    /// Switches TMP_WRITE_PROTECT of the CSD on or off. A card does so by itself at the end of its
+    /// life, and a host may, by CMD27.
+    fn set_protected(&mut self, on: bool) {
+        let _ = on;
+    }
+
+    /// Returns whether the card refuses a write of these bytes of a partition (as in
+    /// PARTITION_CONFIG) now.
+    fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
+        let _ = (partition, at, bytes);
+        false
+    }
+
     /// Returns the card as an SPI bus sees it, if it has an SPI mode.
     fn spi(&mut self) -> Option<&mut SdCard> {
         None
@@ -348,6 +361,14 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn write_protect_switch(&self) -> bool {
         (**self).write_protect_switch()
+    }
+
+    fn set_protected(&mut self, on: bool) {
+        (**self).set_protected(on);
+    }
+
+    fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
+        (**self).is_protected(partition, at, bytes)
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

@@ -269,6 +269,14 @@ impl<C: Card> Card for OddCard<C> {
         self.card.write_protect_switch()
     }
 
+    fn set_protected(&mut self, on: bool) {
+        self.card.set_protected(on);
+    }
+
+    fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
+        self.card.is_protected(partition, at, bytes)
+    }
+
     fn spi(&mut self) -> Option<&mut SdCard> {
         self.card.spi()
     }

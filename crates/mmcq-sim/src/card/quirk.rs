@@ -176,12 +176,15 @@ pub enum CsdProtection {
     Permanent,
 }
 
+/// TMP_WRITE_PROTECT in byte 14 of the CSD.
+pub(crate) const TMP_WRITE_PROTECT: u8 = 0x10;
+
 impl CsdProtection {
     /// Returns bits 5:4 of byte 14 of the CSD.
     pub(crate) fn flags(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Temporary => 0x10,
+            Self::Temporary => TMP_WRITE_PROTECT,
             Self::Permanent => 0x20,
         }
     }

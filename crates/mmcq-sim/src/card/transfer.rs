@@ -2,6 +2,7 @@
 
 use super::flash::{Flash, Reading, UNIT_BYTES};
 use super::medium::Medium;
+use super::quirk::WornOut;
 use super::{BusState, link, status};
 use crate::faults::{Point, Strike};
 use crate::plant::{self, Lie};
@@ -305,6 +306,10 @@ impl Write {
         }
         flash.wear.written_bytes += data.len() as u64;
         let Some(at) = flash.wear.place(at).filter(|_| flash.wear.worn_out().is_none()) else {
+            if flash.wear.worn_out() == Some(WornOut::ReadOnly) {
+                // Its life ends in the middle of a transfer.
+                self.late_errors |= status::WP_VIOLATION;
+            }
             return Ok(());
         };
         if flash.journal.follows() {

@@ -283,6 +283,16 @@ impl Sector {
         self.owes(told_before)
     }
 
+    /// Records that a complete write of this sector may not be on the card.
+    pub fn loosen(&mut self) {
+        for entry in &mut self.entries {
+            entry.loose |= entry.fate == Fate::Flying;
+            if let Fate::Done(n) = entry.fate {
+                (entry.fate, entry.shown) = (Fate::Loose(n), false);
+            }
+        }
+    }
+
     /// Records that the answer which reported the last loss was itself lost. No host can know what
     /// happened to the requests that were under way then.
     pub fn unheard(&mut self) {

@@ -10,7 +10,7 @@
 
 use super::Engine;
 use super::slot::NONE;
-use crate::host::Host;
+use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
@@ -67,6 +67,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         let Some(status) = self.bus.host_mut().early_r1() else { return false };
+        if status & R1::WP_VIOLATION != 0 && self.batch.direction() == Direction::Write {
+            // It may be of this write; the end of its data shows which.
+            return false;
+        }
         self.settle(status);
         self.lane.early_mut().told = status & TOLD;
         self.note_results(now_ns);

@@ -92,7 +92,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 // The rest of a request is queued, or under way again already.
                 let goes_on = matches!(slot.state(), State::Active | State::Queued);
                 if goes_on && slot.moved_blocks() != 0 {
-                    slot.answer(Err(Error::Program(status)));
+                    slot.answer(Err(not_written(status)));
                     owned = true;
                 }
             }

@@ -6,7 +6,7 @@ use super::extras::Event;
 use super::phases::Stage;
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
-use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
+use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host, Stage as FaultStage};
 use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
@@ -185,12 +185,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
         let judged = !self.lane.has_control() && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
-        if judged && fault.response.is_some() {
-            self.settle_at_end(status);
-        } else if fault.response.is_some() {
+        // The card takes no data for protected blocks: it has refused this write. A write before that
+        // waits for its status may have been refused as well, and is written once more.
+        let writes = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Write);
+        let refused = writes && fault.stage == FaultStage::Data && status & R1::WP_VIOLATION != 0;
+        let alone = !self.slots.is_settling() && !self.durability.is_unsettled();
+        if P::RECOVERS && refused && !alone {
+            self.incident.lose_status();
+        } else if judged && fault.response.is_some() {
+            self.settle_at_end(if refused && alone { status & !R1::WP_VIOLATION } else { status });
+        } else if fault.response.is_some() && !refused {
             self.heard_in_failure(status);
         }
         let error = match status & R1::OWN {
+            0 if refused => Error::Protected,
             0 => Error::Host(fault),
             _ if judged => Error::Card(status),
             _ => Error::Host(fault),

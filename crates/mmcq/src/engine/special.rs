@@ -120,7 +120,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             };
         }
         // What was written before is another's: its status must not come with ours.
-        if self.slots.is_settling() && most > self.config.settle_blocks {
+        let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
+        if doubted || self.slots.is_settling() && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         match self.map_in_turn(index, now_ns) {

@@ -7,6 +7,7 @@ use super::super::cut::{self, AtStake, Kept};
 use super::super::flash::Flash;
 use super::super::interface::{Interface, Interfaced};
 use super::super::link::{self, Mode, PowerUp};
+use super::super::quirk::TMP_WRITE_PROTECT;
 use super::super::status::{self, State};
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
@@ -257,6 +258,14 @@ impl Card for EmmcCard {
             Some(medium) => medium.read(at, buffer),
             None => Err(io::Error::new(io::ErrorKind::Unsupported, "this card has no such partition")),
         }
+    }
+
+    fn set_protected(&mut self, on: bool) {
+        self.csd_flags = self.csd_flags & !TMP_WRITE_PROTECT | if on { TMP_WRITE_PROTECT } else { 0 };
+    }
+
+    fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
+        self.protects(Partition::from_number(partition), at, bytes)
     }
 
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {

@@ -448,14 +448,19 @@ impl EmmcCard {
 
     /// Returns whether this range of the selected partition is write protected.
     pub(super) fn write_protected(&self, at: u64, bytes: u64) -> bool {
-        let user = self.partition == Partition::User;
+        self.protects(self.partition, at, bytes)
+    }
+
+    /// Returns whether this range of a partition is write protected.
+    pub(super) fn protects(&self, partition: Partition, at: u64, bytes: u64) -> bool {
+        let user = partition == Partition::User;
         let boot_wp = self.ext_csd[usize::from(byte::BOOT_WP)] & 0x05 != 0;
         self.csd_flags & 0x30 != 0
             || self.flash.wear.worn_out() == Some(WornOut::ReadOnly)
             || (user && self.config.quirks.protects(at, bytes))
-            || self.store(self.partition).is_some_and(super::Medium::read_only)
+            || self.store(partition).is_some_and(super::Medium::read_only)
             || (user && self.protection.covers(at, bytes))
-            || (matches!(self.partition, Partition::Boot(_)) && boot_wp)
+            || (matches!(partition, Partition::Boot(_)) && boot_wp)
     }
 
     pub(super) fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16) -> Reply {

@@ -7,7 +7,8 @@ use super::super::cut::{self, AtStake, Kept};
 use super::super::flash::Flash;
 use super::super::interface::{Interface, Interfaced};
 use super::super::link::{self, Mode};
-use super::super::status::State;
+use super::super::quirk::TMP_WRITE_PROTECT;
+use super::super::status::{self, State};
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
 use super::super::{BusState, Card, ReadBlock, Reply, WriteBlock};
@@ -91,10 +92,11 @@ impl Interfaced for SdCard {
             Transfer::Write { write, .. } if write.deaf => no_token,
             Transfer::Write { write, single } => {
                 let single = *single;
-                let outcome = if good {
-                    write.take(&mut self.medium, &mut self.flash, data, now_ns)
-                } else {
-                    Taken::Refused(0)
+                let protected = self.config.quirks.protects(write.at, 512);
+                let outcome = match (good, protected) {
+                    (false, _) => Taken::Refused(0),
+                    (true, true) => Taken::Refused(status::WP_VIOLATION),
+                    (true, false) => write.take(&mut self.medium, &mut self.flash, data, now_ns),
                 };
                 match outcome {
                     Taken::More(until_ns) => {
@@ -234,6 +236,14 @@ impl Card for SdCard {
 
     fn write_protect_switch(&self) -> bool {
         self.medium.read_only()
+    }
+
+    fn set_protected(&mut self, on: bool) {
+        self.csd_flags = self.csd_flags & !TMP_WRITE_PROTECT | if on { TMP_WRITE_PROTECT } else { 0 };
+    }
+
+    fn is_protected(&self, _partition: u8, at: u64, bytes: u64) -> bool {
+        self.write_protected() || self.config.quirks.protects(at, bytes)
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

@@ -100,6 +100,8 @@ fn health_goes_down_to_the_end() {
             host.ok(25, part * 300);
             host.transmit(&vec![7; 205 * 512]);
         }
+        // The life of the first ends in the middle of a transfer, and its next status says so.
+        assert_eq!(host.status() >> 26 & 1, refused.into(), "WP_VIOLATION");
         assert_eq!(health(&mut host), [3, 11, 11]);
         assert_eq!(read(&mut host, 0), 7);
         if refused {

@@ -1,6 +1,7 @@
 //! Kinds of failures, and the trace of recovery.
 
 use super::super::Error;
+use super::super::outcome::not_written;
 use crate::host::{Cause, Direction, Stage};
 use crate::spec::response::R1;
 
@@ -146,7 +147,7 @@ impl Class {
                 _ if status & (R1::OWN | R1::WP_VIOLATION) != 0 => Class::Refused,
                 _ => Class::Medium,
             },
-            Error::Locked => Class::Refused,
+            Error::Locked | Error::Protected => Class::Refused,
             Error::Silent => Class::Controller,
             _ => Class::Hopeless,
         }
@@ -172,7 +173,7 @@ pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {
         Direction::Read => Error::Card(status),
-        Direction::Write => Error::Program(status),
+        Direction::Write => not_written(status),
     })
 }
 
@@ -208,6 +209,7 @@ mod tests {
             (Error::Card(R1::ADDRESS_ERROR), Class::Refused),
             (Error::Program(R1::WP_VIOLATION), Class::Refused),
             (Error::Card(R1::CARD_ECC_FAILED), Class::Medium),
+            (Error::Protected, Class::Refused),
             (Error::Silent, Class::Controller),
             (Error::Unsupported, Class::Hopeless),
         ] {

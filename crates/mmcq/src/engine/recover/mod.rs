@@ -32,7 +32,7 @@ use super::phases::{Recovery, Stage};
 use super::slot::NONE;
 use super::timers::later;
 use super::{BLOCK_BYTES, Count, Engine, Error, FlushBy, Kind};
-use crate::host::{Auto, BusOp, Cause, Host, Step};
+use crate::host::{Auto, BusOp, Cause, Direction, Host, Step};
 use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
@@ -232,7 +232,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn recover(&mut self, failure: Failure, now_ns: u64) {
         match (failure, self.lane.stage()) {
             (Failure::Silence, Stage::Recover(step)) => self.recover_failed(step, false, now_ns),
-            (Failure::Silence, _) => self.begin_recovery(Error::Silent, now_ns),
+            (Failure::Silence, _) => {
+                let writes = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Write);
+                // The card has answered that it takes no data, and the controller waits for their end.
+                let refused = Self::EARLY
+                    && writes
+                    && self.bus.host_mut().early_r1().is_some_and(|r1| r1 & R1::WP_VIOLATION != 0);
+                self.begin_recovery(if refused { Error::Protected } else { Error::Silent }, now_ns)
+            }
             (Failure::Error | Failure::Nothing, _) => {
                 let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
                 self.begin_recovery(error, now_ns);
@@ -270,6 +277,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
+                // Perhaps not for it alone.
+                Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };
             if P::RECOVERS && !answered {

@@ -37,7 +37,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !own || status & R1::CARD_ECC_FAILED == 0 {
             self.owe_late_status(status);
         }
-        let status = if own { status & !R1::DEFERRED } else { status };
+        // So is what a write was refused for.
+        let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
+        let failed = |&index: &u8| self.slots.at(index).state() == State::Active;
+        let refused = writes && self.batch.members().iter().any(failed);
+        let status = match (own, refused) {
+            (true, _) => status & !R1::DEFERRED,
+            (_, true) => status & !R1::WP_VIOLATION,
+            _ => status,
+        };
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
