@@ -205,7 +205,7 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
             }
             Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
             Ok(_) => lost = false,
-            Err(Failed) if session.is_lost_once(&mut lost) => {}
+            Err(Failed) if session.excuse_loss_once(&mut lost) => {}
             Err(Failed) => return Err(Failed),
         }
         session.pause(POWER_UP_POLL_NS).await?;

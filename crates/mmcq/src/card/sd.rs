@@ -230,7 +230,7 @@ async fn power_up<B: Platform, const N: usize>(
             Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
             Ok(_) => lost = false,
             // A restart would take the time of the power-up again.
-            Err(Failed) if session.is_lost_once(&mut lost) => {}
+            Err(Failed) if session.excuse_loss_once(&mut lost) => {}
             Err(Failed) => return Err(Failed),
         }
     }

@@ -175,8 +175,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
-    /// Returns whether the last step failed without any response, and `lost` was not set; it is now.
-    pub fn is_lost_once(&self, lost: &mut bool) -> bool {
+    /// Excuses a last step that had no response, unless `lost` is set; sets it. Returns true if so.
+    pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
