@@ -42,11 +42,11 @@ pub struct Delays {
 impl Delays {
     /// Draws the delay of the next command in ns.
     fn next_ns(&self, chance: &mut Chance) -> u64 {
-        if !chance.is_below(self.share) {
+        if !chance.draw_below(self.share) {
             return 0;
         }
         let mut count = 1;
-        while count < MOST && chance.is_below(self.again) {
+        while count < MOST && chance.draw_below(self.again) {
             count += 1;
         }
         self.each_ns.saturating_mul(count)
@@ -72,8 +72,8 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Draws the next number. Returns true for this part of all numbers.
-    fn is_below(&mut self, part: u32) -> bool {
+    /// Draws the next number, and returns true for this part of all numbers.
+    fn draw_below(&mut self, part: u32) -> bool {
         let scaled = (u128::from(self.next()) * u128::from(WHOLE)) >> 64;
         scaled < u128::from(part)
     }
