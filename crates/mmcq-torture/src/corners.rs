@@ -241,7 +241,9 @@ mod tests {
         let asks = |case: &Case, asked| case.operations.iter().any(|operation| operation.asked == asked);
         assert_eq!(count(Corner::Sduc, &|case| EVERY_CARD[case.setup.card] == "sduc-4t"), 100);
         assert!(count(Corner::Ones, &|case| case.setup.ones && asks(case, Asked::Erase)) > 80);
-        let whole = |o: &Operation| o.asked == Asked::Erase && o.blocks % GROUP == 0 && o.at % GROUP == 0;
+        let whole = |o: &Operation| {
+            o.asked == Asked::Erase && o.blocks.is_multiple_of(GROUP) && o.at.is_multiple_of(GROUP)
+        };
         assert!(count(Corner::Secure, &|case| case.operations.iter().any(whole)) > 60);
         assert!(count(Corner::Rest, &|case| case.operations.iter().any(|o| o.rest_us > 5_000)) > 60);
         assert_eq!(count(Corner::Bounce, &|case| case.setup.bounce && case.setup.host == Host::Sdhci), 100);
