@@ -41,6 +41,8 @@ const SPI_LEFT: &str = "crates/mmcq-sim/src/spi/tests/interrupted.rs";
 const LISTS: &str = "crates/mmcq-sim/tests/chained.rs";
 const PACKS: &str = "crates/mmcq-sim/tests/packed.rs";
 const TASKS: &str = "crates/mmcq-sim/tests/task_queue.rs";
+const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
+const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
 /// Proofs of the injections that no strike causes.
@@ -94,7 +96,15 @@ const PROOFS: &[(&str, Proof)] = &[
     ("rpmb_forged", Proof::Test("crates/mmcq/tests/rpmb.rs", "any_changed_byte_of_an_answer_is_seen")),
     ("irreversible_commands", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
     ("hostile_client", Proof::Test("crates/mmcq/tests/engine.rs", "bad_requests_come_back_whole")),
-    ("stuck_1v8", Proof::Test(LIFE, "a_card_that_shrinks_and_one_that_keeps_its_voltage")),
+    ("stuck_1v8", Proof::Test(ODD, "a_card_that_is_still_at_1v8_is_kept_there")),
+    ("sdio-always-1v8", Proof::Test(ODD, "a_soldered_radio_at_1v8_is_fast_without_a_switch")),
+    ("slow_power_up", Proof::Test(ODD, "a_card_that_says_it_is_busy_gets_five_seconds")),
+    ("reset_in_power_up", Proof::Test(ODD, "an_emmc_is_not_reset_while_it_powers_up")),
+    ("inquiry_makes_ready", Proof::Test(ODD, "an_emmc_gets_no_inquiry_before_its_cmd1")),
+    ("inquiry_pause", Proof::Test(ODD, "a_card_has_time_between_the_inquiry_and_its_power_up")),
+    ("no_supply_echo", Proof::Test(ODD, "a_card_that_echoes_no_supply_is_taken")),
+    ("reads-past-end", Proof::Test(ODD, "a_card_that_reads_ahead_beyond_its_end_loses_no_request")),
+    ("no-multiple-write", Proof::Test(ODD, "a_card_without_cmd25_is_written_block_by_block")),
     ("limbo", Proof::Test(LIFE, "fake_capacity")),
     ("wrap", Proof::Test(LIFE, "fake_capacity")),
     ("csd_mutate", Proof::Test(LIFE, "a_card_that_shrinks_and_one_that_keeps_its_voltage")),
@@ -151,6 +161,10 @@ const PROOFS: &[(&str, Proof)] = &[
     ("spi_select_ends", Proof::Test(SPI_LEFT, "some_cards_end_their_transfers_with_the_selection")),
     ("spi_select_keeps", Proof::Test(SPI_LEFT, "the_end_of_the_selection_ends_nothing")),
     ("spi_left_in_the_middle", Proof::Test(SPI_LEFT, "a_card_left_in_the_middle_comes_back")),
+    ("spi_crc_off", Proof::Test(ODD_SPI, "checksums_are_on_although_one_cmd59_was_lost")),
+    ("spi_busy_prefix", Proof::Test(ODD_SPI, "a_card_that_is_busy_after_cmd55")),
+    ("spi_select_clock", Proof::Test(ODD_SPI, "a_card_that_sees_chip_select_with_a_clock")),
+    ("spi_select_ones", Proof::Test("crates/mmcq-sim/tests/spi_shared.rs", "two_users_take_turns")),
     ("pack_entry_fails", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
     ("pack_index_late", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),
     ("pack_index_early", Proof::Test(PACKS, "an_entry_that_fails_costs_no_other_and_no_data")),

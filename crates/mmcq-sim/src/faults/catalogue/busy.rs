@@ -1,6 +1,6 @@
 //! Chapter B: busy and time.
 
-use super::{Entry, campaign, entry, once, profile};
+use super::{Entry, campaign, entry, once, profile, quirk, test};
 use crate::faults::{Point, Strike};
 
 /// R1 bit 6: an eMMC reports an exception event, such as urgent background work.
@@ -60,5 +60,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The platform's clock wraps, or goes back",
         "times are compared so that neither matters",
         &[campaign("clock_wrap")],
+    ),
+    entry(
+        "B10",
+        "A card takes longer to power up than the standard's second; CMD0 or an inquiry in the middle ends it",
+        "ACMD41 for five seconds, a millisecond after the inquiry; CMD1 alone, and without an inquiry",
+        &[test("slow_power_up"), quirk("reset_in_power_up", "reset_in_power_up_hangs = true"),
+            quirk("inquiry_makes_ready", "inquiry_makes_ready = true"),
+            quirk("inquiry_pause", "inquiry_pause_us = 800")],
     ),
 ];

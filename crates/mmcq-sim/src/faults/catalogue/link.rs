@@ -1,6 +1,6 @@
 //! Chapter A: the wires between controller and card.
 
-use super::{Entry, entry, once, quirk};
+use super::{Entry, entry, once, profile, quirk};
 use crate::faults::{Point, Strike};
 
 /// R1 bit 22: the command is not legal in the card's state.
@@ -108,7 +108,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "A14",
         "A warm reset finds the card still at 1.8 V and without the offer to switch",
-        "see it in the card's functions, or force a power cycle",
+        "seen in the card's functions: the host goes to 1.8 V too",
         &[quirk("stuck_1v8", "stuck_1v8 = true")],
     ),
     entry(
@@ -116,5 +116,17 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The way into HS400 breaks off at one of its steps, or there is no strobe",
         "back to HS200, then high speed",
         &[once("hs400_step_fail", Point::Response, Strike::Status(SWITCH_ERROR))],
+    ),
+    entry(
+        "A16",
+        "A soldered radio signals at 1.8 V from the beginning, and knows no CMD11",
+        "where the lines are fixed at 1.8 V no switch is asked for, and UHS modes are used",
+        &[profile("sdio-always-1v8")],
+    ),
+    entry(
+        "A17",
+        "The answer to CMD8 echoes the pattern and no supply",
+        "the pattern decides; ACMD41 asks for the supply",
+        &[quirk("no_supply_echo", "no_supply_echo = true")],
     ),
 ];

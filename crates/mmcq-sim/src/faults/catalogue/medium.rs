@@ -12,8 +12,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "D1",
         "An address out of range, also the harmless one after an open-ended read of the last block",
-        "checked before it is sent; ignored in the answer to CMD12 at the end of the card",
-        &[once("out_of_range", Point::Response, Strike::Status(OUT_OF_RANGE))],
+        "checked before it is sent; ignored where a read has its data, else the request is sent again",
+        &[once("out_of_range", Point::Response, Strike::Status(OUT_OF_RANGE)), profile("reads-past-end")],
     ),
     entry(
         "D2",
@@ -74,5 +74,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         "A write lands elsewhere, or twice",
         "beyond the contract: found by a reader with checksums and places on top",
         &[once("astray", Point::Medium, Strike::Astray(8))],
+    ),
+    entry(
+        "D10",
+        "A card does not know CMD25",
+        "two that it calls illegal are enough: from then on each block goes by CMD24",
+        &[profile("no-multiple-write")],
     ),
 ];

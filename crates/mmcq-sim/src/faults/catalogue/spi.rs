@@ -64,4 +64,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         "ones until the block is full, wait for the end of busy, CMD12, then CMD0 several times",
         &[test("spi_left_in_the_middle")],
     ),
+    entry(
+        "I10",
+        "CMD59 is lost or refused once; the card is busy after CMD55; it needs a byte around its selection",
+        "CMD59 is sent again, the line must be high before a command, a byte of ones goes before and after",
+        &[test("spi_crc_off"), test("spi_busy_prefix"), test("spi_select_clock"), test("spi_select_ones")],
+    ),
 ];
