@@ -32,6 +32,7 @@ mod layers;
 mod leave;
 mod low_power;
 mod mappings;
+mod meddled;
 mod mshc;
 mod open_sdhci;
 mod packed;
