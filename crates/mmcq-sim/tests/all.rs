@@ -32,6 +32,7 @@ mod layers;
 mod leave;
 mod low_power;
 mod mappings;
+mod meddled;
 mod mshc;
 mod odd_cards;
 mod open_sdhci;

@@ -4,6 +4,9 @@
 //! The card must come up all the same, at most [`EXTRA_NS`] later than without the fault, and at
 //! most one speed slower.
 //!
+//! In a slot with a supervisor the card was out, and is put in: what the supervisor reports first
+//! counts.
+//!
 //! Then two of these at once, [`PAIRS`] pairs at random for each slot. The card comes up, or
 //! bring-up ends with an error, and the next bring-up finds the card.
 
@@ -11,16 +14,18 @@ use super::case::{Chip, Host, Setup};
 use super::machine::{Machine, Step};
 use super::places::EVERY_CARD;
 use super::streams::ACCESS_NS;
-use mmcq::card::{self, Options};
+use mmcq::card::{self, Event, Options};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::host::{Caps, Timing, Width};
 use mmcq::sched::{Fifo, Lean};
 use mmcq::task::Platform;
 use mmcq_sim::bench::{buffer, card_named};
-use mmcq_sim::card::Card;
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::card::{Card, CardProfile, Fill, Medium};
+use mmcq_sim::cards;
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::world::Stream;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::pin::pin;
 use std::sync::Mutex;
@@ -50,7 +55,7 @@ pub struct Slot {
     host: Host,
     /// The program that brings the card up.
     kind: Kind,
-    /// The card: one of [`CARDS`](mmcq_sim::cards::CARDS).
+    /// The card: one of [`CARDS`](mmcq_sim::cards::CARDS), or `combo`.
     pub card: &'static str,
 }
 
@@ -65,14 +70,21 @@ enum Kind {
     Lean,
     /// `bring_up_io`.
     Io,
+    /// `supervise`: the card was out, and is put in.
+    Kept,
 }
+
+/// The card of an I/O card's slot, and one with memory beside its functions.
+const IO: [&str; 2] = ["bt-type-a", "combo"];
+/// The memory part of that.
+const COMBO_MEMORY: &str = "sdhc-16g-hs";
 
 const fn slot(name: &'static str, host: Host, kind: Kind, card: &'static str) -> Slot {
     Slot { name, host, kind, card }
 }
 
 /// All slots of the campaign.
-pub const SLOTS: [Slot; 22] = [
+pub const SLOTS: [Slot; 28] = [
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdsc-1g"),
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdhc-16g-hs"),
     slot("SDHCI", Host::Sdhci, Kind::Any, "sdxc-64g-a2"),
@@ -80,6 +92,12 @@ pub const SLOTS: [Slot; 22] = [
     slot("SDHCI", Host::Sdhci, Kind::Any, "emmc-hs200"),
     slot("SDHCI", Host::Sdhci, Kind::Any, "hbg4a2"),
     slot("SDHCI", Host::Sdhci, Kind::Io, "bt-type-a"),
+    slot("SDHCI", Host::Sdhci, Kind::Io, "combo"),
+    slot("DesignWare", Host::DesignWare, Kind::Io, "combo"),
+    slot("ST, H7", Host::Sdmmc(Chip::H7), Kind::Io, "combo"),
+    slot("SDHCI, supervised", Host::Sdhci, Kind::Kept, "sdhc-16g-hs"),
+    slot("SDHCI, supervised", Host::Sdhci, Kind::Kept, "sdxc-64g-a2"),
+    slot("Realtek, supervised", Host::Reader, Kind::Kept, "sdhc-16g-hs"),
     slot("SDHCI, one family", Host::Sdhci, Kind::Named, "sdhc-16g-hs"),
     slot("SDHCI, one family", Host::Sdhci, Kind::Named, "emmc-hs200"),
     slot("SDHCI, `Lean`", Host::Sdhci, Kind::Lean, "sdhc-16g-hs"),
@@ -170,7 +188,7 @@ thread_local!(static SCRATCH: RefCell<Option<DmaBuf>> = const { RefCell::new(Non
 
 /// Returns the setup with a card of the same kind as this slot's card.
 fn setup_of(slot: Slot) -> Setup {
-    let like = if slot.card == "bt-type-a" { "sdhc-16g-hs" } else { slot.card };
+    let like = if IO.contains(&slot.card) { COMBO_MEMORY } else { slot.card };
     let card = EVERY_CARD.iter().position(|name| *name == like).unwrap_or(0);
     // Of a reader each access to a register counts.
     let access_ns = if slot.host == Host::Reader { ACCESS_NS } else { 0 };
@@ -206,9 +224,12 @@ fn drive<B: Platform>(
     slot: Slot,
     machine: Result<Machine<B>, String>,
     options: Options,
-    again: bool,
+    (again, faults): (bool, &Faults),
 ) -> Ended {
     let machine = machine?;
+    if slot.kind == Kind::Kept {
+        return kept(&machine, options, again, faults);
+    }
     let (first, at_ns) = bring_up(slot, &machine, options)?;
     if again && let Err(error) = first {
         let (second, _) = bring_up(slot, &machine, options)?;
@@ -238,16 +259,100 @@ fn bring_up<B: Platform>(slot: Slot, machine: &Machine<B>, options: Options) -> 
     Err("no end".to_owned())
 }
 
+/// Takes the card out of a slot with a supervisor and puts it in again. From then on there are
+/// these faults. Returns what the supervisor reports first, and the time in ns until then. With
+/// `again`, a report of no card must be followed by one of the card.
+fn kept<B: Platform>(machine: &Machine<B>, options: Options, again: bool, faults: &Faults) -> Ended {
+    let (told, up) = (RefCell::new(Vec::new()), Cell::new(false));
+    let stack = &machine.stack;
+    let mut program = pin!(async {
+        let (card, mut scratch) = card::bring_up(stack, buffer(1), options).await;
+        up.set(card.is_ok());
+        let Ok(mut card) = card else { return };
+        loop {
+            let (event, back) = card::supervise(stack, scratch, options, card).await;
+            scratch = back;
+            if let Event::Inserted(Ok(found)) = event {
+                card = found;
+            }
+            told.borrow_mut().push(event);
+        }
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    let mut until = |over: &dyn Fn() -> bool| {
+        for _ in 0..STEPS_MAX {
+            if program.as_mut().poll(&mut context).is_ready() {
+                return Err("the card did not come up at first".to_owned());
+            }
+            if over() {
+                return Ok(());
+            }
+            match machine.step() {
+                Step::Quiet => stack.poll(),
+                Step::Storm => return Err("the interrupt stays asserted".to_owned()),
+                Step::Event | Step::Called => {}
+            }
+        }
+        Err("no end".to_owned())
+    };
+    until(&|| up.get())?;
+    let out = machine.model.borrow_mut().remove(machine.now());
+    until(&|| told.borrow().contains(&Event::Removed))?;
+    let mut card = out.ok_or("the slot is empty")?;
+    card.set_faults(faults.clone());
+    let began_ns = machine.now();
+    let mut model = machine.model.borrow_mut();
+    model.set_faults(faults.clone());
+    model.insert(card, began_ns);
+    drop(model);
+    let reports = || told.borrow().iter().copied().filter_map(report).collect::<Vec<_>>();
+    until(&|| !reports().is_empty())?;
+    let (first, took_ns) = (reports().remove(0), machine.now() - began_ns);
+    if again && let Err(error) = first {
+        until(&|| reports().iter().any(Result::is_ok)).map_err(|what| format!("{error}; then: {what}"))?;
+    }
+    match machine.misbehaviour(true) {
+        Some(text) => Err(text),
+        None => Ok((first, took_ns)),
+    }
+}
+
+/// Returns what an event reports of a card that was put in.
+fn report(event: Event) -> Option<Result<Speed, Error>> {
+    match event {
+        Event::Inserted(result) => Some(result.map(|card| Speed { timing: card.timing, width: card.width })),
+        _ => None,
+    }
+}
+
+/// Makes the card of a slot.
+fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
+    if slot.card != "combo" {
+        return card_named(slot.card).map_err(|error| error.to_string());
+    }
+    let text = |name| cards::named(name).ok_or_else(|| format!("no card {name}"));
+    let memory =
+        CardProfile::from_toml(text(COMBO_MEMORY)?, COMBO_MEMORY).map_err(|error| error.to_string())?;
+    let medium =
+        Medium::sparse(memory.capacity_bytes(), Fill::Pattern(1)).map_err(|error| error.to_string())?;
+    let memory = memory.build_sd(medium).map_err(|error| error.to_string())?;
+    let io = IoProfile::from_toml(text(IO[0])?, IO[0]).map_err(|error| error.to_string())?;
+    Ok(Box::new(io.build().0.with_memory(memory)))
+}
+
 /// Runs one bring-up with these faults, and with `again` a second one if it ends without a card.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
-    let card: Box<dyn Card> = match card_named(slot.card) {
+    let card = match card_of(slot) {
         Ok(card) => card,
-        Err(error) => return (Err(error.to_string()), faults),
+        Err(error) => return (Err(error), faults),
     };
     let emmc = !setup.is_removable();
-    let at = &faults;
+    // A supervisor's card comes up well at first.
+    let none = Faults::none();
+    let at = if slot.kind == Kind::Kept { &none } else { &faults };
+    let again = (again, &faults);
     let result = match slot.host {
         Host::Sdhci if slot.kind == Kind::Lean => {
             drive(slot, Machine::sdhci(setup, Lean(Fifo), emmc, card, at, 0), options, again)
@@ -284,7 +389,9 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
-    for nth in (1..).step_by(stride as usize).take(EVENTS_MAX as usize) {
+    // Without the interrupt that tells of the card nobody comes to hear of it.
+    let first = if slot.kind == Kind::Kept && point == Point::Interrupt { 2 } else { 1 };
+    for nth in (first..).step_by(stride as usize).take(EVENTS_MAX as usize) {
         let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike), false);
         if faults.strikes() == 0 {
             return Ok(());

@@ -316,6 +316,12 @@ impl Case {
         areas
     }
 
+    /// Returns whether the card refuses writes at some time.
+    #[must_use]
+    pub fn protects(&self) -> bool {
+        self.setup.refuses != Refuses::Nothing || matches!(self.visit, Some((_, Visit::Protect(_))))
+    }
+
     /// Draws some of the faults that can strike, each with a probability of its own. One run in
     /// five has no faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {

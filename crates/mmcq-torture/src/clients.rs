@@ -276,7 +276,8 @@ impl Run<'_> {
                 self.bench.checker.trouble();
             }
             let because = match completion.result {
-                Err(Error::Protected) => Some(self.was_protected(machine, &client)),
+                // Elsewhere a fault may set that bit of an answer.
+                Err(Error::Protected) if self.case.protects() => Some(self.was_protected(machine, &client)),
                 _ => None,
             };
             // Whether a cache was lost the judge knows best.

@@ -219,7 +219,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Returns what only runs in the [corners](super::corners) have.
+/// Returns what only some runs have, most of them in the [corners](super::corners).
 fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
     let some = [
         (setup.ones, "erased memory", "ones".to_owned()),
@@ -227,6 +227,7 @@ fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
         (setup.secure, "erases", "secure".to_owned()),
         (setup.unused != Unused::Ready, "an unused card", format!("{:?}", setup.unused)),
         (setup.bounce, "memory", "every second request's is copied".to_owned()),
+        (setup.exception_alone, "failed entries", "show by the exception bit alone".to_owned()),
         (setup.refuses != Refuses::Nothing, "writes are refused", format!("{:?}", setup.refuses)),
     ];
     some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()

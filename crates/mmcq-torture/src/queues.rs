@@ -91,6 +91,7 @@ pub fn draw(seed: u64) -> Case {
         }
     }
     case.setup.tasks = ORDERS[Stream::new(seed, "tasks").below(ORDERS.len() as u64) as usize];
+    case.setup.exception_alone = Stream::new(seed, "exception alone").chance(0.3);
     if let Luck::Chances(_, chances) = &mut case.luck {
         chances.extend(STRIKES.map(|(point, strike)| (point, strike, faults)));
         if chains {

@@ -179,6 +179,8 @@ pub struct Setup {
     pub bounce: bool,
     /// What the card refuses to write.
     pub refuses: Refuses,
+    /// Whether an entry of a packed command that fails shows by the exception bit alone.
+    pub exception_alone: bool,
 }
 
 impl Setup {
@@ -216,6 +218,7 @@ impl Setup {
         unused: Unused::Ready,
         bounce: false,
         refuses: Refuses::Nothing,
+        exception_alone: false,
     };
 
     /// Returns whether the card can be removed.
@@ -289,6 +292,9 @@ impl Setup {
     pub(super) fn equip(&self, mut profile: CardProfile) -> CardProfile {
         if let Some(order) = self.tasks {
             profile = profile.with_task_order(order);
+        }
+        if self.exception_alone {
+            profile = profile.with_exception_alone();
         }
         let middle_mib = profile.capacity_bytes() / 2 / MIB;
         let quirks: &mut Quirks = profile.quirks_mut();

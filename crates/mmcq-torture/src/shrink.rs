@@ -91,7 +91,7 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 21] = [
+        let changes: [Change; 22] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
@@ -111,6 +111,7 @@ impl Shrink<'_> {
             |s, p| s.secure = p.secure,
             |s, p| s.unused = p.unused,
             |s, p| s.bounce = p.bounce,
+            |s, p| s.exception_alone = p.exception_alone,
             |s, p| s.host = p.host,
             |s, p| s.card = p.card,
         ];

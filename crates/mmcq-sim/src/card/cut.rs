@@ -10,6 +10,7 @@
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
@@ -111,6 +112,8 @@ const PAGE_SECTORS: u64 = 32;
 const STRETCH: u64 = u64::BITS as u64;
 /// Most sectors in the journal. Beyond that, the oldest count as safe.
 const LONGEST: usize = 1 << 17;
+/// Most sectors of an erase that a cut may undo.
+const LONGEST_ERASE: u64 = 1 << 14;
 /// Most free sector buffers that are kept for reuse.
 const SPARE: usize = 1 << 15;
 /// Time in ns within which a cached sector drains by itself, if it does.
@@ -254,8 +257,22 @@ impl Journal {
         });
     }
 
+    /// Records sectors before an erase changes them: until it is safe, a cut may undo it in each
+    /// sector. A whole sector is erased or is not. An erase of more sectors than the journal is for
+    /// is safe at once.
+    pub(crate) fn note_erase(&mut self, medium: &mut Medium, partition: u8, range: Range<u64>, now_ns: u64) {
+        let bytes = range.end - range.start;
+        if !self.follows() || bytes / SECTOR_BYTES > LONGEST_ERASE {
+            return self.forget(partition, range.start, bytes);
+        }
+        self.begin(now_ns);
+        for at in range.step_by(SECTOR_BYTES as usize) {
+            self.note(medium, partition, at, true);
+        }
+    }
+
     /// Removes erased sectors from the journal: their old content cannot come back.
-    pub(crate) fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
+    fn forget(&mut self, partition: u8, at: u64, bytes: u64) {
         let sectors = at / SECTOR_BYTES..(at.saturating_add(bytes)).div_ceil(SECTOR_BYTES);
         self.entries
             .retain(|entry| entry.what.partition != partition || !sectors.contains(&entry.what.sector));

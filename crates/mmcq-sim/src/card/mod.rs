@@ -31,7 +31,7 @@ pub use cut::{AtStake, Kept, Stage};
 pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
-pub use odd::{Odd, OddAnswer, Register, RegisterBytes};
+pub use odd::{Odd, OddAnswer, Register, RegisterBytes, SpiBytes, SpiLine};
 pub use profile::{CardProfile, ProfileError};
 pub use queue::{Order as TaskOrder, QueueConfig};
 pub use quirk::Quirks;
@@ -218,6 +218,11 @@ pub trait Card {
         false
     }
 
+    /// Returns whether bytes of an SPI bus arrive damaged.
+    fn damages_spi(&self) -> bool {
+        false
+    }
+
     /// Returns the card as an SPI bus sees it, if it has an SPI mode.
     fn spi(&mut self) -> Option<&mut SdCard> {
         None
@@ -369,6 +374,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
         (**self).is_protected(partition, at, bytes)
+    }
+
+    fn damages_spi(&self) -> bool {
+        (**self).damages_spi()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

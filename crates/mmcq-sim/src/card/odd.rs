@@ -141,6 +141,64 @@ impl RegisterBytes {
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
+/// A line of an SPI bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpiLine {
+    /// To the card.
+    Di,
+    /// From the card.
+    Do,
+}
+
+/// Bytes on an SPI bus of which some bits arrive inverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Turned")]
+pub struct SpiBytes {
+    line: SpiLine,
+    nth: u64,
+    times: u64,
+    turn: u8,
+}
+
+/// The keys of [`SpiBytes`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Turned {
+    line: SpiLine,
+    /// Number of the first byte, counted from 1 while the card is selected, over the card's life.
+    nth: u64,
+    /// Number of consecutive bytes; 0: all from the first on.
+    #[serde(default = "one")]
+    times: u64,
+    /// The bits.
+    turn: u8,
+}
+
+impl TryFrom<Turned> for SpiBytes {
+    type Error = String;
+
+    fn try_from(Turned { line, nth, times, turn }: Turned) -> Result<Self, String> {
+        match (nth, turn) {
+            (0, _) => Err("`nth` counts from 1".to_owned()),
+            (_, 0) => Err("`turn` has no bit: expected 0x01 to 0xff".to_owned()),
+            _ => Ok(SpiBytes { line, nth, times, turn }),
+        }
+    }
+}
+
+impl SpiBytes {
+    /// Returns the bits of this byte that arrive inverted: to the card, and from it.
+    pub(crate) fn turned(all: &[SpiBytes], nth: u64) -> (u8, u8) {
+        let is_hit =
+            |bytes: &&SpiBytes| nth >= bytes.nth && (bytes.times == 0 || nth - bytes.nth < bytes.times);
+        all.iter().filter(is_hit).fold((0, 0), |(to, from), bytes| match bytes.line {
+            SpiLine::Di => (to ^ bytes.turn, from),
+            SpiLine::Do => (to, from ^ bytes.turn),
+        })
+    }
+}
+
 /// A card with odd answers.
 pub(super) struct OddCard<C> {
     card: C,
@@ -275,6 +333,10 @@ impl<C: Card> Card for OddCard<C> {
 
     fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
         self.card.is_protected(partition, at, bytes)
+    }
+
+    fn damages_spi(&self) -> bool {
+        self.card.damages_spi()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

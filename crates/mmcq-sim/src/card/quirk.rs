@@ -4,7 +4,7 @@
 //! [`super::CardProfile::quirks_mut`]. Actions of a host that such a card does not support are
 //! counted in [`super::Card::violations`].
 
-use super::odd::{OddAnswer, RegisterBytes};
+use super::odd::{OddAnswer, RegisterBytes, SpiBytes};
 use super::registers::Identity;
 use serde::Deserialize;
 
@@ -114,6 +114,8 @@ pub struct Quirks {
     pub answers: Vec<OddAnswer>,
     /// Bytes of registers that are replaced, as [`RegisterBytes`] describes them.
     pub registers: Vec<RegisterBytes>,
+    /// Bytes on an SPI bus that arrive damaged, as [`SpiBytes`] describes them.
+    pub spi_bytes: Vec<SpiBytes>,
     /// Number of CMD0 after power-up that the card needs before it receives anything else; 0: none.
     pub deaf_resets: u32,
     /// The operating conditions never become ready.

@@ -164,24 +164,24 @@ impl Content {
     }
 
     fn seen_piece(&self, lba: u64, index: usize, piece: &[u8], untouched: &[u8]) -> Seen {
+        // Of seed 0 the first piece of version 0 of sector 0 is zeros, too.
+        match piece {
+            _ if piece == untouched => return Seen::Untouched,
+            _ if piece.iter().all(|byte| *byte == 0) => return Seen::Zeros,
+            _ if piece.iter().all(|byte| *byte == 0xff) => return Seen::Ones,
+            _ => {}
+        }
         let (place, what) = (word(piece, 0), word(piece, 1));
         let version = (what >> 32) as u32;
         let expected = self.piece(place, version, what as u32 as usize);
-        if (0..4).all(|i| word(piece, i) == expected[i]) {
-            let (card, claims) = ((place >> 48) as u16, place & 0xffff_ffff_ffff);
-            return match () {
-                () if card != self.card => Seen::OtherCard { card, lba: claims },
-                () if claims != lba || what as u32 as usize != index => {
-                    Seen::Elsewhere { lba: claims, version }
-                }
-                () => Seen::Version(version),
-            };
+        if (0..4).any(|i| word(piece, i) != expected[i]) {
+            return Seen::Nonsense { at: index * PIECE_BYTES };
         }
-        match piece {
-            _ if piece == untouched => Seen::Untouched,
-            _ if piece.iter().all(|byte| *byte == 0) => Seen::Zeros,
-            _ if piece.iter().all(|byte| *byte == 0xff) => Seen::Ones,
-            _ => Seen::Nonsense { at: index * PIECE_BYTES },
+        let (card, claims) = ((place >> 48) as u16, place & 0xffff_ffff_ffff);
+        match () {
+            () if card != self.card => Seen::OtherCard { card, lba: claims },
+            () if claims != lba || what as u32 as usize != index => Seen::Elsewhere { lba: claims, version },
+            () => Seen::Version(version),
         }
     }
 }
@@ -210,6 +210,12 @@ mod tests {
         let mut other = [0; SECTOR_BYTES];
         Content { card: 2, ..CONTENT }.write(5, 9, &mut other);
         assert_eq!(CONTENT.seen(5, &other), Seen::OtherCard { card: 2, lba: 5 });
+    }
+
+    #[test]
+    fn zeros_are_zeros_with_every_seed() {
+        let content = Content::new(0, 1, Fill::Pattern(3));
+        assert_eq!(content.seen(5, &[0; SECTOR_BYTES]), Seen::Zeros);
     }
 
     #[test]

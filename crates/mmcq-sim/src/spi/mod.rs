@@ -345,6 +345,15 @@ impl SpiSlot {
     }
 
     fn selected_byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
+        if self.slot.card().is_some_and(|card| card.damages_spi()) {
+            let turned = self.card(start.ns(), |card, _| card.next_spi_byte());
+            let (to_card, from_card) = turned.unwrap_or_default();
+            return self.struck_byte(out ^ to_card, start, end) ^ from_card;
+        }
+        self.struck_byte(out, start, end)
+    }
+
+    fn struck_byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
         let strike = self.strike(Point::Exchange, start.ns());
         let (mut out, mut flips, mut lost, mut extra) = (out, 0, 0, 0);
         match strike {

@@ -74,7 +74,7 @@ impl EmmcCard {
             // The first step of a secure trim only marks.
             (SECURE_TRIM_1, _) | (_, Some(Strike::Lost)) => Ok(()),
             (_, Some(Strike::Fail)) => Err(std::io::ErrorKind::Other.into()),
-            _ => self.wipe(from, to, arg == DISCARD),
+            _ => self.wipe(from, to, arg == DISCARD, now_ns),
         };
         if erased.is_err() {
             self.status.raise(status::ERROR);
@@ -90,14 +90,17 @@ impl EmmcCard {
         let usual_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
         self.interface.busy_until_ns = fixed_ns.map_or(usual_ns, |ns| now_ns.saturating_add(ns));
         reply.busy_until_ns = Some(self.interface.busy_until_ns);
+        // A secure erase is over only when nothing is left of the data.
+        let past_cache = secure || !self.flash.journal.volatile || self.partition.number() != 0;
+        self.flash.journal.end(self.interface.busy_until_ns, past_cache, false);
         reply
     }
 
     /// Makes sectors read as erased or as discarded.
-    fn wipe(&mut self, from: u64, to: u64, discard: bool) -> std::io::Result<()> {
-        self.flash.journal.forget(self.partition.number(), from, to - from);
+    fn wipe(&mut self, from: u64, to: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };
+        self.flash.journal.note_erase(medium, self.partition.number(), from..to, now_ns);
         if plant::any() {
             medium.lie_about_erase(from, to - from, discard);
         }

@@ -34,6 +34,8 @@ pub struct PackedConfig {
     pub entry_ns: u64,
     /// Flash units that read at the same time.
     pub units: u8,
+    /// Whether an entry that fails shows by the exception bit alone, and not by an error bit.
+    pub exception_alone: bool,
 }
 
 /// One entry of a packed command.
@@ -241,7 +243,7 @@ impl EmmcCard {
             None => match self.begin_entry(now_ns) {
                 Ok(write) => write,
                 Err(errors) => {
-                    self.status.raise(errors);
+                    self.tell_of_entry(errors);
                     self.pack.fail();
                     return now_ns;
                 }
@@ -260,9 +262,16 @@ impl EmmcCard {
                     self.pack.place -= 1;
                     self.pack.fail();
                 }
-                self.status.raise(errors);
+                self.tell_of_entry(errors);
                 now_ns
             }
+        }
+    }
+
+    /// Raises the error bits of an entry that fails, where the card shows them.
+    fn tell_of_entry(&mut self, errors: u32) {
+        if !self.config.packed.is_some_and(|packed| packed.exception_alone) {
+            self.status.raise(errors);
         }
     }
 
@@ -301,7 +310,7 @@ impl EmmcCard {
         if errors == 0 {
             self.pack.place += 1;
         } else {
-            self.status.raise(errors);
+            self.tell_of_entry(errors);
             self.pack.fail();
         }
         until_ns.saturating_add(if self.pack.left <= 1 { self.neglected_ns() } else { 0 })
@@ -334,7 +343,7 @@ impl EmmcCard {
         let beyond = entry.at.saturating_add(u64::from(entry.blocks) * 512) > self.capacity();
         let struck = self.pack.struck.is_some_and(|(place, _)| place == self.pack.place);
         if beyond || struck {
-            self.status.raise(if beyond { status::OUT_OF_RANGE } else { status::CARD_ECC_FAILED });
+            self.tell_of_entry(if beyond { status::OUT_OF_RANGE } else { status::CARD_ECC_FAILED });
             self.pack.fail();
             return None;
         }
@@ -354,7 +363,7 @@ impl EmmcCard {
                 Some((start_ns, self.pack.place == self.pack.entries.len()))
             }
             Sent::Nothing(errors) => {
-                self.status.raise(errors);
+                self.tell_of_entry(errors);
                 self.pack.fail();
                 None
             }

@@ -69,6 +69,16 @@ impl CardProfile {
         self
     }
 
+    /// Returns the same card, whose failed entries of a packed command show by the exception bit
+    /// alone, if it has packed commands.
+    #[must_use]
+    pub fn with_exception_alone(mut self) -> Self {
+        if let Kind::Emmc(EmmcConfig { packed: Some(packed), .. }) = &mut self.kind {
+            packed.exception_alone = true;
+        }
+        self
+    }
+
     /// Returns the name given to [`CardProfile::from_toml`].
     #[must_use]
     pub fn name(&self) -> &str {

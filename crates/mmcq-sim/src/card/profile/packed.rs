@@ -26,6 +26,9 @@ pub(super) struct PackedKeys {
     entry_us: Spanned<f64>,
     /// Units of the flash that read the entries of a packed read at the same time.
     units: Spanned<u8>,
+    /// Whether a failed entry shows by the exception bit alone.
+    #[serde(default)]
+    exception_alone: bool,
 }
 
 impl PackedKeys {
@@ -52,5 +55,6 @@ pub(super) fn config(
         reads: within("reads", &keys.reads, 0)?,
         entry_ns: place.us("entry_us", &keys.entry_us)?,
         units: within("units", &keys.units, 1)?,
+        exception_alone: keys.exception_alone,
     })
 }

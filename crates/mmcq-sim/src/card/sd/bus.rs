@@ -246,6 +246,10 @@ impl Card for SdCard {
         self.write_protected() || self.config.quirks.protects(at, bytes)
     }
 
+    fn damages_spi(&self) -> bool {
+        !self.config.quirks.spi_bytes.is_empty()
+    }
+
     fn spi(&mut self) -> Option<&mut SdCard> {
         self.has_spi().then_some(self)
     }

@@ -48,7 +48,7 @@ impl SdCard {
         let erased = match self.flash.faults.strike(Point::Medium) {
             Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
             Some(Strike::Lost) => Ok(()),
-            _ => self.wipe(start, bytes, arg == DISCARD),
+            _ => self.wipe(start, bytes, arg == DISCARD, now_ns),
         };
         if erased.is_err() {
             self.status.raise(status::ERROR);
@@ -62,11 +62,12 @@ impl SdCard {
         let mut reply = self.go(38, State::Prg, now_ns);
         self.interface.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
         reply.busy_until_ns = Some(self.interface.busy_until_ns);
+        self.flash.journal.end(self.interface.busy_until_ns, !self.flash.journal.volatile, false);
         reply
     }
 
-    fn wipe(&mut self, from: u64, bytes: u64, discard: bool) -> std::io::Result<()> {
-        self.flash.journal.forget(0, from, bytes);
+    fn wipe(&mut self, from: u64, bytes: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
+        self.flash.journal.note_erase(&mut self.medium, 0, from..from + bytes, now_ns);
         if crate::plant::any() {
             self.medium.lie_about_erase(from, bytes, discard);
         }

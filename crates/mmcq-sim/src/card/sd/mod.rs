@@ -97,6 +97,8 @@ pub struct SdCard {
     queue: Option<Tasks>,
     executed: u32,
     spi: spi::Mode,
+    /// Bytes on an SPI bus so far, counted where some of them are damaged.
+    spi_bytes: u64,
 }
 
 impl SdCard {
@@ -115,6 +117,7 @@ impl SdCard {
             was_up: false,
             lock: Lock::default(),
             csd_flags,
+            spi_bytes: 0,
             interface: Interface::default(),
             voltage: Voltage::High,
             voltage_late_ns: 0,

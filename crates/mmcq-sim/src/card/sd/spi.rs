@@ -4,6 +4,7 @@
 //! soon as it is ready. The bus ([`crate::spi`]) handles frames, gaps and the bytes of blocks.
 
 use super::super::interface::Interfaced;
+use super::super::odd::SpiBytes;
 use super::super::status::{self, State};
 use super::super::{Answer, Card, Flow, ReadBlock, Reply};
 use super::commands::VOLTAGES;
@@ -126,6 +127,12 @@ impl SdCard {
     /// Returns whether the card is in SPI mode.
     pub(crate) fn in_spi(&self) -> bool {
         self.spi.on
+    }
+
+    /// Counts a byte on an SPI bus. Returns its bits that arrive inverted: to the card, and from it.
+    pub(crate) fn next_spi_byte(&mut self) -> (u8, u8) {
+        self.spi_bytes += 1;
+        SpiBytes::turned(&self.config.quirks.spi_bytes, self.spi_bytes)
     }
 
     /// Returns whether the card accepts only CMD0 now, because it programs.

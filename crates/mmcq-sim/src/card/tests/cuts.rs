@@ -74,6 +74,64 @@ fn a_flush_empties_it_and_so_does_turning_it_off() {
     }
 }
 
+/// Erases lie in the cache as writes do: a cut before the flush undoes them, each sector by itself.
+#[test]
+fn the_cache_holds_erases_too() {
+    const TRIM: u32 = 1;
+    const SECURE_TRIM: [u32; 2] = [0x8000_0001, 0x8000_8000];
+    let trim = |host: &mut Host<EmmcCard>, args: &[u32]| {
+        for &arg in args {
+            host.ok(35, 8);
+            host.ok(36, 11);
+            host.ok(38, arg);
+            host.wait_busy();
+        }
+    };
+    let filled = || {
+        let mut host = cached();
+        host.card.set_faults(Faults::new(Plan::none()));
+        (8..12).for_each(|sector| write(&mut host, sector, 7));
+        host.short(6, 0x0300_0000 | 32 << 16 | 1 << 8);
+        host.wait_busy();
+        assert!(host.card.at_stake(host.now_ns).is_empty());
+        host
+    };
+    let mut host = filled();
+    trim(&mut host, &[TRIM]);
+    let stake: Vec<_> = host.card.at_stake(host.now_ns).iter().map(|s| (s.sector, s.stage)).collect();
+    assert_eq!(stake, [8, 9, 10, 11].map(|sector| (sector, Stage::Cached)));
+    assert_eq!(peek(&mut host.card, 9), Ok([0; 512]), "reads see the erase");
+    // Never torn.
+    cut(&mut host, &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed]);
+    let left = [8, 9, 10, 11].map(|sector| peek(&mut host.card, sector).unwrap()[0]);
+    assert_eq!(left, [7, 0, 7, 7]);
+    // A flush makes it safe; a secure erase is so by itself.
+    let mut host = filled();
+    trim(&mut host, &[TRIM]);
+    host.short(6, 0x0300_0000 | 32 << 16 | 1 << 8);
+    host.wait_busy();
+    assert!(host.card.at_stake(host.now_ns).is_empty());
+    let mut host = filled();
+    trim(&mut host, &SECURE_TRIM);
+    assert!(host.card.at_stake(host.now_ns).is_empty());
+    assert_eq!(peek(&mut host.card, 9), Ok([0; 512]));
+}
+
+/// Without a cache an erase is safe when it is over, and a cut in the middle undoes it.
+#[test]
+fn an_erase_under_way_is_at_stake() {
+    let mut host = emmc("emmc-packed");
+    host.card.set_faults(Faults::new(Plan::none()));
+    write(&mut host, 8, 7);
+    host.ok(35, 8);
+    host.ok(36, 8);
+    host.ok(38, 1);
+    let stake: Vec<_> = host.card.at_stake(host.now_ns).iter().map(|s| (s.sector, s.stage)).collect();
+    assert_eq!(stake, [(8, Stage::InFlight)]);
+    cut(&mut host, &[Kept::Old]);
+    assert_eq!(peek(&mut host.card, 8), Ok([7; 512]));
+}
+
 #[test]
 fn it_drains_by_itself_but_never_all_and_not_in_order() {
     let mut host = cached();

@@ -130,6 +130,28 @@ fn an_entry_that_fails_ends_the_pack() {
 }
 
 #[test]
+fn a_failed_entry_may_show_by_the_exception_bit_alone() {
+    for (plan, alone) in [
+        (Plan::none().shot(Point::Pack, 1, Strike::Fail), true),
+        (Plan::none().shot(Point::Medium, 6, Strike::Fail), true),
+        (Plan::none().shot(Point::Pack, 1, Strike::Fail), false),
+    ] {
+        let profile = crate::card::tests::profile("emmc-packed");
+        let profile = if alone { profile.with_exception_alone() } else { profile };
+        let medium = crate::card::tests::medium(&profile);
+        let mut host = Host::new(profile.build_emmc(medium).unwrap());
+        host.bring_up_emmc();
+        host.emmc_hs8();
+        assert!(host.ext_write(56, 8));
+        host.card.set_faults(Faults::new(plan));
+        write(&mut host, &FOUR);
+        let errors = if alone { 0 } else { 1 << 19 };
+        assert_eq!(host.status(), 0x900 | EXCEPTION | errors);
+        assert_eq!(told(&mut host), (8, 3, 3));
+    }
+}
+
+#[test]
 fn the_event_shows_where_it_is_enabled() {
     let mut host = packed();
     host.card.set_faults(Faults::new(Plan::none().shot(Point::Pack, 1, Strike::Fail)));

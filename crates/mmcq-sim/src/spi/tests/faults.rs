@@ -1,6 +1,7 @@
 //! Faults on the wire, by the plan.
 
 use super::master::{Master, crc16, frame};
+use crate::card::CardProfile;
 use crate::faults::{Plan, Point, Strike};
 use crate::slot::Controller;
 
@@ -14,6 +15,40 @@ fn a_bit_of_either_direction() {
     assert_eq!(m.command(13, 0), 0x01);
     m.exchange(0xff);
     assert_eq!(m.status(), [0, 0]);
+}
+
+/// A profile names bytes by their number while the card is selected, over its life.
+#[test]
+fn bytes_that_a_profile_names_arrive_damaged() {
+    let profile = |bytes: &str| {
+        let text = crate::cards::named("sdhc-16g-hs").unwrap();
+        let quirk = format!("{text}\n[quirk]\nsource = \"a test\"\nspi_bytes = [{bytes}]\n");
+        CardProfile::from_toml(&quirk, "noisy")
+    };
+    // From the card: the second and third byte.
+    let text = "{ line = \"do\", nth = 2, times = 2, turn = 0x01 }, { line = \"do\", nth = 3, turn = 0x80 }";
+    let mut m = Master::with(profile(text).unwrap());
+    m.bus.select(true, m.now_ns);
+    assert_eq!(m.take(5), [0xff, 0xfe, 0x7e, 0xff, 0xff]);
+    // To the card: what is told of a frame whose argument is damaged; the next is well.
+    let mut clean = Master::new("sdhc-16g-hs");
+    let bytes = clean.faults(Plan::none());
+    clean.bring_up();
+    let before = bytes.events(Point::Exchange);
+    let damaged = format!("{{ line = \"di\", nth = {}, turn = 0x10 }}", before + 4);
+    let mut m = Master::with(profile(&damaged).unwrap());
+    m.bring_up();
+    assert_eq!(m.command(13, 0), 0x08, "a bad CRC");
+    m.exchange(0xff);
+    assert_eq!(m.status(), [0, 0]);
+    for (bytes, why) in [
+        ("{ line = \"do\", nth = 0, turn = 1 }", "`nth` counts from 1"),
+        ("{ line = \"do\", nth = 1, turn = 0 }", "`turn` has no bit"),
+        ("{ line = \"clock\", nth = 1, turn = 1 }", "unknown variant `clock`"),
+    ] {
+        let error = profile(bytes).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

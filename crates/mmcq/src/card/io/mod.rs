@@ -380,9 +380,11 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
             && bounds.width(Width::W4) == Width::W4;
         if four && memory.is_some() {
-            self.session.app_command(sd_cmd::set_clr_card_detect(false)).await?;
-            // Memory that does not take them keeps both halves on one line.
-            four = self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok();
+            // A pull-up that stays costs no card.
+            let _ = self.session.app_command(sd_cmd::set_clr_card_detect(false)).await;
+            // Memory that does not take them keeps both halves on one line; one lost answer is none.
+            four = self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok()
+                || self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok();
             if !four {
                 let _ = self.session.app_command(sd_cmd::set_bus_width(false)).await;
             }
