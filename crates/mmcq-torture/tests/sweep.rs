@@ -47,8 +47,9 @@ fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident(
     // Among the questions, and in what comes after them.
     let questions = (alone.points[interrupt] / 2, alone.points[interrupt] - 8);
     for (point, nth) in [
-        (Point::Command, 80),
         (Point::Command, 81),
+        (Point::Command, 82),
+        (Point::Command, 83),
         (Point::Interrupt, questions.0),
         (Point::Interrupt, questions.1),
     ] {
