@@ -255,7 +255,22 @@ fn a_grid_runs_a_trace_at_every_point() {
     assert_eq!(hash(&line), all[0]["job_hash"]);
     assert_ne!(hash(&format!("{line} --mode think")), all[0]["job_hash"]);
     assert_ne!(hash(&format!("{line} --scale 0.5")), all[0]["job_hash"]);
+    // The log alone, while the application runs, too.
+    let of_log = rows(&format!("{line} --program log"));
+    assert_eq!(of_log.len(), 4);
+    for (row, whole) in of_log.iter().zip(all.iter().filter(|row| row["direction"] == "write")) {
+        assert_eq!(
+            (&row["program"], &row["direction"], &row["ios"]),
+            (&"log".into(), &"write".into(), &60.into())
+        );
+        assert_eq!(row["run_mib_s"], whole["run_mib_s"]);
+        assert_eq!(row["mib_s"], whole["mib_s"], "it alone writes");
+    }
+    assert!(all[0].get("program").is_none());
+    folder
+        .refused(&format!("{line} --program lag"), "--program lag: no such program; the trace has app, log");
     folder.refused(&format!("{line} --over job.bs=4k,8k"), "--over job.bs=4k: a trace has no jobs");
     folder.file("job.fio", "[t]\nfilename=/dev/mmcblk0\nrw=read\nbs=4k\nsize=64k\n");
+    folder.refused("sweep job.fio --over seed=1,2 --program app", "--program: job.fio is no trace");
     folder.refused("sweep job.fio --over seed=1,2 --mode think", "--mode: job.fio is no trace; expected one");
 }

@@ -86,6 +86,9 @@ pub struct Sweep {
     scene: Scene,
     #[command(flatten, next_help_heading = "Options of a trace")]
     traced: Traced,
+    /// Rows of the requests of this program alone, by its name in the trace; all programs run
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
 }
 
 impl Sweep {
@@ -164,10 +167,20 @@ impl Sweep {
         match &self.job {
             Some(path) if self.traced.is_trace(path) => {
                 let (plan, _) = self.traced.plan(std::slice::from_ref(path))?;
-                Ok((Load::trace(plan.workers), Vec::new()))
+                let load = Load::trace(plan.workers);
+                let load = match &self.program {
+                    None => Ok(load),
+                    Some(name) => load.of_program(name, &plan.programs),
+                };
+                let fault = |why: String| {
+                    let name = self.program.as_deref().unwrap_or_default();
+                    Error::Input(format!("--program {name}: {why}"))
+                };
+                Ok((load.map_err(fault)?, Vec::new()))
             }
             job => {
-                if let Some(option) = self.traced.given() {
+                let program = self.program.as_ref().map(|_| "--program");
+                if let Some(option) = self.traced.given().or(program) {
                     let name = super::load_name(job.as_deref());
                     return Err(Error::Input(format!("{option}: {name} is no trace; expected one")));
                 }

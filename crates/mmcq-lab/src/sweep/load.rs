@@ -14,6 +14,8 @@ pub enum Load {
         workers: Vec<Worker>,
         /// Of all requests: which trace it is.
         hash: u64,
+        /// The program whose requests the rows are of, by number and name; `None`: all.
+        program: Option<(u16, String)>,
     },
 }
 
@@ -42,7 +44,33 @@ impl Load {
                 hash = on(hash, &[entry.op as u64, entry.offset, entry.bytes, kind, before, ns]);
             }
         }
-        Load::Trace { workers, hash }
+        Load::Trace { workers, hash, program: None }
+    }
+
+    /// Makes rows of the requests of this program alone, which is one of `names`. All programs run.
+    ///
+    /// # Errors
+    /// One line: the trace does not have the program, or the load is none.
+    pub fn of_program(self, name: &str, names: &[String]) -> Result<Self, String> {
+        let known = || names.iter().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>().join(", ");
+        let number = names.iter().position(|known| known == name).filter(|_| !name.is_empty());
+        match (self, number.and_then(|number| u16::try_from(number).ok())) {
+            (Load::Trace { workers, hash, .. }, Some(number)) => {
+                let hash = super::hash_on(hash, &[name]);
+                Ok(Load::Trace { workers, hash, program: Some((number, name.to_owned())) })
+            }
+            (Load::Trace { .. }, None) if names.is_empty() => Err("the trace names no programs".to_owned()),
+            (Load::Trace { .. }, None) => Err(format!("no such program; the trace has {}", known())),
+            (Load::Jobs(_), _) => Err("jobs have no programs; expected a trace".to_owned()),
+        }
+    }
+
+    /// Returns the program whose requests the rows are of.
+    pub(super) fn program(&self) -> Option<&(u16, String)> {
+        match self {
+            Load::Jobs(_) => None,
+            Load::Trace { program, .. } => program.as_ref(),
+        }
     }
 
     /// Returns a hash of what runs.

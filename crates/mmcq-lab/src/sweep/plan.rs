@@ -136,6 +136,9 @@ impl Sweep {
                 row.push((name.to_owned(), value));
             }
         }
+        if let Some((_, program)) = self.load.program() {
+            row.push(("program".to_owned(), program.as_str().into()));
+        }
         Ok(row)
     }
 
@@ -169,7 +172,8 @@ impl Sweep {
         let run = scene.run_of(place.loaded.as_ref().map_err(String::clone)?);
         let outcome = runner::run(&run, None, &mut |_, _| ()).map_err(|error| error.to_string())?;
         let key = place.configuration.as_ref().map_err(String::clone)?.unpriced;
-        Ok(row::measured(&outcome, self.limit(key, &run).counters.as_ref()))
+        let program = self.load.program().map(|(number, _)| *number);
+        Ok(row::measured_of(&outcome, self.limit(key, &run).counters.as_ref(), program))
     }
 
     /// The limit of a run, whose board and jobs have this key.

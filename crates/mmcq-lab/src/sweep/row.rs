@@ -1,6 +1,7 @@
 //! What a row says of a point, and how it is written.
 
-use crate::fio::stats::DirStats;
+use crate::fio::programs::ProgramStats;
+use crate::fio::stats::{DirStats, Stats};
 use crate::runner::{Counters, Outcome, allowed_mib_per_s};
 use crate::why::{self, Phases};
 use serde_json::{Map, Value};
@@ -128,10 +129,33 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
     (of_direction.iter().skip(1).cloned().collect(), of_run)
 }
 
+/// The requests of one program of a trace, in place of all. Its rates are over the time of the run.
+fn of_program(mut all: Stats, number: u16) -> Stats {
+    let program = all.programs.get(&number).cloned().unwrap_or_default();
+    let ProgramStats { dirs: [reads, writes], discards, .. } = *program;
+    let [read, write] = &mut all.dirs;
+    for (stats, taken) in [(read, reads), (write, writes), (&mut all.discards, discards)] {
+        let total_ios = taken.clat.ns.samples;
+        let (io_bytes, lat, clat) = (taken.bytes, taken.clat.clone(), taken.clat);
+        *stats =
+            DirStats { io_bytes, total_ios, lat, clat, runtime_ns: stats.runtime_ns, ..DirStats::default() };
+    }
+    all
+}
+
 /// What was measured at a point, a row for each direction that moved. `limit` is the same job at its
 /// physical limit.
 pub fn measured(outcome: &Outcome, limit: Option<&Counters>) -> Vec<Row> {
+    measured_of(outcome, limit, None)
+}
+
+/// Likewise; the rows are of the requests of one program of a trace, if there is one.
+pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<u16>) -> Vec<Row> {
     let (all, c) = (outcome.group(), &outcome.counters);
+    let all = match program {
+        Some(number) => of_program(all, number),
+        None => all,
+    };
     let per_io = |n: u64| n as f64 / c.ios.max(1) as f64;
     let rate = why::mib_per_s(c);
     let limit_mib_s = limit.map(|limit| allowed_mib_per_s(limit, c));
