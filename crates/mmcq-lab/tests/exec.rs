@@ -404,7 +404,8 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
         for (theirs, ours) in theirs.iter().zip(&ours) {
             // Of jobs with an end in time the last I/O may fall on either side.
             assert!(theirs.0.abs_diff(ours.0) <= 1, "{job:?}: {theirs:?} {ours:?}");
-            assert!((theirs.1 - ours.1).abs() <= 0.005 * ours.1, "{job:?}: {theirs:?} {ours:?}");
+            // Jobs that share the card meet in another order after another time of bring-up.
+            assert!((theirs.1 - ours.1).abs() <= 0.01 * ours.1, "{job:?}: {theirs:?} {ours:?}");
         }
     }
 }
