@@ -80,7 +80,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if switches == 0 || !ocr.s18a() {
             break (ocr, false);
         }
-        if OnMoreLines::<B, _>::of(voltage_switch(session)).await.is_ok() {
+        if OnMoreLines::<B, _>::of(voltage_switch(session, true)).await.is_ok() {
             break (ocr, true);
         }
         // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then once more, and
@@ -142,7 +142,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if B::Profile::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
             // It has no such mode at 3.3 V: its supply was not off since it was at 1.8 V, and so it
             // has offered no switch.
-            sd.signal18 = OnMoreLines::<B, _>::of(follow_to_18(session)).await.is_ok();
+            sd.signal18 = OnMoreLines::<B, _>::of(voltage_switch(session, false)).await.is_ok();
             if !sd.signal18 {
                 session.bus(BusOp::Signal18(false)).await?;
             }
@@ -222,37 +222,32 @@ async fn power_up<B: Platform, const N: usize>(
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
     let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
-    let (mut lost, mut pause_ns) = (false, INQUIRY_NS);
+    let mut pause_ns = INQUIRY_NS;
     for _ in 0..POWER_UP_POLLS {
         session.pause(pause_ns).await?;
         pause_ns = POWER_UP_POLL_NS;
-        match session.app_command(cmd::sd_send_op_cond(request)).await {
-            Ok(response) if response.ocr().ready() => return Ok(response.ocr()),
-            Ok(_) => lost = false,
-            // A restart would take the time of the power-up again.
-            Err(Failed) if session.excuse_loss_once(&mut lost) => {}
-            Err(Failed) => return Err(Failed),
+        let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
+        if ocr.ready() {
+            return Ok(ocr);
         }
     }
     session.refuse(Breach::SdPowerUp)
 }
 
 /// Switches to 1.8 V by CMD11 [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
-/// voltage changes, and has released all of them at the end. The reason of a failure is not
-/// returned: the caller continues at 3.3 V, and power-cycles the card first.
+/// voltage changes, and has released all of them at the end. Without `asks` the host alone changes,
+/// since the card is there already. The reason of a failure is not returned: the caller continues
+/// at 3.3 V, and power-cycles the card first.
 pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
+    asks: bool,
 ) -> Result<(), Failed> {
-    session.status_of(cmd::voltage_switch()).await?;
-    if !session.lines_are(0) {
-        return Err(Failed);
+    if asks {
+        session.status_of(cmd::voltage_switch()).await?;
+        if !session.lines_are(0) {
+            return Err(Failed);
+        }
     }
-    follow_to_18(session).await
-}
-
-/// Changes the host to 1.8 V, with its clock stopped meanwhile. Fails if the card holds a line low
-/// then.
-async fn follow_to_18<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(), Failed> {
     let hz = limits::IDENTIFY_MAX_HZ.max(session.slowest_hz());
     let steps = [
         Line::Set(BusOp::Clock(0)),

@@ -65,8 +65,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         "B10",
         "A card takes longer to power up than the standard's second; CMD0 or an inquiry in the middle ends it",
         "ACMD41 for five seconds, a millisecond after the inquiry; CMD1 alone, and without an inquiry",
-        &[test("slow_power_up"), quirk("reset_in_power_up", "reset_in_power_up_hangs = true"),
+        &[
+            test("slow_power_up"),
+            quirk("reset_in_power_up", "reset_in_power_up_hangs = true"),
             quirk("inquiry_makes_ready", "inquiry_makes_ready = true"),
-            quirk("inquiry_pause", "inquiry_pause_us = 800")],
+            quirk("inquiry_pause", "inquiry_pause_us = 800"),
+        ],
     ),
 ];

@@ -173,7 +173,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
                 may_switch &= r4.s18a();
             }
             if may_switch {
-                signal18 = sd::voltage_switch(self.session).await.is_ok();
+                signal18 = sd::voltage_switch(self.session, true).await.is_ok();
                 if !signal18 {
                     // Only a power cycle takes a card out of a failed switch.
                     power_cycle(self.session).await?;

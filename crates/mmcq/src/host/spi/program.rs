@@ -247,21 +247,13 @@ impl Program {
                 }
                 None => Ok(Turn::Go),
             },
-            Step::CrcOn => {
-                let taken = match self.answer(line) {
-                    Ok(None) => return Ok(Turn::Go),
-                    Ok(Some(r1)) => r1 & REFUSED == 0,
-                    Err(_) => false,
-                };
-                self.tries += 1;
+            Step::CrcOn => match self.answer(line) {
+                Ok(None) => Ok(Turn::Go),
+                Ok(Some(r1)) if r1 & REFUSED == 0 => Ok(Turn::End),
                 // A card that does not know it works without.
-                if taken || self.tries >= RESETS {
-                    return Ok(Turn::End);
-                }
-                line.send_frame(CRC_ON_OFF, 1, 0);
-                self.again = 0;
-                Ok(Turn::Go)
-            }
+                _ if self.tries >= RESETS => Ok(Turn::End),
+                _ => Ok(self.send_crc_on(line)),
+            },
             Step::Register => {
                 if !line.fetch(REGISTER_BYTES + 3, 0) {
                     return Ok(Turn::Go);
@@ -346,15 +338,22 @@ impl Program {
         Ok(None)
     }
 
+    /// Sends CMD59, once more.
+    #[inline(never)]
+    fn send_crc_on<P: Port>(&mut self, line: &mut Line<P>) -> Turn {
+        line.send_frame(CRC_ON_OFF, 1, 0);
+        (self.step, self.again) = (Step::CrcOn, 0);
+        self.tries += 1;
+        Turn::Go
+    }
+
     /// Handles the end of CMD0, which has no response on the SD bus: a missing card is found later.
     fn reset_answered<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let low = line.was_low();
         loop {
             match line.next() {
                 Some(1) => {
-                    line.send_frame(CRC_ON_OFF, 1, 0);
-                    (self.step, self.again) = (Step::CrcOn, 0);
-                    return Ok(Turn::Go);
+                    return Ok(self.send_crc_on(line));
                 }
                 Some(byte) if byte & 0x80 != 0 => {}
                 answer => {
