@@ -119,9 +119,9 @@ impl Run<'_> {
         let mut buf = DmaBuf::EMPTY;
         if let Some(piece) = piece {
             let bytes = (blocks * BLOCK_BYTES) as usize;
+            let first = self.bench.first_word(piece);
             // SAFETY: the piece is free: its last request has given it back, or its machine is
             // gone.
-            let first = self.bench.first_word(piece);
             buf = unsafe { lend(&mut self.bench.memory[piece][first..][..bytes / 8]) };
             match operation.asked {
                 Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
