@@ -324,6 +324,11 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     // One that hides it is found out by the next that says nothing.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
+    // A durable write between the two is well, and changes nothing of that.
+    let (mut judge, _) = gave_up();
+    let durable = judge.submit(Asked::Write { durable: true }, 9, 1, 0);
+    assert_eq!(judge.answered(durable, Answer::Done, &[]), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
     // The word of a lost cache says it, too.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
