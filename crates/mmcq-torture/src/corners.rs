@@ -7,6 +7,7 @@
 use super::case::{
     BusyBy, Case, Chip, Host, LONGEST, Luck, Operation, Place, Refuses, Unused, Visit, Wishes,
 };
+use super::machine::Keeps;
 use super::run::{CARDS, EVERY_CARD};
 use super::score::Score;
 use super::spread::{Share, until};
@@ -132,6 +133,13 @@ pub fn draw(seed: u64) -> Case {
         }
         Corner::Early => {
             case.setup.early = true;
+            // A sector that cannot be read may cost a controller the answer to the read as well, and
+            // with it the news of the writes before: then a flush fails although nothing is lost.
+            for cut in &mut case.cuts {
+                if let Keeps::Luck(luck) = cut.keeps {
+                    cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
+                }
+            }
             if let Luck::Chances(_, chances) = &mut case.luck {
                 chances.retain(|(point, strike, _)| (*point, *strike) != (Point::Medium, Strike::Fail));
                 chances.push((Point::Medium, Strike::Fail, 2.0 * faults * random.exponential()));

@@ -18,7 +18,10 @@ impl Checker {
     /// error of that flush, or of the next, must report it.
     pub fn cache_gave_up(&mut self) {
         self.supply_lost();
-        self.gave_up = self.untold.then_some(self.completions);
+        // An erase that was in the cache is lost as well, and the error tells of it.
+        let dirty = self.dirty.clone();
+        let lost = self.untold || dirty.into_iter().any(|lba| self.sector(lba).is_doubted());
+        self.gave_up = lost.then_some(self.completions);
     }
 
     /// Records that the answer by which the card reported a failed flush was lost or damaged. The card

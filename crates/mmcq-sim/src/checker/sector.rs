@@ -326,6 +326,11 @@ impl Sector {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
+    /// Returns whether something complete may have been lost, and no client was told.
+    pub fn is_doubted(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
+    }
+
     /// Records that a client was told of a loss: complete writes of this sector may be among the
     /// lost ones.
     pub fn told(&mut self) {

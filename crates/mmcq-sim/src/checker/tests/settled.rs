@@ -324,6 +324,11 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     // One that hides it is found out by the next that says nothing.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
+    // A durable write between the two is well, and changes nothing of that.
+    let (mut judge, _) = gave_up();
+    let durable = judge.submit(Asked::Write { durable: true }, 9, 1, 0);
+    assert_eq!(judge.answered(durable, Answer::Done, &[]), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
     // The word of a lost cache says it, too.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
@@ -344,6 +349,14 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     judge.failure_unheard();
     judge.answered(durable, Answer::Done, &[]).unwrap();
     assert_eq!(judge_after(&mut judge, 3, &untouched(3)), None);
+    // Nor does an erase that the card dropped come back into force by the next flush.
+    let mut erased = super::judge(false);
+    let erase = erased.submit(Asked::Erase, 3, 1, 0);
+    erased.answered(erase, Answer::Done, &[]).unwrap();
+    erased.cache_gave_up();
+    assert_eq!(flush(&mut erased, Answer::Failed(0)), Ok(()));
+    assert_eq!(flush(&mut erased, Answer::Done), Ok(()));
+    assert_eq!(read(&mut erased, 3, &untouched(3)), Ok(()));
     // Where nothing is lost an error tells of nothing, and what is complete is owed as before.
     let mut clean = super::judge(false);
     clean.cache_gave_up();
