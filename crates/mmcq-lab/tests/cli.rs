@@ -306,7 +306,7 @@ fn numbers_that_are_none_are_named_with_what_was_expected() {
 #[test]
 fn options_of_torture_that_do_not_go_together_are_refused() {
     let folder = Folder::new();
-    folder.refused("torture --replay 7 --mode sweep", &["--replay", "cannot be used with", "--mode"]);
+    folder.refused("torture --replay 7 --mode sweep", &["--replay", "--mode sweep", "have no seeds"]);
     folder.refused("torture --catalogue --ios 10", &["--catalogue", "cannot be used with", "--ios"]);
     folder.refused(
         "torture --mode swap --card sdsc-1g",
