@@ -125,7 +125,7 @@ fn an_erase_under_way_is_at_stake() {
     write(&mut host, 8, 7);
     host.ok(35, 8);
     host.ok(36, 8);
-    host.ok(38, 1);
+    host.short(38, 1);
     let stake: Vec<_> = host.card.at_stake(host.now_ns).iter().map(|s| (s.sector, s.stage)).collect();
     assert_eq!(stake, [(8, Stage::InFlight)]);
     cut(&mut host, &[Kept::Old]);
