@@ -300,3 +300,28 @@ fn a_flush_gives_way_to_writes_of_clients_that_flush() {
     all_well(&mut e, &ids);
     assert_eq!(moves(&world).strip_prefix("WFWWWFWFWFWW"), Some("WWFWF"), "3 passes, and 2 does not");
 }
+
+/// Once only the first flush went behind, so the second stood before the writes and went alone.
+#[test]
+fn flushes_that_give_way_stay_together() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let first = [by(5, write(0, 8, 1)), by(1, flush()), by(2, flush()), by(3, flush())];
+    let ids = first.map(|request| e.submit(request, 0).unwrap());
+    let now = run(&mut e, 0);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WF");
+    let second = [
+        by(5, write(0, 8, 1)),
+        by(1, flush()),
+        by(2, flush()),
+        by(3, write(16, 8, 1)),
+        by(3, flush()),
+        // Its own flush is before it.
+        by(2, write(32, 8, 1)),
+    ];
+    let ids = second.map(|request| e.submit(request, now).unwrap());
+    run(&mut e, now);
+    all_well(&mut e, &ids);
+    assert_eq!(moves(&world), "WFWWFW");
+}

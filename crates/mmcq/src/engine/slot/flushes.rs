@@ -6,32 +6,29 @@
 //! - Durable writes that need a flush are written one after the other, and then flushed together.
 //! - Flushes that wait with no change of the card between them are one.
 //! - A flush at its turn gives way to the waiting writes of other clients that have flushed since
-//!   they last passed one: each of them will ask for a flush behind its write. It gives way once,
-//!   and never to a request of its own client.
+//!   they last passed one: each of them will ask for a flush behind its write. So each client
+//!   passes a flush once, and none passes its own. No flush but this one can end meanwhile, so the
+//!   clients that may pass get fewer.
 
 use super::{Rules, Slots, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// The clients that have flushed and whose writes have passed no flush since, a bit each. Clients
-/// whose numbers are equal modulo 32 share a bit: at worst a flush gives way to a client that does
-/// not flush.
+/// The clients that have flushed and whose writes have passed no flush since, a bit each.
 #[derive(Debug)]
-pub(in super::super) struct Flushers(u32);
+pub(in super::super) struct Flushers([u32; 8]);
 
 impl Flushers {
-    pub const NONE: Flushers = Flushers(0);
+    pub const NONE: Flushers = Flushers([0; 8]);
 
-    fn note(&mut self, client: u8) {
-        self.0 |= 1 << (client % 32);
+    fn set(&mut self, client: u8, has_flushed: bool) {
+        let word = &mut self.0[usize::from(client >> 5)];
+        let bit = 1 << (client & 31);
+        *word = if has_flushed { *word | bit } else { *word & !bit };
     }
 
     fn has(&self, client: u8) -> bool {
-        self.0 & 1 << (client % 32) != 0
-    }
-
-    fn forget(&mut self, client: u8) {
-        self.0 &= !(1 << (client % 32));
+        self.0[usize::from(client >> 5)] & 1 << (client & 31) != 0
     }
 }
 
@@ -61,32 +58,39 @@ impl<const N: usize> Slots<N> {
         self.queue().find(|&at| self.at(at).awaits_flush())
     }
 
-    /// Puts a flush whose turn has come behind the waiting writes of others that flush. Returns
-    /// true if it did.
+    /// Puts a flush whose turn has come, and the flushes behind it, behind the waiting writes of
+    /// others that flush. Returns true if it did. No request passes a flush of its own client, and
+    /// reads and writes keep their order.
     pub fn give_way(&mut self, flush: u8) -> bool {
-        let slot = self.at(flush);
-        let client = slot.origin().client;
-        if !slot.is_flush() || slot.rules().has(Rules::GAVE_WAY) {
+        if !self.at(flush).is_flush() {
             return false;
         }
-        let is_write = |at: u8| self.at(at).direction() == Some(Direction::Write);
-        let passes = |at: &u8| {
-            let (slot, other) = (self.at(*at), self.at(*at).origin().client);
-            let served = slot.is_read() || slot.is_flush() || is_write(*at) && self.flushers.has(other);
-            other != client && served
-        };
-        let passing = self.queue().skip(1).take_while(passes).filter(|&at| is_write(at));
-        let Some((last, writers)) = passing.fold(None, |found: Option<(u8, SlotSet)>, at| {
-            Some((at, found.map_or(0, |found| found.1) | 1 << at))
-        }) else {
-            return false;
-        };
+        let (mut waiting, mut met, mut passed, mut writers) = (Flushers::NONE, 0, 0, 0);
+        let mut last = None;
+        for at in self.queue() {
+            let slot = self.at(at);
+            let client = slot.origin().client;
+            if slot.is_flush() {
+                waiting.set(client, true);
+                met |= 1 << at;
+            } else if waiting.has(client) {
+                break;
+            } else if slot.direction() == Some(Direction::Write) && self.flushers.has(client) {
+                (last, passed) = (Some(at), met);
+                writers |= 1 << at;
+            } else if !slot.is_read() {
+                break;
+            }
+        }
+        let Some(mut last) = last else { return false };
         for writer in bits(writers) {
-            self.flushers.forget(self.at(writer).origin().client);
+            self.flushers.set(self.at(writer).origin().client, false);
         }
-        self.at_mut(flush).give_way();
-        self.unlink(flush);
-        self.push_behind(flush, last);
+        for flush in bits(passed) {
+            self.unlink(flush);
+            self.push_behind(flush, last);
+            last = flush;
+        }
         true
     }
 
@@ -100,12 +104,13 @@ impl<const N: usize> Slots<N> {
         }
         let ahead = self.queue().take_while(|&at| joins && (self.at(at).is_read() || self.at(at).is_flush()));
         let flushes = ahead.filter(|&at| self.at(at).is_flush()).fold(0, |set, at| set | 1 << at);
-        self.flushers.note(self.at(owner).origin().client);
         for index in bits(flushes) {
             self.unlink(index);
         }
-        for index in bits(written | flushes) {
-            self.flushers.note(self.at(index).origin().client);
+        for index in bits(flushes | 1 << owner) {
+            if self.at(index).is_flush() {
+                self.flushers.set(self.at(index).origin().client, true);
+            }
         }
         written | flushes
     }

@@ -200,11 +200,6 @@ impl Slot {
         self.rules.set(Rules::FLUSH_AFTER, after);
     }
 
-    /// Notes that writes of other clients go before this flush.
-    pub fn give_way(&mut self) {
-        self.rules.set(Rules::GAVE_WAY, true);
-    }
-
     /// Marks the write as one that is written again. Returns true if it was marked before.
     pub fn mark_rewritten(&mut self) -> bool {
         core::mem::replace(&mut self.redone, true)

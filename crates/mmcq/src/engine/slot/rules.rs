@@ -1,7 +1,6 @@
-//! Special rules of a write, or of a flush.
+//! Special rules of a write.
 
-/// The special rules of a write; of a read, which can only have the first; or of a flush, which can
-/// only have the last.
+/// The special rules of a write; or of a read, which can only have the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rules(u8);
 
@@ -15,9 +14,6 @@ impl Rules {
     pub const ZERO: Rules = Rules(1 << 1);
     /// After its status has come, it is flushed before it is complete.
     pub const FLUSH_AFTER: Rules = Rules(1 << 2);
-
-    /// A flush: writes of others went before it at its turn. It lets none before it again.
-    pub const GAVE_WAY: Rules = Rules(1 << 3);
 
     pub const fn of(durable: bool) -> Rules {
         Rules(durable as u8)
