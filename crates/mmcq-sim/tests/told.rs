@@ -331,7 +331,7 @@ fn an_ok_of_a_flush_means_that_all_of_its_handle_is_safe() {
                     beside!(rest(&machine.stack));
                 }
                 8 => {
-                    // Of a block that somebody has written, if there is one.
+                    // Of a block that a client has written, if there is one.
                     let lba = 10_000 + dice.below(step + 1) * 64;
                     let how = if emmc { Erase::Trim } else { Erase::Erase };
                     machine.faults(supply);

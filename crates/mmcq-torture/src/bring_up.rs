@@ -389,7 +389,7 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
-    // Without the interrupt that tells of the card nobody comes to hear of it.
+    // Without the interrupt that tells of the card the supervisor is not woken.
     let first = if slot.kind == Kind::Kept && point == Point::Interrupt { 2 } else { 1 };
     for nth in (first..).step_by(stride as usize).take(EVENTS_MAX as usize) {
         let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike), false);
