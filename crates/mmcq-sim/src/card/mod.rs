@@ -177,6 +177,11 @@ pub trait Card {
         0
     }
 
+    /// Returns what the flash did since this was asked last.
+    fn take_work(&mut self) -> flash::Work {
+        flash::Work::default()
+    }
+
     /// Handles a command token that ended at `now_ns` with a good CRC7.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
@@ -378,6 +383,14 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn damages_spi(&self) -> bool {
         (**self).damages_spi()
+    }
+
+    fn fetching_ns(&self) -> u64 {
+        (**self).fetching_ns()
+    }
+
+    fn take_work(&mut self) -> flash::Work {
+        (**self).take_work()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

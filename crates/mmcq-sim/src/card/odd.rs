@@ -2,7 +2,7 @@
 
 use super::{
     Answer, AtStake, BusState, Card, Faults, Kept, Quirks, ReadBlock, Reply, SdCard, Violation, WriteBlock,
-    emmc,
+    emmc, flash::Work,
 };
 use crate::wire::crc7;
 use serde::Deserialize;
@@ -337,6 +337,14 @@ impl<C: Card> Card for OddCard<C> {
 
     fn damages_spi(&self) -> bool {
         self.card.damages_spi()
+    }
+
+    fn fetching_ns(&self) -> u64 {
+        self.card.fetching_ns()
+    }
+
+    fn take_work(&mut self) -> Work {
+        self.card.take_work()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

@@ -26,6 +26,7 @@ mod pages;
 mod prefetch;
 mod slc;
 mod spread;
+mod work;
 
 pub use cache::Cache;
 pub use close::{Close, Gc, Reopen};
@@ -34,6 +35,7 @@ pub use pages::{Ahead, Pages};
 pub use prefetch::Prefetch;
 pub use slc::Slc;
 pub use spread::{Delays, Spread, WHOLE};
+pub use work::{Times, Work};
 
 use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
@@ -127,6 +129,8 @@ pub struct Flash {
     unprogrammed: Unprogrammed,
     chances: spread::Chances,
     slc: slc::Filled,
+    /// What it did since this was taken.
+    pub(crate) work: Work,
     /// Journal of the sectors that are not safe in the flash.
     pub(crate) journal: Journal,
     /// Faults that strike the card.
@@ -156,6 +160,7 @@ impl Flash {
             unprogrammed: Unprogrammed::default(),
             chances: spread::Chances::new(timing.spread),
             slc: slc::Filled::default(),
+            work: Work::default(),
             journal: Journal::default(),
             faults: Faults::none(),
             wear: Wear::default(),
@@ -257,6 +262,7 @@ impl Flash {
     /// bits if it fails.
     pub(crate) fn flush(&mut self, media: &mut dyn Media, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.flushed_ns(now_ns, least_ns);
+        self.work.flushes.note(done_ns - now_ns);
         match self.faults.strike(Point::Cache) {
             Some(Strike::Fail) => {
                 self.journal.fail_flush(media, now_ns);
@@ -285,7 +291,7 @@ impl Flash {
         let gone = self.level.min(self.programmed(gone_ns));
         if let Some(slc) = self.slc() {
             let idle_ns = gone_ns.saturating_sub(self.programming_ns(gone));
-            self.slc.fill(&slc, gone);
+            self.work.beyond_slc_bytes += self.slc.fill(&slc, gone);
             self.slc.idle(&slc, idle_ns);
         }
         self.level -= gone;
@@ -327,7 +333,7 @@ impl Flash {
         let in_ns = self.level_ns.saturating_add(wait_ns);
         let gone = wanted.min(self.programmed(wait_ns));
         if let Some(slc) = self.slc() {
-            self.slc.fill(&slc, gone);
+            self.work.beyond_slc_bytes += self.slc.fill(&slc, gone);
         }
         self.level = wanted - gone;
         self.level_ns = in_ns;

@@ -24,6 +24,8 @@ const SCALE: u128 = 1_000_000_000;
 pub(super) struct Filled {
     /// Bytes in it, times 10^9.
     level: u128,
+    /// What was programmed beyond it and is no whole byte yet, times 10^9.
+    beyond: u128,
 }
 
 impl Filled {
@@ -50,9 +52,14 @@ impl Filled {
         u64::try_from(fast_ns + slow_ns).unwrap_or(u64::MAX)
     }
 
-    /// Records that this much was programmed.
-    pub(super) fn fill(&mut self, slc: &Slc, amount: u64) {
-        self.level += self.room(slc).min(amount.into());
+    /// Records that this much was programmed. Returns the bytes for which it had no room.
+    pub(super) fn fill(&mut self, slc: &Slc, amount: u64) -> u64 {
+        let amount = u128::from(amount);
+        let inside = self.room(slc).min(amount);
+        self.level += inside;
+        let beyond = self.beyond + (amount - inside);
+        self.beyond = beyond % SCALE;
+        u64::try_from(beyond / SCALE).unwrap_or(u64::MAX)
     }
 
     /// Records that the card was idle for this time.
@@ -92,6 +99,7 @@ mod tests {
         let later_ns = written(&mut flash, full_ns, 10);
         assert_eq!(later_ns - full_ns, 2 * MS / 4 + 8 * MS);
         assert_eq!(flash.drained_ns(later_ns), later_ns + 2 * MS);
+        assert_eq!(flash.work.beyond_slc_bytes, 8 * 4096);
         // A pause does not bring it back.
         let again_ns = written(&mut flash, later_ns + 1000 * MS, 4);
         assert_eq!(again_ns, later_ns + 1000 * MS + 2 * MS);

@@ -97,7 +97,11 @@ impl Flash {
     /// Draws the time in ns by which the first page of the next read command comes later.
     pub(crate) fn retries_ns(&mut self) -> u64 {
         let retries = self.timing.spread.and_then(|spread| spread.retries);
-        retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads))
+        let later_ns = retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads));
+        if later_ns > 0 {
+            self.work.retries.note(later_ns);
+        }
+        later_ns
     }
 
     /// Draws the garbage collection of a write command that is otherwise busy until `busy_ns`.
@@ -108,6 +112,7 @@ impl Flash {
         };
         let stall_ns = collections.next_ns(&mut self.chances.writes);
         if stall_ns > 0 {
+            self.work.collections.note(stall_ns);
             self.drain(busy_ns);
             self.level_ns = self.level_ns.saturating_add(stall_ns);
         }
@@ -141,6 +146,7 @@ mod tests {
             assert!(found.abs_diff(expected) < expected / 10, "{least_ns}: {found}, expected {expected}");
         }
         assert!(all.iter().all(|ns| ns % 100 == 0 && *ns <= 100 * MOST));
+        assert_eq!((flash.work.retries.count, flash.work.retries.ns), (of(1) as u64, all.iter().sum()));
     }
 
     #[test]
@@ -167,6 +173,7 @@ mod tests {
         assert_eq!(flash.write(0, 0, 8192, 2, true), 44_200);
         assert_eq!(flash.collected_ns(44_200), 5_044_200);
         assert_eq!(flash.drained_ns(5_044_200), 5_000_000 + 2_000_000);
+        assert_eq!(flash.work.collections, super::super::Times { count: 1, ns: 5_000_000 });
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub use quirk::IoQuirks;
 pub use type_a::TypeA;
 
 use super::cut::{AtStake, Kept};
+use super::flash::Work;
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::sd::voltage::Voltage;
 use super::trouble::{Trouble, Violation};
@@ -376,6 +377,10 @@ impl Card for IoCard {
             memory.set_faults(faults.clone());
         }
         self.faults = faults;
+    }
+
+    fn take_work(&mut self) -> Work {
+        self.memory.as_mut().map_or_else(Work::default, Card::take_work)
     }
 
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {

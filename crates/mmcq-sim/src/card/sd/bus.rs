@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
-use super::super::flash::Flash;
+use super::super::flash::{Flash, Work};
 use super::super::interface::{Interface, Interfaced};
 use super::super::link::{self, Mode};
 use super::super::quirk::TMP_WRITE_PROTECT;
@@ -268,6 +268,10 @@ impl Card for SdCard {
 
     fn fetching_ns(&self) -> u64 {
         self.queue.as_ref().map_or(0, |tasks| tasks.fetching_ns())
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.flash.work)
     }
 
     fn set_faults(&mut self, faults: Faults) {
