@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::super::flash::{Ahead, Cache, Close, Gc, Pages, Prefetch, Reopen, Scatter, Timing};
 use super::ProfileError;
-use super::parse::Place;
+use super::place::Place;
 use super::spread::{self, SpreadKeys};
 
 const KIB: u64 = 1024;

@@ -7,12 +7,13 @@ mod error;
 mod flash;
 mod packed;
 mod parse;
+mod place;
 mod queue;
 mod spread;
 
 pub use error::ProfileError;
-pub(crate) use parse::Place;
-pub use parse::message_of;
+pub(crate) use place::Place;
+pub use place::message_of;
 
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;

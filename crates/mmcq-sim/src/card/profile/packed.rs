@@ -7,7 +7,7 @@ use super::super::emmc::config::Revision;
 use super::super::emmc::packed::PackedConfig;
 use super::ProfileError;
 use super::flash::{Intervals, Ranges};
-use super::parse::Place;
+use super::place::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::super::queue::{MOST, Order, QueueConfig};
 use super::ProfileError;
 use super::flash::{Intervals, Ranges};
-use super::parse::Place;
+use super::place::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

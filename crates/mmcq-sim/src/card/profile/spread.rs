@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::super::flash::{Delays, Slc, Spread, WHOLE};
 use super::ProfileError;
 use super::flash::{Intervals, Ranges, bytes_per_s};
-use super::parse::Place;
+use super::place::Place;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -94,6 +94,21 @@ fn part(place: &Place<'_>, key: &str, value: &Spanned<f64>, most: f64) -> Result
     match *value.get_ref() {
         part if (0.0..=most).contains(&part) => Ok((part * f64::from(WHOLE)).round() as u32),
         _ => Err(place.value(key, value, &format!("a share from 0 to {most}"))),
+    }
+}
+
+/// Checks that the SLC cache is a part of a card of this capacity.
+pub(super) fn check_size(
+    place: &Place<'_>,
+    table: Option<&Spanned<SpreadKeys>>,
+    capacity_bytes: u64,
+) -> Result<(), ProfileError> {
+    let size = table.and_then(|table| table.get_ref().slc_mib.as_ref());
+    match size {
+        Some(size) if size.get_ref() * MIB >= capacity_bytes as f64 => {
+            Err(place.value("slc_mib", size, "a size below the card's capacity"))
+        }
+        _ => Ok(()),
     }
 }
 
