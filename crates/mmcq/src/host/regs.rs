@@ -5,7 +5,6 @@
 /// Register access of one controller, by byte offset. Values are little-endian; each access has
 /// exactly the width in the method's name.
 ///
-///
 /// [`Mmio`] implements the trait for real hardware. The laboratory's models and QEMU's qtest socket
 /// implement it too; a driver works with each of them.
 pub trait Regs {
