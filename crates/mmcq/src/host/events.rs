@@ -1,8 +1,8 @@
-//! What a driver reports to the engine: how a phase ended, and other events of the controller.
+//! Reports of a driver to the engine: how a phase ended, and other events of the controller.
 
 use crate::spec::response::Response;
 
-/// What went wrong in a phase.
+/// Cause of a failed phase.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,7 +51,7 @@ pub enum Stage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What went wrong.
+    /// Cause of the failure.
     pub cause: Cause,
     /// The part of the phase that failed.
     pub stage: Stage,

@@ -184,7 +184,7 @@ pub struct QueueState {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
-    /// What went wrong.
+    /// Cause of the fault.
     pub cause: Cause,
     /// The part of the task that failed.
     pub stage: Stage,

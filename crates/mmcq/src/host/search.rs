@@ -15,7 +15,7 @@ pub(crate) struct Search {
     good: u32,
 }
 
-/// What follows after a tuning block.
+/// The action that follows a tuning block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Select this tap and test it with the next block.

@@ -7,7 +7,7 @@ use super::{Mshc, MshcLayout};
 use crate::host::search::{Found, Search};
 use crate::host::{Dma, Regs};
 
-/// What a board's clock unit does for the controller, in addition to
+/// Functions of a board's clock unit for the controller, in addition to
 /// [`Surroundings`](crate::host::surroundings). Each default does nothing, so a board implements
 /// only the functions that it has. `()` is a board without clock phases.
 pub trait MshcBoard {

@@ -20,7 +20,7 @@ pub(super) struct Active {
     pub(super) seen: u32,
 }
 
-/// What the data path does in a phase.
+/// Activity of the data path in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// The phase has no data.

@@ -76,7 +76,7 @@ pub const CLOCK_CHANGE: u8 = 1 << 0;
 pub const CLOCK_DIV: u16 = 0xfc03;
 /// Mask of the divider in [`CLOCK_DIV`].
 pub const CLOCK_DIV_MASK: u8 = 7 << 4;
-/// PLL multiplier: the PLL's output in MHz is this value plus 2. The driver uses 80 to 208 MHz.
+/// PLL multiplier, 80 to 208: the PLL's output in MHz is this value plus 2.
 pub const PLL_N: u16 = 0xfc0f;
 /// PLL control.
 pub const PLL_CTL: u16 = 0xfc11;

@@ -29,7 +29,7 @@ pub(super) enum Open {
     Refused,
 }
 
-/// What the driver knows of the card.
+/// State of the card, as far as the driver knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Card {
     pub open: Option<Open>,

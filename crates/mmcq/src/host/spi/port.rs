@@ -5,7 +5,7 @@
 use crate::host::Segment;
 use core::task::Waker;
 
-/// One exchange of bytes on the bus, in SPI mode 0, the highest bit first.
+/// An exchange of bytes on the bus, in SPI mode 0, the highest bit first.
 #[derive(Debug)]
 pub enum Exchange {
     /// Sends the bytes in memory; the received bytes replace them.

@@ -6,7 +6,7 @@ use crate::host::Stage;
 pub(super) const LOOK_FIRST: u8 = 8;
 const LOOK_LONGEST: u8 = 64;
 
-/// What a phase's program waits for, or does next.
+/// The event that a phase's program waits for, or its next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The phase needs no exchange: the driver knows the response, or the card would not respond.

@@ -1,6 +1,6 @@
 //! Tuning: the sampling point of data from the card, set by the delay block.
 
-/// What a board does for the controller, in addition to
+/// Functions of a board for the controller, in addition to
 /// [`Surroundings`](crate::host::surroundings). Every default does nothing, so a board implements
 /// only what it has.
 pub trait Stm32Board {
