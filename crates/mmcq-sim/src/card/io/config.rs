@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn speeds_have_the_codes_of_the_standard() {
-        // [SD 5.3.2]: codes of 25 MHz and 50 MHz. No code means 10 MHz in one single form.
+        // [SD 5.3.2]: 25 MHz is 2.5 times 10 MHz, and 50 MHz is 5.0 times 10 MHz.
         assert_eq!((tran_speed(25_000), tran_speed(50_000)), (Some(0x32), Some(0x5a)));
         assert_eq!((tran_speed(400), tran_speed(26)), (Some(0x48), None));
     }

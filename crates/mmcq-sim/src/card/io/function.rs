@@ -53,7 +53,7 @@ pub mod loopback {
     /// FIFO register: bytes are read back in the order in which they were written; an empty FIFO
     /// reads as zero.
     pub const FIFO: u32 = 0x00;
-    /// Number of bytes in the FIFO, at most 255 is shown.
+    /// FIFO count register: number of bytes in the FIFO; a larger number than 255 reads as 255.
     pub const COUNT: u32 = 0x04;
     /// Interrupt register: bit 0 is the interrupt. A write sets or clears it at once.
     pub const INTERRUPT: u32 = 0x08;

@@ -1,4 +1,4 @@
-//! The TOML of a profile, checked value by value.
+//! Reading a card profile from TOML, with a check of each value.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -18,7 +18,7 @@ use super::{CardProfile, Kind, ProfileError};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// An hour: no time in a profile is longer.
+/// Longest time in ns that a profile may contain: one hour.
 const LONGEST_NS: f64 = 3.6e12;
 
 #[derive(Deserialize)]
@@ -214,7 +214,7 @@ impl Place<'_> {
         }
     }
 
-    /// Returns a time as integer nanoseconds.
+    /// Returns a time of the profile in whole nanoseconds, or an error if it is out of range.
     pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {
@@ -231,7 +231,7 @@ impl Place<'_> {
         self.ns(key, value, 1e6)
     }
 
-    /// Returns the error for a key that a table must have.
+    /// Returns the error for a key that is missing in a table.
     pub(crate) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
         let message = format!("missing field `{key}`");
         ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
@@ -244,7 +244,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the message of a TOML error. A key that occurs twice is named.
+/// Returns the text of a TOML error. If a key occurs twice, the text names it.
 #[must_use]
 pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
@@ -254,7 +254,7 @@ pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-/// Adds a hint to the message if an unknown key is a known one without its unit.
+/// Adds a hint to the text of an error about an unknown key, if the key only lacks its unit.
 fn with_unit_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field")
@@ -304,7 +304,7 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             let mut config = SdConfig { quirks, ..sd(&place, keys, identity, flash)? };
             if let Some(keys) = &file.queue {
                 let since = (config.spec < Spec::V6).then_some("spec = \"6.xx\"");
-                // Its registers have no word for a queue of one.
+                // The registers of an SD card cannot express a queue with one task.
                 config.queue = Some(queue::config(&place, keys, since, 2)?);
                 sources.push(("queue".into(), keys.source.clone()));
             }
@@ -348,7 +348,7 @@ fn identity(
 ) -> Result<Identity, ProfileError> {
     let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let oem_text = keys.oem_id.get_ref();
-    // Some makers leave it 0.
+    // Some makers leave the OEM number of an eMMC at 0.
     if oem_text.len() != oem || !(printable(oem_text) || oem_text == "\0") {
         let expected = format!("{oem} printable ASCII character(s)");
         return Err(place.value("oem_id", &keys.oem_id, &expected));
@@ -356,7 +356,7 @@ fn identity(
     let mut oem_id = [0u8; 2];
     oem_id[2 - oem..].copy_from_slice(oem_text.as_bytes());
     let name = keys.product.get_ref();
-    // A shorter name is filled up with zeros.
+    // A shorter product name is padded with zeros.
     if name.len() != product || !printable(name.trim_end_matches('\0')) {
         let expected = format!("{product} printable ASCII characters");
         return Err(place.value("product", &keys.product, &expected));
@@ -533,7 +533,7 @@ fn emmc(
     })
 }
 
-/// Returns the register's time of a switch. The default is the time that a switch takes.
+/// Returns GENERIC_CMD6_TIME in ms. Its default is the time that a switch really takes.
 fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
     let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
     let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };
@@ -552,7 +552,7 @@ fn mib(place: &Place<'_>, key: &str, value: &Spanned<u64>) -> Result<u64, Profil
     }
 }
 
-/// Checks that the registers can express this capacity.
+/// Returns an error if the card's registers cannot express its capacity.
 pub(super) fn check_capacity(kind: &Kind, name: &str) -> Result<(), ProfileError> {
     let (bytes, fits, expected) = match kind {
         Kind::Sd(config) => {
