@@ -1,4 +1,4 @@
-//! How an eMMC reacts to the bus.
+//! Reaction of an eMMC to changes of the bus: power, clock, lines and RST_n.
 
 use std::io;
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl Interfaced for EmmcCard {
         self.written = false;
         self.lock.power_up();
         self.protection.power_up();
-        // Power-on protection ends with the power.
+        // Power-on write protection ends when the power goes off.
         self.ext_csd[usize::from(byte::USER_WP)] &= !1;
         self.ext_csd[usize::from(byte::BOOT_WP)] &= !1;
     }
@@ -89,7 +89,7 @@ impl Interfaced for EmmcCard {
         self.settle(now_ns);
         let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
         if self.interface.state == State::Btst && matches!(self.transfer, Transfer::BusTest) {
-            // No CRC is looked at in a bus test, and no status is sent.
+            // In a bus test (CMD19) the card does not check a CRC, and sends no CRC status.
             let len = data.len().min(8);
             self.scratch[..len].copy_from_slice(&data[..len]);
             return no_token;

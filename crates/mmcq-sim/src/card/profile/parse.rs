@@ -1,4 +1,4 @@
-//! The TOML of a profile, checked value by value.
+//! Reading a card profile from TOML, with a check of each value.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -226,7 +226,7 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             let mut config = SdConfig { quirks, ..sd(&place, keys, identity, flash)? };
             if let Some(keys) = &file.queue {
                 let since = (config.spec < Spec::V6).then_some("spec = \"6.xx\"");
-                // Its registers have no word for a queue of one.
+                // The registers of an SD card cannot express a queue with one task.
                 config.queue = Some(queue::config(&place, keys, since, 2)?);
                 sources.push(("queue".into(), keys.source.clone()));
             }
@@ -272,7 +272,7 @@ fn identity(
 ) -> Result<Identity, ProfileError> {
     let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let oem_text = keys.oem_id.get_ref();
-    // Some makers leave it 0.
+    // Some makers leave the OEM number of an eMMC at 0.
     if oem_text.len() != oem || !(printable(oem_text) || oem_text == "\0") {
         let expected = format!("{oem} printable ASCII character(s)");
         return Err(place.value("oem_id", &keys.oem_id, &expected));
@@ -280,7 +280,7 @@ fn identity(
     let mut oem_id = [0u8; 2];
     oem_id[2 - oem..].copy_from_slice(oem_text.as_bytes());
     let name = keys.product.get_ref();
-    // A shorter name is filled up with zeros.
+    // A shorter product name is padded with zeros.
     if name.len() != product || !printable(name.trim_end_matches('\0')) {
         let expected = format!("{product} printable ASCII characters");
         return Err(place.value("product", &keys.product, &expected));
@@ -457,7 +457,7 @@ fn emmc(
     })
 }
 
-/// Returns the register's time of a switch. The default is the time that a switch takes.
+/// Returns GENERIC_CMD6_TIME in ms. Its default is the time that a switch really takes.
 fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
     let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
     let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };
@@ -476,7 +476,7 @@ fn mib(place: &Place<'_>, key: &str, value: &Spanned<u64>) -> Result<u64, Profil
     }
 }
 
-/// Checks that the registers can express this capacity.
+/// Returns an error if the card's registers cannot express its capacity.
 pub(super) fn check_capacity(kind: &Kind, name: &str) -> Result<(), ProfileError> {
     let (bytes, fits, expected) = match kind {
         Kind::Sd(config) => {

@@ -3,7 +3,7 @@
 use super::ProfileError;
 use toml::Spanned;
 
-/// An hour: no time in a profile is longer.
+/// Longest time in ns that a profile may contain: one hour.
 const LONGEST_NS: f64 = 3.6e12;
 
 /// Text of a profile and its name, to find the line of a value.
@@ -35,7 +35,7 @@ impl Place<'_> {
         }
     }
 
-    /// Returns a time as integer nanoseconds.
+    /// Returns a time of the profile in whole nanoseconds, or an error if it is out of range.
     pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {
@@ -52,7 +52,7 @@ impl Place<'_> {
         self.ns(key, value, 1e6)
     }
 
-    /// Returns the error for a key that a table must have.
+    /// Returns the error for a key that is missing in a table.
     pub(crate) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
         let message = format!("missing field `{key}`");
         ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
@@ -70,7 +70,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the message of a TOML error. A key that occurs twice is named.
+/// Returns the text of a TOML error. If a key occurs twice, the text names it.
 #[must_use]
 pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
@@ -80,7 +80,7 @@ pub fn message_of(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-/// Adds a hint to the message if an unknown key is a known one without its unit.
+/// Adds a hint to the text of an error about an unknown key, if the key only lacks its unit.
 fn with_unit_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field")

@@ -1,4 +1,4 @@
-//! How an SD card reacts to the bus.
+//! Reaction of an SD card to changes of the bus: power, clock, lines and voltage.
 
 use std::io;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::{SdCard, Transfer};
 use crate::faults::Faults;
 
 impl SdCard {
-    /// Returns the signalling to 3.3 V at power-off, if the power was really off.
+    /// Sets the signalling back to 3.3 V at power-off, unless a quirk keeps the power on.
     fn fall_to_high(&mut self) {
         let stays = self.config.quirks.stuck_1v8 && self.voltage.is_18();
         if !stays {
