@@ -325,7 +325,7 @@ impl Board {
         Costs {
             irq_in_ns: ns(entry),
             irq_out_ns: ns(exit),
-            // A single path of code, split in two equal costs; the split does not matter, as both are in
+            // This path of code is split in two equal costs; how does not matter, as both are in
             // one interrupt.
             issue_ns: ns(step / 2.0),
             finalize_ns: ns(step / 2.0),
