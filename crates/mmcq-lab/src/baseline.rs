@@ -1,5 +1,5 @@
-//! Uses the report of an earlier run as the budget of the same load. Counts each figure that has a
-//! better and a worse direction.
+//! Uses the report of an earlier run as the budget for the same load. Compares each figure for
+//! which higher or lower is better.
 
 use crate::budgets::{Kept, Side};
 use crate::finished;
@@ -9,13 +9,13 @@ use crate::scene::Scene;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// One figure of a report.
+/// A figure of a report.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    /// The run, or the direction of a job.
+    /// What the figure belongs to: the run, or a direction of a job.
     of: String,
     name: String,
-    /// Side of the figure that must be kept.
+    /// Whether the figure must not become lower or not higher.
     side: Side,
     value: f64,
 }
@@ -66,10 +66,10 @@ fn figures(report: &Value) -> Vec<Figure> {
 }
 
 /// Compares each figure of the old report with the new one. A figure passes if it is worse by at
-/// most `within` percent.
+/// most `within_percent`.
 ///
 /// # Errors
-/// One line: a figure that the new report does not have.
+/// The new report lacks a figure; the error is one line.
 pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>, String> {
     let (old, new) = (figures(old), figures(new));
     let found = |figure: &Figure| new.iter().find(|f| f.of == figure.of && f.name == figure.name);
@@ -100,7 +100,7 @@ pub fn check(old: &Value, new: &Value, within_percent: f64) -> Result<Vec<Kept>,
     Ok(old.iter().filter_map(|figure| Some((figure, found(figure)?))).map(kept).collect())
 }
 
-/// Returns a line for each figure that is worse, and one with their number.
+/// Returns one line for each figure that is worse, and a line with their number.
 pub fn text(all: &[Kept], within_percent: f64) -> String {
     let mut out = String::new();
     let worse: Vec<&Kept> = all.iter().filter(|kept| !kept.kept).collect();
@@ -123,10 +123,11 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Reason why a report's load does not run again.
+/// Reason why a report's load cannot be run again.
 #[derive(Debug, thiserror::Error)]
 pub enum AgainError {
-    /// The report has too little about the load, or something wrong for this purpose.
+    /// The report lacks something about the load, or has something that cannot be run again; the
+    /// text says what.
     #[error("{0}")]
     Report(String),
     /// The run itself failed.
@@ -160,7 +161,7 @@ pub fn again(name: &str, old: &Value) -> Result<Value, AgainError> {
     serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Returns the scene in which the report's run took place.
+/// Returns the board, card, setting and seed of the report's run.
 fn scene(report: &Value) -> Result<Scene, String> {
     let own = &report["mmcq"];
     let text = |name: &str| own[name].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {name}"));

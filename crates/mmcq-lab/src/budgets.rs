@@ -1,5 +1,5 @@
-//! Budgets: loads on boards, with the figures that they must reach. A run is deterministic, so only
-//! a change of code or of files can change a figure.
+//! Budgets: loads on boards, with limits for their figures. Runs are deterministic, so a figure
+//! changes only if code or files change.
 
 use crate::effects;
 use crate::fio::{self, JobFile};
@@ -37,7 +37,7 @@ struct Entry {
     most: BTreeMap<String, Spanned<f64>>,
 }
 
-/// Side of a figure that must be kept.
+/// Whether a budget is a lower or an upper limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -47,14 +47,14 @@ pub enum Side {
     Most,
 }
 
-/// Budget of one figure.
+/// Limit for one figure of a load.
 #[derive(Clone, Debug, PartialEq)]
 struct Budget {
     /// Name of the figure: `run_mib_s`, or with a direction: `read_lat_p99_us`.
     figure: String,
     side: Side,
     bound: f64,
-    /// Line of the file.
+    /// Number of the line in the file of budgets.
     line: usize,
 }
 
@@ -62,7 +62,7 @@ struct Budget {
 #[derive(Debug)]
 pub struct Load {
     name: String,
-    /// Line of its job in the file.
+    /// Number of the line in the file at which the load begins.
     line: usize,
     scene: Scene,
     file: JobFile,
@@ -70,20 +70,21 @@ pub struct Load {
     budgets: Vec<Budget>,
 }
 
-/// A budget, and the value that the run measured.
+/// Result for one budget: the limit, and the measured value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Kept {
     /// Name of the load.
     pub run: String,
     /// Name of the figure.
     pub figure: String,
-    /// Side of the figure that must be kept.
+    /// Whether the budget is a lower or an upper limit.
     pub side: Side,
-    /// Value of the budget.
+    /// Limit for the figure.
     pub budget: f64,
     /// Value that the run measured.
     pub measured: f64,
-    /// Distance from the budget on the good side, in percent of the budget.
+    /// Distance of the measured value from the limit, in percent of the limit; above 0 if the
+    /// budget is kept.
     pub room_percent: Option<f64>,
     /// Whether the budget is kept.
     pub kept: bool,
@@ -95,25 +96,25 @@ pub enum CheckError {
     /// The load did not run.
     #[error("{place}: {error}")]
     Run {
-        /// File, line and load.
+        /// File, line and name of the load.
         place: String,
-        /// Reason.
+        /// Reason why the load did not run.
         error: Box<RunError>,
     },
     /// The load transferred nothing in the direction of a figure.
     #[error("{place}: {figure}: the run has nothing of it")]
     Nothing {
-        /// File, line and load.
+        /// File, line and name of the load.
         place: String,
         /// Name of the figure.
         figure: String,
     },
 }
 
-/// Reads a file of budgets. Jobs, boards and cards are named, or are files in the same folder.
+/// Reads a file of budgets. Jobs, boards and cards are built-in names, or files in the same folder.
 ///
 /// # Errors
-/// One line: the file, its line, and what was expected.
+/// The file is wrong; the error is one line with the line's number and what was expected.
 pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
@@ -168,7 +169,7 @@ pub fn read(path: &Path) -> Result<Vec<Load>, String> {
     Ok(loads)
 }
 
-/// Figure that must be 0 unless a file has another budget for it.
+/// Figure that must be 0 unless the file has another budget for it.
 const FAILED: &str = "failed";
 
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
@@ -193,16 +194,16 @@ fn known(figure: &str) -> Result<(), String> {
 /// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// Each budget with its measured value.
+    /// All budgets with their measured values.
     pub kept: Vec<Kept>,
-    /// Changes of a load that made no difference, a line each.
+    /// Changes of a load that had no effect, one line each.
     pub idle: Vec<String>,
 }
 
-/// Runs all loads on this number of threads. Calls `done` for each load.
+/// Runs all loads on this number of threads. Calls `done` after each load.
 ///
 /// # Errors
-/// The load that did not run, and why.
+/// A load does not run; the error names it and says why.
 pub fn check(
     path: &Path,
     loads: &[Load],
@@ -260,7 +261,7 @@ impl Load {
             Ok(self.kept(budget, measured.ok_or_else(missing)?))
         });
         let mut kept: Vec<Kept> = kept.collect::<Result<_, _>>()?;
-        // No rate is worth anything of jobs that fail, whether the file says so or not.
+        // A load whose jobs fail never passes, even if the file has no budget for failures.
         let failed = outcome.counters.failed.max(outcome.stats.iter().map(|stats| stats.total_errors).sum());
         if failed > 0 && !self.budgets.iter().any(|budget| budget.figure == FAILED) {
             let (figure, side, bound, line) = (FAILED.to_owned(), Side::Most, 0.0, self.line);
@@ -289,11 +290,11 @@ impl Load {
     }
 }
 
-/// Returns a file of budgets for this job in this scene, to be stored in the same folder: the
-/// present figures, with a margin of a tenth.
+/// Returns a file of budgets for this job in this scene, to be stored in the same folder. The
+/// limits are the present figures with a margin of a tenth.
 ///
 /// # Errors
-/// One line: the job does not run.
+/// The job does not run; the error is one line.
 pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String> {
     let name = job.display();
     let parsed = fio::parse_file(job, &fio::System).map_err(|error| error.to_string())?;
@@ -345,7 +346,7 @@ pub fn skeleton(file: &Path, job: &Path, scene: &Scene) -> Result<String, String
     Ok(text)
 }
 
-/// Returns the results as a table for people.
+/// Returns the results as a readable table.
 pub fn text(all: &[Kept]) -> String {
     let mut table = Table::default();
     let column = |of: &dyn Fn(&Kept) -> String| all.iter().map(of).collect::<Vec<_>>();
@@ -366,7 +367,7 @@ pub fn text(all: &[Kept]) -> String {
     format!("{}{said}\n", table.text())
 }
 
-/// Returns the results as JSON, one object a line.
+/// Returns the results as JSON, one object per line.
 pub fn json_lines(all: &[Kept]) -> String {
     let line = |kept: &Kept| serde_json::to_value(kept).unwrap_or(Value::Null).to_string() + "\n";
     all.iter().map(line).collect()

@@ -1,4 +1,4 @@
-//! Memory of a run's I/Os, in pieces of one size.
+//! Memory for the I/Os of a run, in pieces of equal size.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -6,7 +6,7 @@ use mmcq::engine::DmaBuf;
 use std::alloc::Layout;
 use std::collections::HashMap;
 
-/// Largest boundary in bytes at which a controller stops [SDHC 2.2.2].
+/// Largest address boundary in bytes at which a controller's DMA stops [SDHC 2.2.2].
 pub const ALIGN_MAX: usize = 512 * 1024;
 
 fn layout(bytes: usize) -> Layout {
@@ -14,10 +14,10 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, align).expect("fewer bytes than there are addresses")
 }
 
-/// Allocates heap memory, and frees what it has allocated.
+/// Allocator of heap memory, which frees only memory that it has allocated.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Address and length of each allocated piece.
+    /// Length of each allocated piece, by its address.
     out: HashMap<usize, usize>,
 }
 
@@ -28,8 +28,8 @@ impl Pieces {
         if bytes == 0 {
             return DmaBuf::EMPTY;
         }
-        // SAFETY: the layout has at least a byte, and all are zeroed. `free` gives them back as they
-        // were had.
+        // SAFETY: the layout has at least one byte, and all bytes are zeroed. `free` uses the same
+        // layout.
         let memory: &'static mut [u8] = unsafe {
             let start = std::alloc::alloc_zeroed(layout(bytes));
             assert!(!start.is_null(), "memory for {bytes} bytes");
@@ -47,63 +47,63 @@ impl Pieces {
         let mine = self.out.get(&address) == Some(&slice.len());
         if mine {
             self.out.remove(&address);
-            // SAFETY: `piece` had memory of this address and length that was not freed since, and
-            // `memory` was the only owner of all its bytes.
+            // SAFETY: `piece` allocated memory of this address and length, which was not freed
+            // since, and `memory` was the only owner of all its bytes.
             unsafe { std::alloc::dealloc(slice.as_mut_ptr(), layout(slice.len())) };
         }
         mine
     }
 }
 
-/// Buffers of a run. Each is in this structure, or lent to the engine.
+/// Buffers of a run. The memory of each is either in this structure or lent to the engine.
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
-    /// Size of each in bytes. Pieces beyond `pieces` have not been allocated yet.
+    /// Size of each piece in bytes. Pieces beyond the length of `pieces` are not allocated yet.
     bytes: usize,
     free: Vec<u32>,
     owner: Pieces,
 }
 
 impl Buffers {
-    /// Sets number and size of the pieces; only before any is in use.
+    /// Sets number and size of the pieces. Must be called before any piece is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
         self.clear();
         self.bytes = bytes;
         self.free = (0..count as u32).rev().collect();
     }
 
-    /// Takes a free piece. There are as many as the workload declared.
+    /// Returns the number of a free piece. There are as many as the workload asked for.
     pub fn acquire(&mut self) -> u32 {
         let piece = self.free.pop().expect("a workload has no more I/Os under way than it said");
-        // They are made in their order, each when it is first used.
+        // Pieces are allocated in the order of their numbers, each at its first use.
         if piece as usize == self.pieces.len() {
             self.pieces.push(Some(self.owner.piece(self.bytes)));
         }
         piece
     }
 
-    /// Returns a piece to the free ones.
+    /// Marks a piece as free.
     pub fn release(&mut self, piece: u32) {
         self.free.push(piece);
     }
 
-    /// Returns its bytes; empty while it is lent to the engine.
+    /// Returns the bytes of a piece; empty while they are lent to the engine.
     pub fn get(&self, piece: u32) -> &[u8] {
         self.pieces[piece as usize].as_deref().unwrap_or(&[])
     }
 
-    /// Returns its bytes, to change them; empty while it is lent to the engine.
+    /// Returns the bytes of a piece to change them; empty while they are lent to the engine.
     pub fn get_mut(&mut self, piece: u32) -> &mut [u8] {
         self.pieces[piece as usize].as_deref_mut().unwrap_or(&mut [])
     }
 
-    /// Lends the memory to the engine.
+    /// Lends the memory of a piece to the engine.
     pub fn lend(&mut self, piece: u32) -> DmaBuf {
         self.pieces[piece as usize].take().unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Takes back the memory from the engine.
+    /// Takes back the memory of a piece from the engine.
     pub fn restore(&mut self, piece: u32, memory: DmaBuf) {
         self.pieces[piece as usize] = Some(memory);
     }

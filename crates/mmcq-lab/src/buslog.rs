@@ -1,4 +1,5 @@
-//! Logs of the bus, a line for each event: writes them during a run, reads them, and compares two.
+//! Logs of the bus with one line for each event. Writes them during a run, reads them, and compares
+//! two.
 
 mod diff;
 mod gaps;
@@ -16,11 +17,11 @@ use std::rc::Rc;
 type Sink = Rc<RefCell<BufWriter<File>>>;
 
 thread_local! {
-    /// File to which the board that runs now writes its log.
+    /// File for the bus log of the board that this thread runs.
     static SINK: RefCell<Option<Sink>> = const { RefCell::new(None) };
 }
 
-/// Calls `run`, and writes everything on the bus meanwhile into a file.
+/// Calls `run`, and writes all events on its bus into a file.
 pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     let sink = Rc::new(RefCell::new(BufWriter::new(File::create(path)?)));
     SINK.with(|s| *s.borrow_mut() = Some(sink.clone()));
@@ -30,22 +31,22 @@ pub fn record<R>(path: &Path, run: impl FnOnce() -> R) -> std::io::Result<R> {
     Ok(result)
 }
 
-/// Returns whether the board that runs now writes a log.
+/// Returns whether the bus of the board that this thread runs is logged.
 pub(crate) fn is_kept() -> bool {
     SINK.with(|sink| sink.borrow().is_some())
 }
 
-/// Writes an event of the board that runs now.
+/// Writes a bus event of the board that this thread runs, if it is logged.
 pub(crate) fn note(event: BusEvent) {
     SINK.with(|sink| {
         if let Some(sink) = &*sink.borrow() {
-            // A full disk shows at the flush.
+            // A write error, for example of a full disk, is reported by the later flush.
             drop(writeln!(sink.borrow_mut(), "{event:?}"));
         }
     });
 }
 
-/// Returns the events of a log that begin in a window of time. An error is one line.
+/// Returns the events of a log that begin in this time window. The error is one line.
 pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -61,7 +62,7 @@ pub fn read(path: &Path, from_ns: u64, until_ns: u64) -> Result<Vec<BusEvent>, S
     Ok(events)
 }
 
-/// Returns the begin of an event in ns; for a response, its end.
+/// Returns the start of an event in ns; for a response, its end.
 fn begin_ns(event: &BusEvent) -> u64 {
     match *event {
         BusEvent::Command { start_ns, .. } | BusEvent::Block { start_ns, .. } => start_ns,
@@ -127,7 +128,7 @@ mod tests {
         std::fs::write(file.path(), "Busy { from_ns: 6, until_ns: 7 }\nBusy { from_ns: six }\n").unwrap();
         let error = read(file.path(), 0, u64::MAX).unwrap_err();
         assert!(error.ends_with("line 2: no event of the bus"), "{error}");
-        // Nothing records: nothing happens.
+        // Without a recording, nothing happens.
         note(events[0]);
     }
 }

@@ -1,5 +1,5 @@
-//! Two saved reports of `mmcq`, side by side. Runs are deterministic, so differences are exact.
-//! Figures that are equal are counted, not listed.
+//! Compares two saved reports of `mmcq`. Runs are deterministic, so differences are exact. Figures
+//! that are equal are counted, not listed.
 
 use crate::page::chart::{self, Axes, Bar, COLOURS};
 use crate::page::frame;
@@ -11,58 +11,58 @@ use std::collections::BTreeSet;
 /// A number that both reports have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it belongs to: a job, the phases, the counters.
+    /// What the figure belongs to: a job, the phases, or the counters.
     pub group: String,
-    /// Its name.
+    /// Name of the figure.
     pub name: String,
-    /// Its unit; empty for a count.
+    /// Unit of the figure; empty for a count.
     pub unit: &'static str,
-    /// Of the first.
+    /// Value in the first report.
     pub a: f64,
-    /// Of the second.
+    /// Value in the second report.
     pub b: f64,
 }
 
 impl Figure {
-    /// The second, against the first, in percent.
+    /// Returns the change from the first to the second value in percent; `None`: the first is 0.
     pub fn percent(&self) -> Option<f64> {
         (self.a != 0.0).then(|| 100.0 * (self.b / self.a - 1.0))
     }
 }
 
-/// The group of the phases: the run's time, shared by its requests.
+/// Name of the group of phases. Their times are divided by the number of requests.
 const TIME: &str = "run time for each request";
-/// Counters whose sum says little where the runs have different numbers of requests.
+/// Counters that are compared per request, since their sums depend on the number of requests.
 const OF_EACH: [&str; 6] =
     ["transfers", "commands", "interrupts", "context_switches", "register_reads", "register_writes"];
 
-/// What ran, as a report says it; and the options of its first job that stand beside that.
+/// Fields of a report that say what ran. The options of its first job are shown beside them.
 const ORIGINS: [&str; 6] = ["platform", "card", "setting", "seed", "set", "replay"];
 const OPTIONS: [&str; 6] = ["filename", "rw", "bs", "size", "iodepth", "runtime"];
-/// Other fields that are named before the rest is counted.
+/// Largest number of other fields that are named; further ones are only counted.
 const NAMED: usize = 12;
 
-/// Two reports.
+/// Comparison of two reports.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// What ran, where it is not the same: name, first, second.
+    /// Fields about what ran that differ: name, first value, second value.
     pub origins: Vec<[String; 3]>,
-    /// What ran, where it is the same.
+    /// Fields about what ran that are equal: name, value.
     pub both: Vec<(String, String)>,
     /// All figures.
     pub figures: Vec<Figure>,
-    /// What only one of them has.
+    /// Names of fields that only one of the reports has.
     pub alone: Vec<String>,
-    /// All other fields that differ: where in the JSON, first, second.
+    /// All other fields that differ: path in the JSON, first value, second value.
     pub others: Vec<[String; 3]>,
-    /// In which unit rates are.
+    /// Unit in which rates are shown.
     pub unit: Rate,
 }
 
-/// A report's JSON, from JSON or from a page.
+/// Returns the JSON of a report, from JSON text or from an HTML page.
 ///
 /// # Errors
-/// In one line: it is neither, or another version wrote it.
+/// The text is neither, or another version wrote it; the error is one line.
 pub fn read(text: &str) -> Result<Value, String> {
     let data = match text.split_once(frame::DATA) {
         Some((_, rest)) => rest.split_once(frame::DATA_END).map_or(rest, |(data, _)| data),
@@ -85,12 +85,12 @@ pub fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The differences of two reports that were [`read`].
+/// Compares two reports that [`read`] returned.
 pub fn compare(a: &Value, b: &Value) -> Comparison {
     compare_in(a, b, Rate::default())
 }
 
-/// The same, rates in this unit.
+/// Compares two reports as [`compare`] does, with rates in this unit.
 pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     let mut all = Comparison { unit, ..Comparison::default() };
     let ran = |report: &Value, name: &str| match &report["mmcq"][name] {
@@ -141,7 +141,7 @@ pub fn compare_in(a: &Value, b: &Value, unit: Rate) -> Comparison {
     all
 }
 
-/// A field that a figure or a line of its own stands for.
+/// Returns whether a figure or a line of its own already shows this field.
 fn is_shown(path: &str, of: (&Value, &Value)) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let moved = |at: &str, way: &str| {
@@ -173,7 +173,7 @@ impl Comparison {
         }
     }
 
-    /// All that differs below a place and is not shown otherwise.
+    /// Adds all differing fields below a path that are not shown in another way.
     fn leaves(&mut self, path: &str, a: &Value, b: &Value, of: (&Value, &Value)) {
         match (a, b) {
             _ if a == b => {}
@@ -193,7 +193,7 @@ impl Comparison {
         }
     }
 
-    /// The other fields, in a line.
+    /// Returns one line about the other fields that differ.
     fn further(&self) -> Option<String> {
         let count = self.others.len();
         let names: Vec<&str> = self.others.iter().take(NAMED).map(|[name, ..]| name.as_str()).collect();
@@ -206,7 +206,7 @@ impl Comparison {
         self.figures.push(Figure { group: group.to_owned(), name: name.to_owned(), unit, a, b });
     }
 
-    /// Jobs with the same name and place.
+    /// Compares jobs that have the same name and position.
     fn jobs(&mut self, a: &Value, b: &Value) {
         let of = |report: &Value| report["jobs"].as_array().cloned().unwrap_or_default();
         let name = |job: &Value| job["jobname"].as_str().unwrap_or("-").to_owned();
@@ -250,7 +250,7 @@ impl Comparison {
             let (requests, bytes) = (number(&side["total_ios"]), number(&side["io_bytes"]));
             unit.of(number(&side["bw_bytes"]) / mib, requests, bytes)
         };
-        // The requests have a line of their own.
+        // Requests per second have their own line.
         if unit != Rate::Iops {
             self.add(group, "rate", unit.unit(), rate(a), rate(b));
         }
@@ -273,12 +273,12 @@ impl Comparison {
         }
     }
 
-    /// The figures that differ.
+    /// Returns the figures that differ.
     pub fn different(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(|figure| figure.a != figure.b)
     }
 
-    /// Nothing differs.
+    /// Returns whether no figure and no field differs.
     pub fn is_equal(&self) -> bool {
         self.origins.is_empty()
             && self.alone.is_empty()
@@ -286,7 +286,7 @@ impl Comparison {
             && self.different().next().is_none()
     }
 
-    /// Says in words how many figures are equal.
+    /// Returns a text that says how many figures are equal.
     fn rest(&self) -> String {
         let equal = self.figures.len() - self.different().count();
         match (equal, self.is_equal()) {
@@ -305,7 +305,8 @@ impl Comparison {
         [name, exact(figure.a), exact(figure.b), signed(figure.b - figure.a), percent]
     }
 
-    /// What both runs have: the board in one line, the jobs in another.
+    /// Returns text about what both runs have in common: the board in one line, the jobs in
+    /// another.
     fn same(&self) -> String {
         let (jobs, board): (Vec<_>, Vec<_>) = self
             .both
@@ -323,7 +324,7 @@ impl Comparison {
         line("both runs", board) + &line("their jobs", jobs)
     }
 
-    /// As a table for people.
+    /// Returns the comparison as a readable table.
     pub fn text(&self) -> String {
         let mut rows: Vec<[String; 5]> = Vec::new();
         let heading =
@@ -367,7 +368,7 @@ impl Comparison {
         out + &self.rest() + "\n"
     }
 
-    /// One JSON object a line.
+    /// Returns the comparison as JSON, one object per line.
     pub fn json_lines(&self) -> String {
         let origins =
             self.origins.iter().map(|[name, a, b]| json!({"group": "origin", "name": name, "a": a, "b": b}));
@@ -384,7 +385,8 @@ impl Comparison {
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// As a page. `names` are those of the two reports.
+    /// Returns the comparison as an HTML page. The first parameter has the names of the two
+    /// reports.
     ///
     /// # Errors
     /// A picture cannot be drawn.
@@ -451,7 +453,7 @@ impl Comparison {
     }
 }
 
-/// As many digits as tell two figures apart, and no more than six behind the point.
+/// Returns a number with up to six decimals, as many as are needed to tell figures apart.
 fn exact(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,7 +1,7 @@
-//! Controllers that a board can have: each with its model and its driver.
+//! Controllers that a board can have, each with its model and its driver.
 //!
-//! Everything that depends on the kind of controller is in this file and in
-//! `platform/controller.rs`. A new kind is one more variant of each of the three enums.
+//! All code that depends on the kind of controller is in this file and in `platform/controller.rs`.
+//! A new kind needs one more variant in each of the three enums.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -36,33 +36,33 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Descriptors of a driver: the largest merged transfer of the laboratory needs one for each of its
-/// I/Os.
+/// Number of DMA descriptors of a driver. The largest merged transfer of the laboratory needs one
+/// for each of its I/Os.
 const DESCRIPTORS: usize = 257;
 
-/// Descriptors of a mobile storage host's driver, and of ST's SDMMC: these need two for each
+/// Number of DMA descriptors for a mobile storage host and for ST's SDMMC, which need two for each
 /// segment.
 const MSHC_DESCRIPTORS: usize = 2 * DESCRIPTORS;
 
-/// Fastest clock of a card in Hz [SD 4.2.4.5]: no board here has slower wires.
+/// Fastest bus clock of a card in Hz [SD 4.2.4.5]. Wires of these boards are not slower by default.
 const FASTEST_HZ: u32 = 208_000_000;
 
-/// Segments of memory in a task of the command queue engine.
+/// Largest number of memory segments in a task of the command queue engine.
 const PIECES: usize = 64;
 
-/// Transfers in a chain that the controller executes.
+/// Largest number of transfers in a chain that the controller executes.
 const CHAINED: usize = 16;
 
-/// The controller's model with its port. Clones are the same controller.
+/// Model of the controller with its register port. All clones share one controller.
 #[derive(Clone)]
 pub enum Controller {
-    /// SD host controller of the standard.
+    /// SD host controller of the standard (SDHCI).
     Sdhci(Rc<RefCell<Sdhci>>, Port),
-    /// Realtek's reader.
+    /// Realtek's card reader.
     Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
     /// Allwinner's or DesignWare's mobile storage host.
     Mshc(Rc<RefCell<Mshc>>, MshcPort),
-    /// ST's SDMMC.
+    /// ST's SDMMC controller.
     Stm32Sdmmc(Rc<RefCell<Stm32Sdmmc>>, SdmmcPort),
 }
 
@@ -94,8 +94,8 @@ impl Device for Controller {
 
 impl Controller {
     /// Makes a controller with its card in the slot, and its driver. `engine`: the driver serves
-    /// mmcq's engine, not phases of a Linux model. The two access times are those of a register
-    /// read and write in ns.
+    /// mmcq's engine, not the phases of a Linux model. `access_ns`: time in ns of a register read
+    /// and of a register write.
     pub fn new(
         platform: &Platform,
         engine: bool,
@@ -107,8 +107,8 @@ impl Controller {
         let mut lent = Lent::default();
         macro_rules! lend {
             ($value:expr) => {
-                // SAFETY: the driver that takes it goes before `lent`, both here and in `Driver`; the
-                // model has no address that leads to the memory itself.
+                // SAFETY: the driver that uses this value is dropped before `lent`, both here and
+                // in `Driver`. The model has no address of the memory itself.
                 unsafe { lent.lend($value) }
             };
         }
@@ -135,7 +135,7 @@ impl Controller {
                         let list = lend!(TaskList::new());
                         let short = at.short_descriptors;
                         let quirks = if short { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
-                        // SAFETY: the model has its engine there.
+                        // SAFETY: the model has its queue engine at this offset.
                         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
                         Kind::Queue(Box::new(Cqhci::new(driver, list, config)))
                     }
@@ -191,7 +191,7 @@ impl Controller {
         Ok((controller, Driver { kind, poll_clocks, _lent: lent }))
     }
 
-    /// Cuts the card's power. Returns the number of sectors that were not durable and are lost.
+    /// Cuts the card's power. Returns the number of sectors that were not durable and are now lost.
     pub fn power_cut(&self, now_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| {
             let stake = card.at_stake(now_ns);
@@ -201,12 +201,13 @@ impl Controller {
         }))
     }
 
-    /// Cuts the card's power; `keep` decides what is left of each sector that is not safe.
+    /// Cuts the card's power. `keep` decides for each sector that is not durable what remains of
+    /// it.
     pub fn cut(&self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.cut(now_ns, keep)));
     }
 
-    /// Sets the faults of the card from now on. The card then tracks its writes, for
+    /// Sets the faults that the card shows from now on. The card then tracks its writes for
     /// [`Controller::cut`].
     pub fn set_card_faults(&self, faults: &Faults) {
         model!(self, m => m.borrow_mut().card_mut().map_or((), |card| card.set_faults(faults.clone())));
@@ -229,7 +230,7 @@ impl Controller {
         model!(self, m => m.borrow_mut().card_mut().map_or_else(Work::default, |card| card.take_work()))
     }
 
-    /// Sets the log that receives everything on the bus from now on.
+    /// Sets the log that receives all bus events from now on.
     pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
@@ -255,15 +256,15 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     if platform.busy != Busy::Interrupt {
         quirks = quirks.with(SdhciQuirks::NO_BUSY_IRQ);
     }
-    // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is
-    // modelled by their level.
+    // The raw phases of a Linux model do not wait for the end of busy. Its driver samples DAT0
+    // before a start, so the level of DAT0 must stay readable.
     if platform.busy == Busy::Status && engine {
         quirks = quirks.with(SdhciQuirks::NO_DAT0_LEVEL);
     }
     if config.signal18_fixed {
         quirks = quirks.with(SdhciQuirks::FIXED_18);
     }
-    // What the register cannot say, the board's description does.
+    // The board's description gives the base clock if the capability register does not.
     let untold = config.base_clock_hz != 0 && config.shown_capabilities() & 0xff00 == 0;
     let wires = &platform.wires;
     sdhci::SdhciConfig::new()
@@ -291,7 +292,7 @@ fn stream_setup(platform: &Platform) -> StreamConfig {
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::RtsxConfig {
     rtsx::RtsxConfig::new(rtsx::Chip::Rts5249)
-        // A board may say that the driver claims what its chip cannot do.
+        // A board's file may say that the driver continues data even if the chip cannot.
         .continue_data(platform.continue_data.map_or(config.continue_data, |told| told != Continue::No))
         .busy_after_data(platform.busy == Busy::Interrupt)
         .fixed(config.fixed)
@@ -304,7 +305,7 @@ fn mshc_setup(config: &MshcConfig, platform: &Platform, engine: bool) -> mshc::M
         4 => Width::W4,
         _ => Width::W1,
     };
-    // Where the FIFO is DesignWare's tells by its version.
+    // DesignWare's register of the version tells where the FIFO is; Allwinner's does not.
     let smhc = config.layout == Layout::Smhc;
     mshc::MshcConfig::new(config.source_hz)
         .max_clock_hz(wires.max_clock_hz.unwrap_or(FASTEST_HZ))
@@ -315,7 +316,7 @@ fn mshc_setup(config: &MshcConfig, platform: &Platform, engine: bool) -> mshc::M
         .signal18_fixed(config.signal18_fixed)
         .sample_delay(config.delay_step_ps != 0)
         .new_timing(config.delay_step_ps != 0)
-        // Linux's driver does not do that.
+        // Linux's driver does not wait for the end of busy this way.
         .busy_by_update(smhc && engine && platform.busy == Busy::Interrupt)
         .descriptor_bytes(if config.size_bits > 13 { 32768 } else { 4096 })
         .address_shift(config.address_shift)
@@ -323,7 +324,7 @@ fn mshc_setup(config: &MshcConfig, platform: &Platform, engine: bool) -> mshc::M
         .fifo_words(smhc.then_some(config.fifo_words))
 }
 
-/// Returns the driver's settings: four lines at 3.3 V, high speed, no tuning.
+/// Returns the driver's settings for ST's SDMMC: four lines at 3.3 V, high speed, no tuning.
 fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
     sdmmc::Stm32SdmmcConfig::new(config.kernel_hz)
         .max_clock_hz(FASTEST_HZ)
@@ -331,36 +332,37 @@ fn stm32_setup(config: &Stm32SdmmcConfig) -> sdmmc::Stm32SdmmcConfig {
         .busy_after_data(config.data_end_after_busy)
 }
 
-/// The driver of a controller, with its memory.
+/// Driver of a controller, with the memory that it uses.
 pub struct Driver {
     kind: Kind,
-    /// Clocks between polls of the card by the queue engine, whatever it is set to.
+    /// Clocks between two polls of the card by the queue engine, which override other settings;
+    /// `None`: no override.
     poll_clocks: Option<u32>,
-    /// Memory of the driver; it must be dropped after the driver.
+    /// Memory that the driver uses; it is dropped after the driver.
     _lent: Lent,
 }
 
-/// The drivers.
-// One of them exists for each board.
+/// Driver by the kind of controller.
+// The variants differ in size, but each board has only one driver.
 #[allow(clippy::large_enum_variant)]
 enum Kind {
-    /// SD host controller of the standard.
+    /// Driver for an SDHCI.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
-    /// SD host controller with its command queue engine.
+    /// Driver for an SDHCI with a command queue engine (CQHCI).
     Queue(Box<Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>>),
-    /// SD host controller that executes chains.
+    /// Driver for an SDHCI that executes chains (ADMA3).
     Chain(Box<Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>>),
-    /// SD host controller that leaves transfers open.
+    /// Driver for an SDHCI that leaves transfers open.
     Streams(Box<Streams<Port, ShadowMemory, DESCRIPTORS>>),
-    /// Realtek's reader.
+    /// Driver for Realtek's reader.
     Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
-    /// Allwinner's mobile storage host.
+    /// Driver for Allwinner's mobile storage host (SMHC).
     Smhc(Surrounded<mshc::Smhc<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// DesignWare's mobile storage host.
+    /// Driver for DesignWare's mobile storage host.
     DesignWare(Surrounded<mshc::DesignWare<MshcPort, ShadowMemory, MshcBoard, MSHC_DESCRIPTORS>, MshcBoard>),
-    /// ST's SDMMC with one buffer.
+    /// Driver for ST's SDMMC with DMA to a single buffer.
     Stm32Sdmmc(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, 1>),
-    /// ST's SDMMC with a list of buffers.
+    /// Driver for ST's SDMMC with DMA to a list of buffers.
     Stm32SdmmcList(sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, SdmmcBoard, MSHC_DESCRIPTORS>),
 }
 
@@ -388,10 +390,10 @@ macro_rules! driver {
     };
 }
 
-// SAFETY: calls go to one driver, in their order and with the segments as they are.
+// SAFETY: all calls go to one inner driver, in the same order and with unchanged segments.
 
 unsafe impl Host for Driver {
-    // One of them does; the capabilities say which.
+    // One kind of driver can continue data; its capabilities tell which.
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
     const CONTINUES_BY_REQUEST: bool = true;

@@ -1,4 +1,4 @@
-//! Counters of this thread's work, for tests that bound it.
+//! Counters of the work of this thread, for tests that limit it.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static BUILT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts a parsed file of a board or a card.
+/// Counts a board's or card's file that was parsed.
 pub fn parsed() {
     PARSED.set(PARSED.get() + 1);
 }
@@ -18,17 +18,18 @@ pub fn built() {
     BUILT.set(BUILT.get() + 1);
 }
 
-/// Adds to the number of memory pieces lent to drivers.
+/// Adds `more`, which may be negative, to the number of values lent to drivers.
 pub fn lent(more: i32) {
     LENT.set(LENT.get() + more);
 }
 
-/// Returns the number of memory pieces lent to drivers now.
+/// Returns the number of values that are lent to drivers now.
 pub fn lent_now() -> i32 {
     LENT.get()
 }
 
-/// Calls `what`. Returns its result, with the numbers of files parsed and boards built by it.
+/// Calls `what`. Returns its result, the number of files it parsed, and the number of boards it
+/// built.
 pub fn by<T>(what: impl FnOnce() -> T) -> (T, u32, u32) {
     let (parsed, built) = (PARSED.get(), BUILT.get());
     let done = what();

@@ -1,10 +1,10 @@
-//! Finds the changes of a run that made no difference.
+//! Finds changes of a run's values that have no effect.
 
 use crate::fio::stats::Stats;
 use crate::runner::{self, Counters, Outcome};
 use crate::scene::{Loaded, Scene};
 
-/// Figures that a change can affect: the jobs, their times and all counters.
+/// Figures of a run on which a change can have an effect: jobs, times and all counters.
 #[derive(Clone, Debug)]
 pub struct Figures {
     stats: Vec<Stats>,
@@ -13,8 +13,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the figures of the same run without one of its changes. `load` loads the run with
-    /// the other changes. `None`: it does not run without the change.
+    /// Returns the figures of the same run without the change of this index. `load` loads the run
+    /// with the other changes. `None`: the run is not possible without the change.
     pub fn without<E>(
         scene: &Scene,
         load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -28,14 +28,14 @@ impl Figures {
         Some(Figures { stats, counters, verify_errors })
     }
 
-    /// Returns whether a run has the same figures.
+    /// Returns whether the run's figures are equal to these.
     pub fn are_of(&self, outcome: &Outcome) -> bool {
         (&self.stats, &self.counters, &self.verify_errors)
             == (&outcome.stats, &outcome.counters, &outcome.verify_errors)
     }
 }
 
-/// Returns the changes without which this run is the same, as lines.
+/// Returns one line for each change without which this run is the same.
 pub fn idle<E>(
     scene: &Scene,
     load: impl Fn(&[String]) -> Result<Loaded, E>,
@@ -46,12 +46,13 @@ pub fn idle<E>(
     (0..scene.set.len()).filter(same).map(|index| line(scene, index, "in this run")).collect()
 }
 
-/// Returns the text that a change made no difference, where, and what to try instead.
+/// Returns a line that says that a change has no effect, where it was given, and what to try
+/// instead.
 pub fn line(scene: &Scene, index: usize, place: &str) -> String {
     format!("--set {}: made no difference {place}{}", scene.set[index], hint(scene, index))
 }
 
-/// Returns what to try instead.
+/// Returns a hint about what to try instead.
 fn hint(scene: &Scene, index: usize) -> &'static str {
     let ours = !scene.setting.is_linux();
     match (scene.set[index].split('=').next(), ours) {

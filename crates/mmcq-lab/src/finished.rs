@@ -1,4 +1,4 @@
-//! The report of a finished run: fio's, with what the laboratory adds to it.
+//! Report of a finished run: fio's report, with additions of the laboratory.
 
 use crate::fio::report::{self, Context, Origin, Program, Replayed, Report};
 use crate::fio::stats::{Cpu, DirStats, DiskUtil};
@@ -9,7 +9,7 @@ use crate::scene::{Loaded, Scene};
 use crate::why::{self, Phases};
 use mmcq::sched::Any;
 
-/// Returns fio's report of a run. Its clock is the virtual one, which begins in 1970.
+/// Returns fio's report of a run. Its date is virtual time, which begins in 1970.
 pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     let Loaded { file, workers, .. } = loaded;
     let counters = &outcome.counters;
@@ -26,7 +26,7 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     for ((at, worker), mut stats) in workers.into_iter().enumerate().zip(outcome.stats) {
         stats.cpu = Cpu {
             system_ns: counters.cpu.busy_ns / jobs,
-            // As getrusage has them: of the job's own thread.
+            // As in getrusage, only switches of the job's own thread count.
             context_switches: counters.job_switches.get(at).copied().unwrap_or(0),
             ..Cpu::default()
         };
@@ -35,8 +35,9 @@ pub fn report(loaded: Loaded, outcome: Outcome, origin: Origin) -> Report {
     Report::new(context, results, vec![disk])
 }
 
-/// Returns the disk's line: what Linux's block layer counted, or what it would have counted for
-/// requests that mmcq's engine merged. A request that continues an open transfer was not merged.
+/// Returns the disk's statistics: those of Linux's block layer, or for mmcq's engine those that
+/// Linux would have counted for requests that the engine merged. A request that continues an open
+/// transfer does not count as merged.
 fn disk(outcome: &Outcome) -> DiskUtil {
     let counters = &outcome.counters;
     let used = counters.stack.disk.unwrap_or_else(|| as_linux_counts(outcome));
@@ -52,8 +53,9 @@ fn disk(outcome: &Outcome) -> DiskUtil {
     }
 }
 
-/// Returns the disk use of a run by mmcq's engine, which counts merged requests of both directions
-/// together. Each direction gets a share by its requests without a command of their own.
+/// Returns the disk use of a run by mmcq's engine. The engine counts merged requests of both
+/// directions together; each direction gets a share in proportion to its requests without a command
+/// of their own.
 fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     let c = &outcome.counters;
     let of = |direction: usize, f: fn(&DirStats) -> u64| -> u64 {
@@ -71,7 +73,7 @@ fn as_linux_counts(outcome: &Outcome) -> DiskUse {
     DiskUse { ios: [0, 1].map(|d| all[d] - merges[d]), merges, ticks_ns: [0, 1].map(|d| of(d, ticks)) }
 }
 
-/// Returns what a saved report needs to be run again, and the counters.
+/// Returns what a saved report needs so that its load can be run again, and the counters.
 pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let c = &outcome.counters;
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
@@ -119,7 +121,7 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     }
 }
 
-/// Adds what a report says of a replayed trace.
+/// Adds the report's facts about a replayed trace.
 pub fn with_trace(origin: Origin, replay: Replayed, outcome: &Outcome) -> Origin {
     let programs = Program::all(&replay.names, &outcome.group().programs);
     Origin { replay, programs, ..origin }
@@ -142,7 +144,7 @@ fn lateness(outcome: &Outcome) -> Vec<(&'static str, f64)> {
         return Vec::new();
     }
     let percentiles = late.histogram.percentiles(&[50.0, 99.0]);
-    // A bucket's end may lie behind the longest of all.
+    // The end of a bucket may be above the longest lateness.
     let max_us = late.ns.max as f64 / 1e3;
     let percentile = |at: usize| percentiles.get(at).map_or(0.0, |us| (*us as f64).min(max_us));
     vec![

@@ -1,4 +1,5 @@
-//! Report on a function of one's own: the rows of `mmcq run`, and where a packet's time is spent.
+//! Report on a user's own SDIO function: the rows of `mmcq run`, and where a packet's time is
+//! spent.
 
 use crate::reproduce::Row;
 use crate::sdio::Failure;
@@ -7,7 +8,7 @@ use crate::sdio::packet::SETTINGS;
 use crate::sdio::platform::Board;
 use crate::sdio::served::{Seen, run};
 
-/// The results of a load in each setting.
+/// Results of a load in each setting.
 pub struct Told<'a> {
     load: &'a Load,
     board: &'a Board,
@@ -39,7 +40,8 @@ impl<'a> Told<'a> {
         rows
     }
 
-    /// Returns what a function's user sees: rate, latencies, wake-ups, the free share of the CPU.
+    /// Returns rows with what a user of the function notices: rate, latencies, wake-ups, and the
+    /// idle share of the CPU.
     pub fn rows(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let o = &seen.outcome;
@@ -65,7 +67,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns where a packet's time is spent: its steps, and their sum.
+    /// Returns rows with the times of a packet: its steps, and their sum.
     pub fn steps(&self) -> Vec<Row> {
         self.rows_of(&|seen| {
             let us = |ns: f64| ns / 1e3;
@@ -81,7 +83,7 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Returns a line for each setting: the step that takes most of a packet's time.
+    /// Returns one line for each setting with the step that takes most of a packet's time.
     pub fn conclusions(&self) -> String {
         let line = |(setting, seen): &(&str, Seen)| {
             let whole_ns = (first_ns(seen) + seen.means.whole_ns).max(1.0);
@@ -102,7 +104,7 @@ impl<'a> Told<'a> {
         self.seen.iter().map(line).collect()
     }
 
-    /// Returns the words for the begin and end of a latency.
+    /// Returns a text that says from where to where the latency counts.
     fn asked(&self) -> &'static str {
         if self.load.poll_ns.is_some() { "arrival to cleared" } else { "interrupt to cleared" }
     }
@@ -128,7 +130,7 @@ fn first_ns(seen: &Seen) -> f64 {
     (seen.outcome.mean_ns() - seen.means.to_clear_ns).max(0.0)
 }
 
-/// Returns the part in ns of a packet's time in which something is on the bus.
+/// Returns the time in ns per packet in which commands or data are on the bus.
 fn bus_ns(seen: &Seen) -> f64 {
     seen.means.whole_ns - seen.means.completions_ns
 }

@@ -1,19 +1,19 @@
-//! Locks that decide which programs may use an image file at the same time.
+//! Locks of image files, which decide which programs may use an image at the same time.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
-/// A lock on an image as long as this value lives: exclusive for a writer, shared among readers.
+/// Lock on an image file while this value exists: exclusive for a writer, shared among readers.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Locks the image at `path`. An error is one line. On a file system without locks every
-    /// program gets one.
+    /// Locks the image at `path`. The error is one line. On a file system without locks, every
+    /// program gets the lock.
     pub fn take(path: &Path, write: bool) -> Result<Self, String> {
         let shown = path.display();
         let file = File::options().read(true).write(write).open(path).map_err(|e| format!("{shown}: {e}"))?;

@@ -1,63 +1,65 @@
-//! iozone's command line as jobs, and its table: a line for each record size, a column for each
-//! test, KiB/s. Of its tests those that move data by `read` and `write` are here: 0 (write,
-//! rewrite), 1 (read, reread) and 2 (random read, random write).
+//! iozone's command line as jobs, and its table: one line for each record size, one column for each
+//! test, rates in KiB/s. Supported are the tests that use `read` and `write`: 0 (write, rewrite), 1
+//! (read, reread) and 2 (random read, random write).
 
 use crate::fio::stats::Stats;
 use crate::fio::{JobFile, System, parse_text};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Sizes of `-a` without `-n`, `-g`, `-s`, in KiB.
+/// Smallest and largest file of `-a` without `-n`, `-g`, `-s`, in KiB.
 const FILES_KIB: (u64, u64) = (64, 512 << 10);
-/// Records of `-a` without `-y`, `-q`, `-r`, in KiB.
+/// Smallest and largest record of `-a` without `-y`, `-q`, `-r`, in KiB.
 const RECORDS_KIB: (u64, u64) = (4, 16 << 10);
-/// Sizes of file and record without `-a`, in KiB.
+/// Size of file and of record without `-a`, in KiB.
 const ONE_KIB: (u64, u64) = (512, 4);
-/// Size above which `-a` leaves out records below [`LARGE_KIB`], unless a size was given, or `-z`.
+/// Size in KiB above which `-a` leaves out records below [`LARGE_KIB`], unless a size or `-z` is
+/// given.
 const CROSSOVER_KIB: u64 = 16 << 10;
 const LARGE_KIB: u64 = 64;
-/// Largest file and record of a line, in KiB.
+/// Largest file and record that a command line may give, in KiB.
 const KIB_MAX: u64 = 1 << 30;
 /// Options that have a value.
 const VALUED: &str = "srfiyqng";
 /// Options without a value that are supported.
 const FLAGS: &str = "azIewMR";
-/// Columns of the table: the number of the test, and name and `rw=` of its jobs.
+/// Columns of the table: number of the test, then name and `rw=` of its jobs.
 const TESTS: [(u32, [(&str, &str); 2]); 3] = [
     (0, [("write", "write"), ("rewrite", "write")]),
     (1, [("read", "read"), ("reread", "read")]),
     (2, [("random_read", "randread"), ("random_write", "randwrite")]),
 ];
-/// iozone's two lines of names.
+/// iozone's two header lines.
 const NAMES: &str = "                                                              \
      random    random     bkwd    record    stride\n              kB  reclen    write  rewrite    \
      read    reread    read     write     read   rewrite      read   fwrite frewrite    fread  freread\n";
 
-/// What an iozone command line requests.
+/// Request of an iozone command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iozone {
-    /// Pairs of file and record, in KiB.
+    /// Pairs of file size and record size in KiB.
     sizes_kib: Vec<(u64, u64)>,
-    /// Numbers of tests.
+    /// Numbers of the tests to run.
     tests: Vec<u32>,
     file: String,
     direct: bool,
     /// Whether the time of the flush counts as time of the writes.
     flush: bool,
-    /// iozone's messages about its options, printed first.
+    /// iozone's messages about its options, which are printed first.
     said: Vec<String>,
     line: String,
 }
 
-/// Counts the words in front of a pasted line's options: `iozone`, or a path that ends in it.
+/// Returns the number of words before the options of a pasted command line: `iozone`, or a path
+/// that ends in it.
 fn program_words(words: &[String]) -> usize {
     let is = |word: &str, name: &str| Path::new(word).file_name().is_some_and(|last| last == name);
     let sudo = usize::from(words.first().is_some_and(|word| is(word, "sudo")));
     if words.get(sudo).is_some_and(|word| is(word, "iozone")) { sudo + 1 } else { 0 }
 }
 
-/// Returns whether words are an iozone command line: its name is first, or there are options that
-/// fio does not have, such as `-az` and `-i0`.
+/// Returns whether these words are an iozone command line. Its name is first, or it has options
+/// that fio does not have, such as `-az` and `-i0`.
 pub fn is_line(words: &[String]) -> bool {
     if program_words(words) > 0 {
         return true;
@@ -68,7 +70,7 @@ pub fn is_line(words: &[String]) -> bool {
     flags || number
 }
 
-/// Returns options as getopt finds them: a letter and its value.
+/// Splits options as getopt does: each is a letter and its value.
 fn letters(words: &[String]) -> Result<Vec<(char, String)>, String> {
     let mut found = Vec::new();
     let mut words = words.iter();
@@ -96,7 +98,7 @@ fn letters(words: &[String]) -> Result<Vec<(char, String)>, String> {
     Ok(found)
 }
 
-/// Parses a size in KiB as iozone does: without a letter it counts KiB.
+/// Parses a size as iozone does and returns KiB; a number without a unit counts KiB.
 fn kib(letter: char, text: &str) -> Result<u64, String> {
     let wrong = || format!("iozone's -{letter} {text}: expected a size in kB, or as 16k, 4m, 1g");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -110,16 +112,16 @@ fn kib(letter: char, text: &str) -> Result<u64, String> {
     size.filter(|kib| (1..=KIB_MAX).contains(kib)).ok_or_else(wrong)
 }
 
-/// Returns the sizes from the least to the most, each twice the one before.
+/// Returns the sizes from the smallest to the largest, each twice the one before.
 fn doubled((least, most): (u64, u64)) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(least), |kib| kib.checked_mul(2)).take_while(move |kib| *kib <= most)
 }
 
 impl Iozone {
-    /// Parses a command line. The program's name may stand before its options.
+    /// Parses an iozone command line. The name of the program may stand before the options.
     ///
     /// # Errors
-    /// An option is not known, or requests something that is not supported.
+    /// An option is unknown, or requests something that is not supported.
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let options = letters(&words[program_words(words)..])?;
         let has = |letter: char| options.iter().any(|(known, _)| *known == letter);
@@ -175,17 +177,17 @@ impl Iozone {
         Ok(Iozone { sizes_kib, tests, file, direct: has('I'), flush: has('e'), said, line })
     }
 
-    /// Returns the columns that have figures.
+    /// Returns the columns of the table that have values.
     fn columns(&self) -> impl Iterator<Item = (u32, (&'static str, &'static str))> {
         let wanted = TESTS.iter().filter(|(test, _)| self.tests.contains(test));
         wanted.flat_map(|(test, jobs)| jobs.iter().map(|job| (*test, *job)))
     }
 
-    /// Returns the jobs, one after the other: for each pair of sizes its tests. Each works on the
-    /// same file.
+    /// Returns the jobs, one after the other: the tests for each pair of sizes, all on the same
+    /// file.
     ///
     /// # Errors
-    /// The file's name cannot stand in a job file.
+    /// The name of the file cannot be written in a job file.
     pub fn jobs(&self) -> Result<JobFile, String> {
         let name: String =
             self.file.chars().flat_map(|c| (c == ':').then_some('\\').into_iter().chain([c])).collect();
@@ -206,7 +208,7 @@ impl Iozone {
         parse_text("iozone", text.as_bytes(), &System).map_err(|error| error.to_string())
     }
 
-    /// Returns the table. `stats` are those of the jobs, in their order.
+    /// Returns iozone's table. `stats` are the results of the jobs, in their order.
     pub fn table<'s>(&self, stats: impl IntoIterator<Item = &'s Stats>) -> String {
         let mut out = String::new();
         for line in &self.said {
@@ -275,8 +277,8 @@ mod tests {
         assert_eq!(parsed(&format!("./iozone {LINE}")).unwrap(), asked);
     }
 
-    /// Checks that the line gives the job of the tree that was written by hand. The packed crate
-    /// has no jobs.
+    /// Checks that the command line gives the same job as the job file in the source tree that was
+    /// written by hand. The packed crate has no job files.
     #[test]
     fn the_threads_line_is_the_job_that_was_written_by_hand() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs/iozone.fio");

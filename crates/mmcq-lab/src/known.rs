@@ -1,13 +1,13 @@
-//! A cache of results that may be needed again.
+//! Cache of results that may be needed again.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Most entries of one cache.
+/// Largest number of entries in a cache.
 const MOST: usize = 256;
 
-/// Results by key. Threads share it.
+/// Results by key, shared by threads.
 #[derive(Debug)]
 pub struct Known<K, V>(Mutex<HashMap<K, V>>);
 
@@ -28,7 +28,7 @@ impl<K: Hash + Eq, V: Clone> Known<K, V> {
         if let Some(value) = known().get(&key) {
             return Ok(value.clone());
         }
-        // Nobody waits for it: two threads may make the same.
+        // No thread waits for another: two threads may compute the same result.
         let value = make(&key)?;
         let mut all = known();
         if all.len() >= MOST {

@@ -1,29 +1,30 @@
-//! Memory lent to a driver for as long as the driver exists.
+//! Memory that is lent to a driver for as long as the driver exists.
 //!
-//! A driver takes its tables for ever, as in firmware. The laboratory makes many boards, and frees
-//! the tables of a board that was dropped.
+//! A driver borrows its tables for the whole program (`'static`), as in firmware. The laboratory
+//! makes many boards, and frees the tables of each board that is dropped.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use std::any::Any;
 use std::ptr::NonNull;
 
-/// Memory that is freed when this is dropped.
+/// Lent values, which are freed when this structure is dropped.
 #[derive(Debug, Default)]
 pub struct Lent(Vec<NonNull<dyn Any>>);
 
 impl Lent {
-    /// Lends a value.
+    /// Lends a value for the whole program.
     ///
     /// # Safety
-    /// Nothing uses the reference any more when this is dropped. A controller that was given the
-    /// address does not use it any more then.
+    /// When this structure is dropped, the returned reference must not be used any more, also not
+    /// by a controller that was given the address.
     pub unsafe fn lend<T: Any>(&mut self, value: T) -> &'static mut T {
         #[cfg(test)]
         crate::counted::lent(1);
         let place = NonNull::from(Box::leak(Box::new(value)));
         self.0.push(place);
-        // SAFETY: the memory is there until this is dropped, and the reference is the only one.
+        // SAFETY: the memory exists until this structure is dropped, and the reference is the only
+        // one.
         unsafe { &mut *place.as_ptr() }
     }
 }
@@ -33,8 +34,8 @@ impl Drop for Lent {
         for place in self.0.drain(..) {
             #[cfg(test)]
             crate::counted::lent(-1);
-            // SAFETY: `lend` leaked this box, which is freed once, and who called it vouches that
-            // nothing uses it any more.
+            // SAFETY: `lend` leaked this box, which is freed only once, and its caller guarantees
+            // that the reference is not used any more.
             drop(unsafe { Box::from_raw(place.as_ptr()) });
         }
     }

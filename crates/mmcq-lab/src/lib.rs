@@ -1,7 +1,8 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
 //!
-//! Without the feature `host` what remains needs no operating system: boards and cards, fio's jobs,
-//! the runner, its reports, why, the oscilloscope and the list of parameters.
+//! Without the feature `host`, the crate needs no operating system. It then has boards and cards,
+//! fio's jobs, the runner with its reports, the analysis `why`, the oscilloscope and the list of
+//! parameters.
 //!
 //! # The crates beside it
 //! [`mmcq`](https://docs.rs/mmcq) is the stack itself.
@@ -11,7 +12,7 @@
 //! and cards. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the
 //! models.
 
-// docs.rs says of each item which feature it needs.
+// docs.rs then shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(unsafe_code))]
 

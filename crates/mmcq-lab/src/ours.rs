@@ -23,8 +23,8 @@ use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Most polls that a spinner does as one step. Actions of others are seen after these at the
-/// latest.
+/// Largest number of polls that a spinner does in one step. It sees the actions of others after the
+/// step.
 const LOOKS_MAX: u64 = 64;
 
 /// Context that calls the engine, and the costs of entering it.
@@ -32,7 +32,8 @@ const LOOKS_MAX: u64 = 64;
 pub struct Context {
     /// The context.
     pub advance: Advance,
-    /// Interrupt entry and exit alone; part of [`Costs::irq_ns`](crate::system::Costs::irq_ns).
+    /// Time in ns of interrupt entry and exit alone; part of
+    /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
     /// Time in ns from the hard interrupt to the deferred one.
     pub tasklet_ns: u64,
@@ -40,14 +41,14 @@ pub struct Context {
     pub look_ns: u64,
 }
 
-/// The boot areas of an eMMC.
+/// Boot areas of an eMMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot {
-    /// Size in bytes of each.
+    /// Size in bytes of each boot area.
     pub bytes: u64,
-    /// PARTITION_CONFIG without the bits that select a partition.
+    /// Value of PARTITION_CONFIG (EXT_CSD) with the bits cleared that select a partition.
     pub config: u8,
-    /// Longest time in ns of a switch.
+    /// Longest time in ns of a switch to another partition.
     pub switch_ns: u64,
 }
 
@@ -56,17 +57,17 @@ pub struct Boot {
 struct Newest {
     direction: Direction,
     end: u64,
-    /// Number of transfers that had begun when it was submitted; it began none.
+    /// Number of transfers that had begun when the request was submitted, which began none itself.
     transfers: Count,
 }
 
-/// Front end of mmcq's engine, with a table of the job that waits for each slot.
+/// Front end of mmcq's engine. It knows for each slot which job waits.
 pub struct Ours<H: Host, const N: usize> {
     /// mmcq's engine.
     pub stack: Stack<(NoLock, H, Profile), N>,
-    /// I/Os whose job is submitting them to the engine.
+    /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,
-    /// I/Os for which there was no slot.
+    /// I/Os that wait for a free slot.
     outside: VecDeque<Io>,
     slots: [Option<(SlotId, Io)>; N],
     finished: VecDeque<Vec<(Io, bool)>>,
@@ -74,22 +75,22 @@ pub struct Ours<H: Host, const N: usize> {
     thread: Thread,
     thread_runs: bool,
     context: Context,
-    /// Whether the interrupt has been noted, and its line masked.
+    /// Whether an interrupt was noted and its line masked, but the engine has not been called.
     noted: bool,
-    /// Latest time in ns until which the spinning job spins.
+    /// Latest time in ns until which the spinning job spins; `None`: no job spins.
     spinner: Option<u64>,
-    /// I/Os that the spinner is about to complete.
+    /// I/Os that the spinner will complete next, each with true if it succeeded.
     spun: Vec<(Io, bool)>,
-    /// Number of I/Os of each job that are not complete.
+    /// For each job, the number of its I/Os that are not complete.
     outstanding: Vec<u32>,
     timer_ns: u64,
     timer: u64,
-    /// The request that was submitted last.
+    /// Request that was submitted last, if a contiguous one can still join its transfer.
     newest: Option<Newest>,
     held: HeldWatch,
-    /// The card's boot areas.
+    /// Boot areas of the card; `None`: they are not readable.
     boot: Option<Boot>,
-    /// The first error that a request had.
+    /// First error of any request.
     pub error: Option<Error>,
 }
 
@@ -135,7 +136,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
-    /// Calls the engine, and reports to a trace when a held start is held no more.
+    /// Calls the engine. If a held start has ended by the call, reports it to the log.
     fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Profile>, u64) -> R) -> R {
         let now_ns = sys.time.now();
         let result = self.stack.with(|e| call(e, now_ns));
@@ -154,7 +155,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         known.unwrap_or(Erase::Erase)
     }
 
-    /// Returns the read of a boot area.
+    /// Returns the partition access that reads this I/O from a boot area.
     fn visit(&self, area: u8, io: &Io) -> PartitionAccess {
         let (config, switch_ns) = self.boot.map_or((0, 0), |boot| (boot.config, boot.switch_ns));
         PartitionAccess {
@@ -207,8 +208,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes the completed I/Os, and lets a soft interrupt of this core, or the spinner, complete
-    /// them.
+    /// Takes completed I/Os from the engine. A soft interrupt of this core, or the spinner, will
+    /// complete them.
     fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -249,7 +250,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Returns whether an I/O continues one that still waits, and will be in the same transfer.
+    /// Returns whether an I/O continues the newest request, which still waits, so that both share a
+    /// transfer.
     fn joins(&self, io: &Io) -> bool {
         self.newest.is_some_and(|newest| {
             !matches!(io.how, How::Boot(_))
@@ -265,7 +267,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Passes the interrupt on to another context.
+    /// Wakes the context that calls the engine instead of the hard interrupt.
     fn pass_on(&mut self, sys: &mut System) {
         sys.time.charge(self.context.entry_ns);
         match self.context.advance {
@@ -274,10 +276,11 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Calls the engine from a context that is not the hard interrupt: the controller has an event,
-    /// a deadline has come, or both.
+    /// Calls the engine from a context that is not the hard interrupt, because the controller has
+    /// an event (`interrupt`), a deadline has come, or both.
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
-        // Only a thread may unmap on hosts that insist; the tasklet leaves 0, "at once", to it.
+        // Some hosts may unmap only in a thread: the deferred interrupt leaves the deadline 0 ("at
+        // once") to it.
         let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
         let mut work = PollOutcome::default();
         if interrupt {
@@ -325,8 +328,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
             let cost = if self.spun.is_empty() { self.context.look_ns } else { sys.costs.softirq_ns };
             return sys.go_on(thread, cost.max(1), Step::Look(job));
         }
-        // Looks that cannot see anything are taken in one step. With nothing to come at all, it
-        // would spin for ever.
+        // Polls that cannot see anything new are done in one step. If no event is to come at all,
+        // the spinner stops, or it would spin for ever.
         let next_ns = [sys.line.next_ns, deadline_ns, until_ns].into_iter().flatten().min();
         if let Some(next_ns) = next_ns.or_else(|| sys.queue.next_ns()) {
             let look_ns = self.context.look_ns.max(1);
@@ -335,8 +338,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Ends the spinner's role when its I/O is done. Another job must poll now, unless this one
-    /// will come back anyway.
+    /// Ends the spinning of this job, whose I/O is done. If the job has no other I/O under way,
+    /// another waiting job is woken to poll.
     fn leave(&mut self, sys: &mut System, job: u32) {
         self.spinner = None;
         let jobs = self.outstanding.len() as u32;
@@ -358,7 +361,8 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// Sets the one timer, which is never set later: if it expires too early, it is set again then.
+    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
+    /// it expires too early, it is set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         if self.context.advance == Advance::Spin {
             return;
@@ -374,8 +378,8 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
     fn submit(&mut self, sys: &mut System, io: Io) {
         self.entering[io.job as usize] = Some(io);
         self.outstanding[io.job as usize] += 1;
-        // At Linux's prices a transfer is dispatched and prepared once, whatever has been merged
-        // into it. Our own price is for each request.
+        // With Linux's costs, dispatching and preparing is paid once for a transfer, however many
+        // requests are merged into it. With mmcq's own costs, each request pays.
         let paid = sys.costs.dispatch_ns > 0 && self.joins(&io);
         let price_ns = if paid { 0 } else { sys.costs.dispatch_ns + sys.costs.prep_ns };
         sys.go_on(sys.job_thread(io.job), price_ns, Step::Submit(io.job));
@@ -412,7 +416,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
                 if let Some(io) = self.entering[job as usize].take() {
                     sys.lock();
                     self.enter(sys, io);
-                    // A flush that has nothing to do is over at once.
+                    // A flush with nothing to do ends at once.
                     if self.stack.with(|e| e.next_deadline_ns()) == Some(0) {
                         let work = self.tell(sys, |e, now_ns| e.poll(now_ns));
                         self.handle(sys, work, core);

@@ -37,7 +37,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// The platforms that come with the program.
+/// Built-in platforms (boards): name, and text of the file.
 const BUILT_IN: [(&str, &str); 19] = [
     ("generic", include_str!("../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
@@ -60,116 +60,118 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("adma3-sprd", include_str!("../platforms/adma3-sprd.toml")),
 ];
 
-/// The boards of the SDIO experiment, whose files are of another form.
+/// Boards of the SDIO experiment, whose files have another form.
 pub(crate) const SDIO: [(&str, &str); 2] = [
     ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
     ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
-/// Platforms that a file may stand on, one on the other.
+/// Largest depth of platforms that extend one another.
 const DEPTH_MAX: usize = 8;
 
-/// What is wrong with a platform: one line.
+/// Error in a platform's file; one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlatformError(String);
 
 impl PlatformError {
-    /// From the whole line; what was given may have had several.
+    /// Makes an error. Line breaks in the text, which may come from the file, are replaced.
     pub(crate) fn new(line: String) -> Self {
         PlatformError(line.replace('\n', "\\n"))
     }
 }
 
-/// Where a number comes from.
+/// Origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// By a standard or a data sheet.
+    /// From a standard or a data sheet.
     Spec,
-    /// A usual value.
+    /// A usual value, assumed without a measurement.
     Prior,
     /// Fitted to a published figure of a "before" column.
     Fit,
     /// Checked against other published figures.
     Val,
-    /// Measured on our own code.
+    /// Measured on mmcq's own code.
     Measured,
 }
 
-/// A number with its origin.
+/// Number with its origin.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// In the unit of its name.
+    /// Value, in the unit that its name ends with.
     pub value: f64,
-    /// Where it comes from.
+    /// Kind of origin.
     pub kind: Kind,
-    /// The same in words.
+    /// Origin of the number in words.
     pub source: String,
-    /// The least and the most that the source allows.
+    /// Smallest and largest value that the source allows.
     #[serde(default)]
     pub range: Option<[f64; 2]>,
-    /// The least and the most of 95 %, as `mmcq fit` found them.
+    /// Ends of the 95 % interval, as `mmcq fit` found them.
     #[serde(default)]
     pub interval: Option<[f64; 2]>,
 }
 
-/// Named times, in nanoseconds.
+/// Named numbers with their origins; times in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     named: Vec<(String, f64, Quantity)>,
-    /// What a file may say.
+    /// Names that a file may contain.
     known: Vec<&'static str>,
 }
 
 impl Times {
-    /// One of them; 0 if the file does not say.
+    /// Returns the number of this name, a time in ns; 0 if the file does not contain it.
     pub fn ns(&self, name: &str) -> u64 {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().find(|t| t.0 == name).map_or(0, |t| t.1.round() as u64)
     }
 
-    /// All of them: name, nanoseconds, origin.
+    /// Returns all numbers of the file: name, value (times in ns), origin.
     pub fn iter(&self) -> impl Iterator<Item = &(String, f64, Quantity)> {
         self.named.iter()
     }
 }
 
-/// How the controller learns of the end of busy.
+/// How the driver learns that the card's busy has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Busy {
-    /// By interrupt.
+    /// The controller interrupts.
     Interrupt,
-    /// By the level of DAT0.
+    /// The driver reads the level of DAT0 in a register.
     Level,
-    /// Not at all: the card's status tells.
+    /// The controller does not show it: the driver polls the card's status (CMD13).
     Status,
 }
 
-/// Which requests a host completes in a thread, and not in its interrupt.
+/// Which requests the host driver completes in a thread, not in its interrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defer {
-    /// None.
+    /// No requests.
     #[default]
     Never,
-    /// Reads: what came in has to be copied or made visible there.
+    /// Reads, whose data must be copied or made visible to the CPU in a thread.
     Reads,
-    /// All.
+    /// All requests.
     Always,
 }
 
-/// What a driver is told of open transfers.
+/// Which transfers a driver leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
-    /// It leaves none open.
+    /// The driver leaves no transfer open.
     No,
-    /// It leaves those open that it knows best: on an SDHCI reads by stops, writes by a carrier.
+    /// The driver leaves transfers open in the best way for the controller. On an SDHCI, stops of
+    /// SDMA keep reads open, and the data of a CMD13 (a carrier) keep writes open.
     Yes,
-    /// On an SDHCI: reads alone.
+    /// The driver leaves only reads open, on an SDHCI.
     Reads,
-    /// On an SDHCI: reads, and writes by stops that end at a block gap.
+    /// The driver leaves reads open, and writes by stops of SDMA that end at a block gap, on an
+    /// SDHCI.
     Gap,
 }
 
@@ -185,60 +187,61 @@ impl Continue {
     }
 }
 
-/// What moves our engine's state machine when the controller has something to say.
+/// Context that calls mmcq's engine when the controller has an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advance {
-    /// The hard interrupt.
+    /// The hard interrupt calls the engine.
     #[default]
     Irq,
-    /// The deferred interrupt, which the hard one raises.
+    /// The deferred interrupt calls the engine; the hard interrupt raises it.
     Tasklet,
-    /// A real-time kernel thread, which the interrupt wakes.
+    /// A real-time kernel thread calls the engine; the interrupt wakes it.
     Thread,
-    /// No interrupt: a job that waits for its I/O stays on its core and reads the controller's
-    /// status.
+    /// Without an interrupt: a job that waits for its I/O stays on its core and polls the
+    /// controller's status.
     Spin,
 }
 
-/// A board.
+/// A board with its controller, card and CPU costs.
 #[derive(Clone, Debug)]
 pub struct Platform {
-    /// Its name.
+    /// Name of the board.
     pub name: String,
-    /// One line about it.
+    /// Description of the board, one line.
     pub description: String,
-    /// Its card's name.
+    /// Name of the board's card.
     pub card: String,
-    /// What is changed of the card, whichever it is: `key=value`, each without `card.`.
+    /// Changes of the card in the slot, `key=value` without the prefix `card.`.
     pub card_changes: Vec<String>,
-    /// End of busy.
+    /// How the driver learns that the card's busy has ended.
     pub busy: Busy,
-    /// Requests must be completed in a thread.
+    /// Which requests the host driver completes in a thread.
     pub defer_completion: Defer,
-    /// How our engine is set up.
+    /// Setup of mmcq's engine.
     pub stack: Stack,
-    /// The controller model.
+    /// Description of the controller.
     pub controller: ControllerConfig,
-    /// Timings of the wires that the controller's capabilities cannot tell.
+    /// Bus timings of the wires that the controller's capability registers cannot show.
     pub timings: Vec<mmcq::host::Timing>,
-    /// The driver is told that the controller can continue data, or cannot, whatever the truth.
+    /// Whether the driver is told that the controller can continue data; `None`: as the controller
+    /// really can.
     pub continue_data: Option<Continue>,
-    /// What the board's wires carry.
+    /// Limits of the board's wires.
     pub wires: Wires,
-    /// Cores.
+    /// Number of CPU cores.
     pub cores: u8,
     /// Costs of the software around the stack.
     pub costs: Times,
-    /// Shares, 0 to 1.
+    /// Probabilities and shares, 0 to 1.
     pub shares: Times,
-    /// Our own path.
+    /// CPU costs of mmcq's own code.
     pub own: Times,
-    /// Profiles of cards that were put into it.
+    /// Card profiles that were loaded for this board.
     pub profiles: Profiles,
 }
 
-/// What stands outside of all tables, and the tables.
+/// Keys of a file outside of tables, and names of its tables.
 const KEYS: [&str; 12] = [
     "extends",
     "description",
@@ -258,7 +261,7 @@ const COSTS: [&str; 14] = [
     "irq", "done", "start", "poll", "dispatch", "prep", "softirq", "syscall", "user", "job_wake", "wake",
     "hop", "tail", "retry",
 ];
-/// Costs that a platform may give.
+/// Costs that a platform may leave out, without their unit.
 pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
     "each",
     "entry",
@@ -271,10 +274,10 @@ pub(crate) const COSTS_OPTIONAL: [&str; 10] = [
     "deep_sleep",
     "deep_wake",
 ];
-/// Tables of quantities.
+/// Names of the tables that contain quantities.
 pub(crate) const QUANTITIES: [&str; 3] = ["cost", "share", "own"];
 const SHARES: [&str; 2] = ["tail", "migration"];
-/// Those of our own path; the first ones are instructions, `cycle` and registers are times.
+/// Quantities of mmcq's own code: `cycle` and registers are times, all others are instructions.
 const OWN: [&str; 8] = [
     "cycle_ns",
     "interrupt_instructions",
@@ -288,24 +291,24 @@ const OWN: [&str; 8] = [
 const UNITS: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", 1e9)];
 
 impl Platform {
-    /// Reads a platform by name, or from a file whose name ends in `.toml`.
+    /// Loads a built-in platform by name, or one from a file whose name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
         Self::load_with(name, &[])
     }
 
-    /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`,
-    /// `controller.signal18_fails=true`. What begins with `card.` changes the card that is put into
-    /// the board.
+    /// Loads a platform as [`load`](Self::load) does, and changes single values: `cost.wake_us=30`,
+    /// `card="sdsc-1g"`, `controller.signal18_fails=true`. A change that begins with `card.`
+    /// concerns the card in the slot.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
         Files::default().load_with(name, changes).map(|(platform, _)| platform)
     }
 
-    /// Names of those that come with the program.
+    /// Returns the names of the built-in platforms.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The driver may leave transfers open, as the board's files have it.
+    /// Returns whether the board's file allows the driver to leave transfers open.
     pub fn leaves_open(&self) -> bool {
         match self.controller {
             ControllerConfig::Rtsx(_) => true,
@@ -399,7 +402,7 @@ impl Platform {
     }
 }
 
-/// A platform's table on top of the one it extends.
+/// Returns the table of a platform, merged over the table of the platform that it extends.
 fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, PlatformError> {
     if depth >= DEPTH_MAX {
         return Err(PlatformError::new(format!(
@@ -432,8 +435,8 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     }
 }
 
-/// A pair of model and driver ([`mmcq_sim::sdhci::Profile`]) is no board: by what it tells the
-/// driver, or as the tree ships it.
+/// Returns whether a file describes a pair of model and driver ([`mmcq_sim::sdhci::Profile`]),
+/// which is not a board: the file has settings for the driver, or is one of the built-in profiles.
 fn is_quirk(table: &Table, text: &str) -> bool {
     let driver = table.get("driver").and_then(Value::as_table);
     let told = ["quirks", "transfer", "capabilities"];
@@ -463,8 +466,8 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
     )))
 }
 
-/// Lays `over` on `base`: tables key by key, but a quantity as a whole, also one in another unit,
-/// and a controller that names its kind.
+/// Merges `over` into `base`. Tables are merged key by key. A quantity is replaced as a whole, even
+/// one in another unit, and so is a controller that names its kind.
 fn lay(base: &mut Table, over: Table) {
     let names: Vec<_> = over.keys().filter_map(|key| Some((unit(key)?.0.to_owned(), key.clone()))).collect();
     base.retain(|old, _| {
@@ -484,12 +487,12 @@ fn lay(base: &mut Table, over: Table) {
     }
 }
 
-/// The name of a time without its unit, and the unit in nanoseconds.
+/// Splits the name of a time into the name without its unit, and the unit in ns.
 fn unit(key: &str) -> Option<(&str, f64)> {
     UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
 }
 
-/// Reads all of `needed`, and those of `optional` that are there.
+/// Reads all quantities of `needed`, and those of `optional` that the table has.
 fn quantities(
     place: &str,
     table: Table,
@@ -552,13 +555,14 @@ fn quantities(
 }
 
 impl Times {
-    /// Does the file say?
+    /// Returns whether the file contains this number.
     pub fn has(&self, name: &str) -> bool {
         debug_assert!(self.known.contains(&name), "{name}: expected one of {:?}", self.known);
         self.named.iter().any(|t| t.0 == name)
     }
 
-    /// One of them, as it is written.
+    /// Returns the number of this name as written in the file, in its own unit; 0 if it is not
+    /// there.
     pub fn value(&self, name: &str) -> f64 {
         self.named.iter().find(|t| t.0 == name).map_or(0.0, |t| t.2.value)
     }
@@ -587,7 +591,7 @@ fn error(place: &str, value: &Value, expected: &str) -> PlatformError {
 }
 
 fn unknown(place: &str, name: &str, known: &[&str]) -> PlatformError {
-    // With the unit that the names do not have.
+    // The known names have no unit, so it is removed before the comparison.
     let name = unit(name).map_or(name, |(name, _)| name);
     let nearest = known.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
     PlatformError::new(format!(

@@ -1,11 +1,11 @@
-//! A reproduction as a picture: rates of each cell as bars, published values next to the model's,
-//! and the physical limit as a line.
+//! Draws a reproduction as a picture: the rates of each cell as bars, published values next to the
+//! model's, and the physical limit as a line.
 
 use crate::reproduce::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// One kind of bar: legend, setting, published or model, colour.
+/// Kind of bar: legend, setting, published or model, colour.
 struct Bar {
     legend: &'static str,
     setting: &'static str,
@@ -51,7 +51,7 @@ const BARS: [Bar; 10] = [
     Bar { legend: "mmcq, own path", setting: "mmcq-own", published: false, colour: RGBColor(27, 94, 32) },
 ];
 
-/// The rows whose unit is a rate, as an SVG picture.
+/// Returns an SVG picture of the rows whose unit is a rate.
 pub fn rates(rows: &[Row], title: &str) -> Result<String, String> {
     let mut svg = String::new();
     draw(rows, title, &mut svg).map_err(|error| format!("the picture cannot be drawn: {error}"))?;
@@ -145,8 +145,8 @@ mod tests {
             Row { unit: "us".to_owned(), ..row("mmcq", None) },
         ];
         let svg = rates(&rows, "a title").unwrap();
-        // Each bar stands in the picture and in the legend; of the others nothing (one row is no
-        // rate).
+        // Each kind of bar in the rows appears in the picture and in the legend, all others do not.
+        // (The row `mmcq` has no rate.)
         let bars =
             BARS.iter().map(|bar| format!("#{:02X}{:02X}{:02X}", bar.colour.0, bar.colour.1, bar.colour.2));
         let drawn: Vec<usize> = bars.map(|colour| svg.matches(&colour).count().min(2)).collect();

@@ -5,17 +5,17 @@ use std::str::FromStr;
 /// A unit of rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// 1048576 bytes a second.
+    /// MiB/s: 1048576 bytes per second.
     #[default]
     MibPerSecond,
-    /// 1000000 bytes a second.
+    /// MB/s: 1000000 bytes per second.
     MbPerSecond,
-    /// Requests a second.
+    /// Requests per second.
     Iops,
 }
 
 impl Rate {
-    /// Returns its name.
+    /// Returns the name of the unit.
     pub fn unit(self) -> &'static str {
         match self {
             Rate::MibPerSecond => "MiB/s",
@@ -24,8 +24,8 @@ impl Rate {
         }
     }
 
-    /// Converts a rate to this unit: MiB per second, of this number of requests with this number of
-    /// bytes.
+    /// Converts a rate in MiB/s to this unit. The rate is that of `requests` requests with `bytes`
+    /// bytes in all.
     pub fn of(self, mib_per_s: f64, requests: f64, bytes: f64) -> f64 {
         let bytes_per_s = mib_per_s * f64::from(1 << 20);
         match self {

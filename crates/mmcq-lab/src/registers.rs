@@ -1,4 +1,4 @@
-//! The registers of a card, decoded for people.
+//! Decodes the registers of a card into readable text.
 
 use mmcq::card::{Card, Family};
 use mmcq::host::{Timing, Width};
@@ -14,18 +14,18 @@ use mmcq::spec::switch::SwitchStatus;
 use serde::Serialize;
 use std::fmt::Display;
 
-/// One decoded field.
+/// Decoded field of a register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// The register: `CID`, `CSD` and others.
+    /// Name of the register: `CID`, `CSD` and others.
     pub register: &'static str,
-    /// The field, in the standard's words.
+    /// Name of the field in the standard.
     pub field: String,
-    /// Its value, with unit.
+    /// Value with its unit.
     pub value: String,
 }
 
-/// Collects fields of one register.
+/// Collects the fields of one register.
 struct Of<'a>(&'static str, &'a mut Vec<Field>);
 
 impl Of<'_> {
@@ -33,14 +33,15 @@ impl Of<'_> {
         self.1.push(Field { register: self.0, field: field.to_owned(), value: value.to_string() });
     }
 
-    /// Adds a field with the names of the entries that are true.
+    /// Adds a field whose value is the list of those names that are true.
     fn list(&mut self, field: &str, each: &[(bool, &str)]) {
         let names: Vec<&str> = each.iter().filter(|(on, _)| *on).map(|&(_, name)| name).collect();
         self.put(field, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     }
 }
 
-/// Returns everything that a card reported at bring-up. `ext_csd` is an eMMC's EXT_CSD.
+/// Returns the fields of all registers that a card reported at bring-up. `ext_csd` is the EXT_CSD
+/// of an eMMC.
 pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, ParseError> {
     let mut fields = Vec::new();
     let mut of = Of("card", &mut fields);
@@ -239,7 +240,7 @@ fn ext_csd_fields(of: &mut Of, ext: &ExtCsd) {
     );
 }
 
-/// Returns the standards' name of a timing.
+/// Returns the name of a bus timing in the standards.
 fn timing(timing: Timing) -> &'static str {
     match timing {
         Timing::Legacy => "default speed",

@@ -37,26 +37,26 @@ pub struct Scene {
 }
 
 impl Default for Scene {
-    /// As a command line without options.
+    /// Returns the scene of a command line without options.
     fn default() -> Self {
         let (platform, set) = (PLATFORM.to_owned(), Vec::new());
         Scene { platform, card: None, setting: Setting::Mmcq, set, seed: 1 }
     }
 }
 
-/// Reason why a scene is not valid, in one line.
+/// Reason why a scene is not valid; one line.
 #[derive(Debug, thiserror::Error)]
 pub enum SceneError {
-    /// The board is not valid.
+    /// The board's file is not valid.
     #[error(transparent)]
     Board(#[from] PlatformError),
     /// A job is not valid.
     #[error(transparent)]
     Job(#[from] ParseError),
-    /// A change of an option has no value.
+    /// A change of a job's option has no value.
     #[error("--set {0}: expected job.OPTION=VALUE")]
     NoValue(String),
-    /// A change of a job where there are no jobs.
+    /// A change concerns jobs, but there are none.
     #[error("--set {0}: a trace has no jobs; expected a key of board or card")]
     NoJobs(String),
 }
@@ -66,9 +66,9 @@ pub enum SceneError {
 pub struct Loaded {
     /// The board.
     pub platform: Platform,
-    /// The jobs, expanded.
+    /// Workers of the jobs.
     pub workers: Vec<Worker>,
-    /// The jobs, with their changes.
+    /// Jobs, after the changes.
     pub file: JobFile,
 }
 
@@ -81,7 +81,8 @@ impl Scene {
         self.load_on(file, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Does the same with a board that `board` reads, which gets the changes of the board.
+    /// Loads as [`load`](Self::load) does, with a board that `board` reads after the changes that
+    /// concern the board.
     pub(crate) fn load_on(
         &self,
         file: &JobFile,
@@ -112,7 +113,8 @@ impl Scene {
         self.load_workers_on(workers, changes, |of_board| Platform::load_with(&self.platform, of_board))
     }
 
-    /// Does the same with a board that `board` reads, which gets the changes.
+    /// Loads as [`load_workers`](Self::load_workers) does, with a board that `board` reads after
+    /// the changes.
     pub(crate) fn load_workers_on(
         &self,
         workers: &[Worker],
@@ -128,7 +130,7 @@ impl Scene {
         Ok(Loaded { platform, workers: workers.to_vec(), file })
     }
 
-    /// Makes the input of [`runner::run`] from this scene and what was loaded for it.
+    /// Returns the input of [`runner::run`] for this scene and what was loaded for it.
     pub fn run_of<'a>(&'a self, loaded: &'a Loaded) -> runner::Run<'a> {
         runner::Run {
             workers: &loaded.workers,
@@ -139,7 +141,7 @@ impl Scene {
         }
     }
 
-    /// Returns one line about what runs: version, board, card, setting, seed, changes.
+    /// Returns one line that says what runs: version, board, card, setting, seed, changes.
     pub fn title(&self, platform: &Platform) -> String {
         let card = self.card_of(platform);
         fio::report::title(&platform.name, card, self.setting.name(), self.seed, &self.set)
@@ -151,10 +153,10 @@ impl Scene {
     }
 }
 
-/// Parses a whole number, the value of an option.
+/// Parses the value of an option as a whole number.
 ///
 /// # Errors
-/// The text is no whole number, or the number is too large.
+/// The text is not a whole number, or the number is too large.
 pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
 }

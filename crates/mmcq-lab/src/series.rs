@@ -1,41 +1,42 @@
-//! Rate and depth of a run over virtual time, in a bounded number of steps however long it is.
+//! Rate and depth of a run over virtual time. The number of steps is limited, however long the run
+//! is.
 
 use crate::system::{Io, System};
 use mmcq::host::Direction;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Most steps; a run that is long enough has at least half of them.
+/// Largest number of steps. A run that is long enough has at least half of them.
 const STEPS: usize = 256;
 /// Length in ns of a step of a short run.
 const STEP_NS: u64 = 1_000;
-/// Mean number of I/Os that end in a step: with fewer, a rate is only noise.
+/// Smallest mean number of I/Os that end in a step; with fewer, the rate would be noise.
 const IOS: usize = 32;
 
 thread_local! {
-    /// Recorder of the machine that runs now.
+    /// Recorder for the machine that this thread runs.
     static KEEPER: RefCell<Option<Rc<RefCell<Series>>>> = const { RefCell::new(None) };
 }
 
 /// Events of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the I/Os that ended, read and written.
+    /// Bytes of the I/Os that ended in the step, `[read, write]`.
     pub bytes: [u64; 2],
-    /// Sum in ns of the times of the I/Os under way.
+    /// Sum in ns of the times for which I/Os were under way in the step.
     pub depth_ns: u64,
-    /// Time in ns at which the first I/O came, after the begin of the load.
+    /// Time in ns at which the step's first I/O was submitted, after the start of the load.
     pub first_ns: Option<u64>,
 }
 
-/// The steps of a run.
+/// Steps of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Length of a step in ns.
     pub step_ns: u64,
     /// The steps in order.
     pub steps: Vec<Step>,
-    /// Time in ns at which the last I/O ended.
+    /// Time in ns at which the run's last I/O ended.
     pub end_ns: u64,
     begin_ns: u64,
     under_way: u64,
@@ -50,8 +51,8 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Returns the steps with begin and length in ns. The last one may be shorter; it is left out
-    /// if it is too short to have a rate.
+    /// Returns the steps with start and length in ns. The last step may be shorter; it is left out
+    /// if it is too short for a rate.
     pub fn timed(&self) -> impl Iterator<Item = (u64, u64, &Step)> {
         let spans = (0u64..).map(|index| index * self.step_ns);
         let timed = spans
@@ -60,13 +61,14 @@ impl Series {
         timed.filter(|(from_ns, length_ns, _)| *from_ns == 0 || length_ns * 2 >= self.step_ns)
     }
 
-    /// Returns the mean time in ns from one request to the next.
+    /// Returns the mean time in ns per request: the length of the run divided by the number of
+    /// requests.
     pub fn turn_ns(&self) -> u64 {
         self.end_ns / (self.ios as u64).max(1)
     }
 
-    /// Returns the time in ns at which the first I/O came in a step: the step with an I/O that is
-    /// nearest to the middle of the run.
+    /// Returns the time in ns of the first submission in the step that is nearest to the middle of
+    /// the run and has one.
     pub fn middle_ns(&self) -> Option<u64> {
         let middle = self.steps.len() / 2;
         let comes = self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.first_ns?)));
@@ -87,10 +89,11 @@ impl Series {
         self.ios += 1;
     }
 
-    /// Advances the time, during which the number of I/Os under way does not change.
+    /// Advances the time, and adds the I/Os under way since the last call; their number was
+    /// constant.
     fn advance(&mut self, to_ns: u64) {
         let mut from_ns = self.end_ns;
-        // First, so that the steps are as long as they will be.
+        // The last step is made first, since that may join steps and change their length.
         self.step(to_ns.max(from_ns));
         while from_ns < to_ns {
             let end_ns = to_ns.min((from_ns / self.step_ns + 1) * self.step_ns);
@@ -101,7 +104,7 @@ impl Series {
         self.end_ns = from_ns;
     }
 
-    /// Returns the step of this moment, and makes it and those before it if needed.
+    /// Returns the step at this time, after making it and all steps before it.
     fn step(&mut self, at_ns: u64) -> &mut Step {
         while at_ns / self.step_ns >= STEPS as u64 {
             self.join();
@@ -113,7 +116,7 @@ impl Series {
         &mut self.steps[at]
     }
 
-    /// Joins steps in pairs: they become twice as long.
+    /// Joins the steps in pairs, so that each is twice as long.
     fn join(&mut self) {
         self.step_ns *= 2;
         let joined = self.steps.chunks(2).map(|pair| {
@@ -127,7 +130,7 @@ impl Series {
     }
 }
 
-/// Calls `run`, and records the steps of the machine that it runs last.
+/// Calls `run`, and records the steps of the last machine that it runs.
 pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     let keeper = Rc::new(RefCell::new(Series::default()));
     KEEPER.with(|k| *k.borrow_mut() = Some(keeper.clone()));
@@ -140,8 +143,8 @@ pub fn record<R>(run: impl FnOnce() -> R) -> (R, Series) {
     (result, series)
 }
 
-/// Attaches the recorder to a machine that begins its work. A log of I/Os that was set before still
-/// works.
+/// Attaches the recorder to a machine that begins its work. A log of I/Os that was set before stays
+/// in use.
 pub(crate) fn watch(sys: &mut System) {
     let Some(keeper) = KEEPER.with(|k| k.borrow().clone()) else { return };
     *keeper.borrow_mut() = Series { begin_ns: sys.time.now(), ..Series::default() };

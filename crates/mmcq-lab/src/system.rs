@@ -1,4 +1,4 @@
-//! One machine that runs: its event loop, its CPU, its jobs, and the stack that serves them.
+//! A running machine: its event loop, its CPU, its jobs, and the stack that serves them.
 
 mod costs;
 mod held;
@@ -16,7 +16,7 @@ use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Device, Queue, Stream};
 
-/// Steps of a front end, done when their cost has been spent.
+/// Step of a front end, executed when its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The worker takes a request from the scheduler.
@@ -25,9 +25,9 @@ pub enum Step {
     Admit,
     /// The request is prepared.
     Prepared,
-    /// The end of the transfer before has been noticed.
+    /// The end of the previous transfer has been noticed.
     Finished,
-    /// The status of the card has come.
+    /// The status of the card has arrived.
     Polled,
     /// The block layer completes requests.
     Complete,
@@ -41,14 +41,14 @@ pub enum Step {
     HostWork,
     /// A spinning job polls the controller.
     Look(u32),
-    /// A job's I/O is ready to be given to the stack.
+    /// A job's I/O is ready to be passed to the stack.
     Submit(u32),
 }
 
-/// Action of a thread or a soft interrupt when its cost is spent.
+/// What a thread or a soft interrupt does when its CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A job at the end of its system calls takes its completed I/Os.
+    /// A job takes its completed I/Os, at the end of its system calls.
     Reap(u32),
     /// A job submits its next I/O.
     Next(u32),
@@ -63,7 +63,7 @@ pub enum Event {
     Cpu(CpuEvent),
     /// The controller's interrupt reaches its core.
     Irq,
-    /// A timer of the front end; outdated ones have an old number.
+    /// A timer of the front end has expired. The number tells outdated timers from the present one.
     Timer(u64),
     /// The sleep of a job is over.
     Alarm(u32),
@@ -75,7 +75,7 @@ impl From<CpuEvent> for Event {
     }
 }
 
-/// Front end: a stack with its surroundings, which receives I/Os, interrupts and timers.
+/// Front end: a stack with its environment. It receives I/Os, interrupts and timers.
 pub trait Front {
     /// Submits an I/O of a job, in the job's own context.
     fn submit(&mut self, sys: &mut System, io: Io);
@@ -91,9 +91,8 @@ pub trait Front {
         let _ = (sys, number);
     }
 
-    /// Called when a job has nothing to do before an I/O is done, or before `until_ns`. Returns
-    /// true if the job stays awake instead of sleeping; the front end has then given it something
-    /// to do.
+    /// Called when a job has nothing to do before an I/O is done or before `until_ns`. Returns true
+    /// if the job must stay awake; the front end has then given it a step to execute.
     fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
         let _ = (sys, job, until_ns);
         false
@@ -105,34 +104,35 @@ pub trait Front {
     }
 }
 
-/// Time in ns between two threads that fio releases at its start: a system call.
+/// Time in ns from one thread to the next that fio releases at its start; each release is a system
+/// call.
 const RELEASE_NS: u64 = 10_000;
 
-/// The machine without the stack.
+/// Machine without the stack: CPU, time, costs, memory and events.
 pub struct System {
-    /// Events to come.
+    /// Queue of future events.
     pub queue: Queue<Event>,
     /// Cores and threads.
     pub cpu: Cpu<Action>,
-    /// Virtual time of the code that runs.
+    /// Virtual time that the running code has reached.
     pub time: Time,
-    /// Costs of software.
+    /// CPU costs of the software.
     pub costs: Costs,
     /// Random stream for wake-ups of kernel threads.
     pub wakes: Stream,
     /// Random stream for wake-ups of the worker through the work queue.
     pub hops: Stream,
-    /// Core that takes the controller's interrupt.
+    /// Core that handles the controller's interrupt.
     pub irq_core: u8,
-    /// Memory of the I/Os.
+    /// Memory of the I/Os' data.
     pub buffers: Buffers,
-    /// State of the controller's interrupt line when the current action begins.
+    /// State of the controller's interrupt line at the start of the current action.
     pub line: Line,
-    /// Log of I/Os: submitted (`None`), or done, with success or not.
+    /// Log of I/Os, called with `None` at a submission, or with true for success at a completion.
     pub log: Option<IoLog>,
     /// Log of I/Os that the driver takes from the scheduler.
     pub driver_log: Option<DriverLog>,
-    /// Log of starts that were held for the tail of a batch.
+    /// Log of transfers that were held for the tail of a batch.
     pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
@@ -142,18 +142,18 @@ pub struct System {
     locked_until_ns: u64,
 }
 
-/// A function that is called with an I/O, its result if it is done, and the time in ns.
+/// Function that is called with an I/O, the time in ns, and true for success if the I/O is done.
 pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
-/// A function that is called with an I/O that the driver now has, and the time in ns.
+/// Function that is called with an I/O that the driver has taken, and the time in ns.
 pub type DriverLog = Box<dyn FnMut(&Io, u64)>;
 
-/// The controller as seen from outside.
+/// State of the controller's interrupt line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Whether the interrupt line is high.
+    /// Whether the interrupt line is asserted.
     pub up: bool,
-    /// Time in ns of its next own event.
+    /// Time in ns of the controller's next event; `None`: none is due.
     pub next_ns: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ struct JobThread {
 }
 
 impl System {
-    /// Adds `log` to the log of I/Os, after the one that is set already.
+    /// Adds `log` to the log of I/Os; a log that is already set is called first.
     pub fn also_tell(&mut self, mut log: IoLog) {
         let mut before = self.log.take();
         self.log = Some(Box::new(move |io, result, now_ns| {
@@ -211,7 +211,8 @@ impl System {
         }
     }
 
-    /// Takes the stack's lock: the running code spins until the last holder has released it.
+    /// Takes the lock of the stack. The running code spins until the previous holder has released
+    /// it.
     pub fn lock(&mut self) {
         self.time.set(self.time.now().max(self.locked_until_ns));
     }
@@ -232,12 +233,12 @@ impl System {
         self.heard_from_ns = self.time.now();
     }
 
-    /// Returns whether the job has completions that it has not taken.
+    /// Returns whether the job has completed I/Os that it has not taken.
     pub fn has_completions(&self, job: u32) -> bool {
         !self.jobs[job as usize].done.is_empty() || self.done.iter().any(|(io, _)| io.job == job)
     }
 
-    /// Returns whether the job sleeps, and nothing has happened that will wake it.
+    /// Returns whether the job sleeps and nothing has happened yet that will wake it.
     pub fn sleeps(&self, job: u32) -> bool {
         self.jobs[job as usize].asleep && !self.has_completions(job)
     }
@@ -247,7 +248,7 @@ impl System {
         self.jobs[job as usize].thread
     }
 
-    /// Records that the job's I/O is under way; the job may submit another.
+    /// Records that the job's I/O has been submitted, so that the job may go on.
     pub fn submitted(&mut self, job: u32) {
         self.cpu.go_on(self.jobs[job as usize].thread, 0, Action::Next(job));
     }
@@ -258,15 +259,15 @@ impl System {
         self.done.push((io, ok));
     }
 
-    /// Records that the driver takes these I/Os from the scheduler, and orders them itself from now
-    /// on.
+    /// Records that the driver has taken these I/Os from the scheduler, and now decides their
+    /// order.
     pub fn taken(&mut self, ios: &[Io]) {
         if let Some(log) = &mut self.driver_log {
             ios.iter().for_each(|io| log(io, self.time.now()));
         }
     }
 
-    /// Returns the context switches of the jobs' own threads.
+    /// Returns the number of context switches of each job's own thread.
     pub fn job_switches(&self) -> Vec<u64> {
         self.jobs.iter().map(|job| self.cpu.switches_of(job.thread)).collect()
     }
@@ -283,7 +284,7 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// Lets a thread sleep for this time in ns.
+    /// Lets a thread sleep for this time in ns and then execute a step.
     pub fn pause(&mut self, thread: Thread, ns: u64, step: Step) {
         let latency = ns + self.costs.wake.draw(&mut self.wakes);
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
@@ -296,17 +297,17 @@ impl System {
         self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
     }
 
-    /// Lets the acting thread spend a cost and then do a step.
+    /// Lets the running thread spend a CPU cost and then execute a step.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, step: Step) {
         self.cpu.go_on(thread, cost_ns, Action::Step(step));
     }
 
-    /// Adds a soft interrupt.
+    /// Raises a soft interrupt on this core, which spends a CPU cost and then executes a step.
     pub fn defer(&mut self, core: u8, cost_ns: u64, step: Step) {
         self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
     }
 
-    /// Runs until every job has finished. Returns the time of the end in ns.
+    /// Runs until every job has finished. Returns the time in ns at the end.
     pub fn run<F: Front>(
         &mut self,
         front: &mut F,
@@ -402,7 +403,7 @@ impl System {
         Ok(end_ns)
     }
 
-    /// Starts these jobs, one after the other, as fio releases its threads.
+    /// Starts these jobs one after the other, at the intervals at which fio releases its threads.
     fn release(&mut self, jobs: impl IntoIterator<Item = u32>) {
         for (nth, job) in (0..).zip(jobs) {
             while self.jobs.len() <= job as usize {
@@ -418,7 +419,7 @@ impl System {
         }
     }
 
-    /// Gives the job its completions; then it continues with its own work.
+    /// Gives the job its completed I/Os; then the job continues with its own work.
     fn reap(&mut self, job: u32, workload: &mut dyn Workload) {
         let thread = &mut self.jobs[job as usize];
         let mut done = std::mem::take(&mut thread.done);
@@ -508,7 +509,7 @@ impl System {
         }
     }
 
-    /// Wakes a sleeping job, which then decides again what it does next.
+    /// Wakes a sleeping job, which then decides again what to do next.
     pub fn rouse(&mut self, job: u32) {
         self.wake_job(job, Action::Next(job));
     }
@@ -528,11 +529,11 @@ impl System {
     }
 }
 
-/// Error: nothing more will happen, but jobs still wait, because of a lost completion.
+/// Error: jobs wait for I/Os, but no event is left, because a completion was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
 pub struct Stuck {
-    /// Time in ns.
+    /// Time in ns at which no event was left.
     pub at_ns: u64,
     /// Number of jobs that wait.
     pub running: u32,

@@ -1,4 +1,5 @@
-//! Tables of results: aligned text that is split at the width of a page, Markdown, and CSV.
+//! Tables of results: as aligned text that is split at the width of a page, as Markdown, and as
+//! CSV.
 
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -6,7 +7,7 @@ use std::fmt::Write;
 /// Width of a page in characters.
 pub const PAGE: usize = 100;
 
-/// The words of a text in lines that fit the page behind so many columns.
+/// Splits a text into lines that fit the page when they are indented by `indent` characters.
 pub fn folded(text: &str, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -21,14 +22,14 @@ pub fn folded(text: &str, indent: usize) -> Vec<String> {
     lines
 }
 
-/// One column.
+/// Column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Group that it belongs to, such as a setting; empty: the whole line.
+    /// Group of the column, such as a setting; empty: the column describes the whole line.
     pub group: String,
     /// Heading.
     pub head: String,
-    /// A text for each line.
+    /// Text of the column in each line.
     pub cells: Vec<String>,
 }
 
@@ -39,7 +40,8 @@ impl Column {
     }
 }
 
-/// Columns of the same length. The first two of a line are aligned left, all others right.
+/// Table of columns with equal length. In text, the first two columns are aligned left, all others
+/// right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     columns: Vec<Column>,
@@ -53,8 +55,8 @@ impl Table {
         }
     }
 
-    /// Makes a table of JSON objects, one a line: a column for each name, in the order of their
-    /// first use. Missing values are empty.
+    /// Makes a table from JSON objects, one per line. There is a column for each name, in the order
+    /// of their first use; missing values are empty.
     pub fn of_lines(text: &str) -> Self {
         let rows: Vec<Map<String, Value>> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -79,8 +81,8 @@ impl Table {
         self.columns.first().map_or(0, |column| column.cells.len())
     }
 
-    /// Returns the columns of each part that fits the page: the columns without a group in every
-    /// part, and whole groups with them as long as there is room.
+    /// Returns the columns of each part that fits the page. Columns without a group are in every
+    /// part, followed by as many whole groups as fit.
     fn parts(&self) -> Vec<Vec<&Column>> {
         let (own, grouped): (Vec<&Column>, Vec<&Column>) =
             self.columns.iter().partition(|column| column.group.is_empty());
@@ -100,13 +102,13 @@ impl Table {
         parts
     }
 
-    /// Returns aligned text. Parts that do not fit side by side are placed one below the other.
+    /// Returns aligned text. Parts that do not fit side by side are below one another.
     pub fn text(&self) -> String {
         let parts: Vec<String> = self.parts().iter().map(|part| aligned(part, self.lines())).collect();
         parts.join("\n")
     }
 
-    /// Returns the names of its columns.
+    /// Returns the headings of the columns.
     pub fn heads(&self) -> impl Iterator<Item = String> {
         self.columns.iter().map(|c| match c.group.is_empty() {
             true => c.head.clone(),
@@ -114,18 +116,18 @@ impl Table {
         })
     }
 
-    /// Returns its lines, a text for each column.
+    /// Returns the lines, each with one text for every column.
     pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         (0..self.lines()).map(|line| self.columns.iter().map(|column| column.cells[line].clone()).collect())
     }
 
-    /// Returns a table in Markdown.
+    /// Returns the table in Markdown.
     pub fn markdown(&self) -> String {
         let row = |cells: &mut dyn Iterator<Item = String>| {
             cells.fold("|".to_owned(), |line, cell| line + " " + &cell.replace('|', "\\|") + " |") + "\n"
         };
         let mut text = row(&mut self.heads());
-        // Numbers stand at the right.
+        // Columns of numbers are aligned right.
         let number =
             |cell: &String| cell.is_empty() || cell.starts_with(|c: char| "+-0123456789".contains(c));
         let line = |column: &Column| if column.cells.iter().all(number) { "---:" } else { "---" };
@@ -136,7 +138,7 @@ impl Table {
         text
     }
 
-    /// Returns lines with commas [RFC 4180].
+    /// Returns the table as comma-separated lines [RFC 4180].
     pub fn csv(&self) -> String {
         let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -156,7 +158,7 @@ fn aligned(columns: &[&Column], lines: usize) -> String {
     let (mut text, mut groups, mut heads) = (String::new(), String::new(), String::new());
     for (i, column) in columns.iter().enumerate() {
         if bar(i) == " | " {
-            // The name stands over the group's first columns; it may be wider than one of them.
+            // The name of a group is above its first column, and may be wider than this column.
             let room = heads.chars().count();
             let left = room - groups.chars().count().min(room);
             let _ = write!(groups, "{:left$} | {}", "", column.group);

@@ -1,23 +1,23 @@
-//! Sockets with a path, for the servers.
+//! Sockets with a path, for servers on this machine.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 
-/// Name of a socket in the file system, which is removed when this is dropped.
+/// Path of a socket, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Name(PathBuf);
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // It may have been taken away already.
+        // The path may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Fills `buffer` by calls of `read`. Returns `Ok(false)` if the other side has closed before the
-/// first byte.
+/// Fills `buffer` by repeated calls of `read`. Returns `Ok(false)` if the other side has closed
+/// before the first byte.
 pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<bool> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -33,8 +33,8 @@ pub fn fill(buffer: &mut [u8], mut read: impl FnMut(&mut [u8]) -> io::Result<usi
     Ok(true)
 }
 
-/// Listens at a path. A socket at that path without a listener is replaced; anything else is left
-/// alone.
+/// Listens at a path. A socket at that path without a listener is replaced; anything else at the
+/// path is an error and stays.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
@@ -42,8 +42,8 @@ pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
                 "exists and is no socket; expected a free path, or the socket of a server that has ended";
             return Err(io::Error::new(ErrorKind::AlreadyExists, what));
         }
-        // Asked by the wrong kind of socket: a server that waits for its client is not to take us
-        // for it.
+        // The test connects with another type of socket, so that a server that waits there for its
+        // client does not take it for one.
         if UnixDatagram::unbound()?.connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
             std::fs::remove_file(path)?;
         } else {
@@ -64,10 +64,10 @@ mod tests {
         let path = folder.path().join("socket");
         let (first, name) = listen(&path).unwrap();
         assert_eq!(listen(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
-        // The server has heard nothing of it.
+        // The running server must not have noticed the attempt.
         first.set_nonblocking(true).unwrap();
         assert_eq!(first.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
-        // As if it had been killed: the name stays.
+        // The path stays, as if the server had been killed.
         drop(first);
         std::mem::forget(name);
         assert!(path.exists());

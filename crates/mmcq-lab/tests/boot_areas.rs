@@ -1,10 +1,11 @@
-//! Boot areas of an eMMC as files of a job.
+//! Tests that jobs can read the boot areas of an eMMC as files.
 
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{Run, Setting, run};
 
-/// HSQ's card has two boot areas of 4 MiB beside its user area; a job reads one by its name.
+/// The card of HSQ has two boot areas of 4 MiB beside its user area. A job reads one of them by its
+/// name.
 #[test]
 fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
     let of = |filename: &str, setting: Setting| {
@@ -22,7 +23,8 @@ fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
         for device in ["/dev/mmcblk0boot0", "/dev/mmcblk0boot1"] {
             let boot = of(device, setting).unwrap();
             assert_eq!((boot.ios, boot.failed, boot.bytes), (48, 0, user.bytes), "{device}");
-            // There and back again, for each stay; the user area needs no switch.
+            // Each access to a boot area needs a switch there and a switch back; the user area
+            // needs none.
             let (switches, none) = (boot.bus.commands[6], user.bus.commands[6]);
             assert!(none == 0 && switches >= 2 && switches % 2 == 0, "{device}: {switches}, {none}");
         }
@@ -33,7 +35,7 @@ fn boot_areas_are_read_by_their_names_and_the_card_goes_back() {
     assert!(error.contains("jobs are in the user area"), "{error}");
 }
 
-/// The whole of it is 4 MiB.
+/// A boot area is a file of 4 MiB, which a job reads as a whole.
 #[test]
 fn a_boot_area_has_its_own_size() {
     let platform = Platform::load("hsq-sprd").unwrap();

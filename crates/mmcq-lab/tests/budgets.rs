@@ -1,4 +1,4 @@
-//! Loads and their budgets.
+//! Tests `mmcq check`: loads and their budgets.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -51,7 +51,7 @@ fn a_new_file_is_kept_and_a_slower_board_breaks_it() {
     assert!(!broken.iter().any(|line| line.contains("interrupts_per_io")), "{out}");
 }
 
-/// A load whose job dies at its first I/O keeps no budget, whatever its rate.
+/// A load whose job fails at its first I/O keeps no budget, whatever its rate is.
 #[test]
 fn jobs_that_fail_break_the_check() {
     let folder = Folder::new();
@@ -121,7 +121,7 @@ fn bad_budgets_are_refused_with_their_line() {
     );
 }
 
-/// Of a report, with one of its figures changed.
+/// Returns the JSON of a report after a change of one of its figures.
 fn changed(report: &str, change: impl FnOnce(&mut serde_json::Value)) -> String {
     let mut report: serde_json::Value = serde_json::from_str(report).unwrap();
     change(&mut report);
@@ -140,11 +140,11 @@ fn an_earlier_report_is_a_budget() {
         let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         (output.status.code(), out, err)
     };
-    // The same load, run again from the report alone.
+    // The new run of the same load needs nothing but the report.
     let (code, out, err) = check("--baseline old.json");
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.starts_with("none of ") && out.lines().count() == 1, "{out}");
-    // An earlier run that was faster: a line for the figure, which 6 % of room take away.
+    // An earlier report that was faster: one figure is worse, and `--within 6%` accepts that.
     let faster = changed(&report, |report| {
         let iops = report["jobs"][2]["read"]["iops"].as_f64().unwrap();
         report["jobs"][2]["read"]["iops"] = (iops * 1.05).into();
@@ -154,11 +154,11 @@ fn an_earlier_report_is_a_budget() {
     assert_eq!((code, out.lines().count()), (Some(1), 2), "{out}");
     assert!(out.starts_with("two (3), read: IOPS: ") && out.contains("4.76 % worse\n"), "{out}");
     assert_eq!(check("--baseline faster.json --within 6%").0, Some(0));
-    // Two reports that are there, one of which is better.
+    // Compares two reports that exist, one of which is better.
     assert_eq!(check("faster.json --baseline old.json").0, Some(0));
     let (code, out, _) = check("old.json --baseline faster.json --json");
     assert_eq!((code, out.matches("\"kept\":false").count()), (Some(1), 1), "{out}");
-    // What is not there is named.
+    // Missing figures, files and wrong options are named in the error.
     folder.file(
         "less.json",
         &changed(&report, |report| {
@@ -211,7 +211,7 @@ fn a_change_without_effect_is_named() {
     assert!(err.contains(&format!("{idle} in this run")) && err.lines().count() == 1, "{err}");
     let err = said("sweep job.fio --set cost.hop_us=4 --set job.iodepth=2 --over seed=1,2");
     assert!(err.contains(&format!("{idle} at any point")) && err.lines().count() == 1, "{err}");
-    // Linux has the worker that is woken up.
+    // The changed cost exists with setting `none`, which has a worker thread to wake.
     let err = said("sweep job.fio --set cost.hop_us=4 --over setting=mmcq,none --platform hsq-sprd");
     assert_eq!(err, "");
     let err = said("sweep job.fio --set cost.hop_us=4 --over seed=1..20");
@@ -224,7 +224,7 @@ fn rates_are_in_the_unit_that_is_wanted() {
     let rate = |unit: &str| {
         let line = format!("why job.fio --platform hsq-sprd --json --rates {unit}");
         let text = String::from_utf8(folder.mmcq(&line).stdout).unwrap();
-        // Behind the title.
+        // The facts follow after the line with the title.
         let fact: serde_json::Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
         assert_eq!((&fact["name"], &fact["unit"]), (&"this run".into(), &unit.into()), "{text}");
         fact["value"].as_f64().unwrap()

@@ -1,5 +1,5 @@
-//! The program as its users meet it: exit codes, one-line errors that name the place, reports that
-//! repeat.
+//! Tests the program as its users see it: exit codes, one-line errors that name the place, and
+//! equal reports of equal runs.
 
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
@@ -30,7 +30,8 @@ impl Folder {
         command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
     }
 
-    /// Exit code 2, nothing on standard output, and one line that holds all of these.
+    /// Checks for exit code 2, an empty standard output, and one line of error with all of these
+    /// texts.
     fn refused(&self, line: &str, expected: &[&str]) -> String {
         let output = self.mmcq(line);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -51,7 +52,7 @@ impl Folder {
     }
 }
 
-/// A report without its first line, which says what ran.
+/// Returns a report without its first line, which says what ran.
 fn after_origin(report: String) -> String {
     report.split_once('\n').unwrap().1.to_owned()
 }
@@ -86,7 +87,7 @@ fn a_reader_that_is_not_there_is_refused() {
     folder.refused("vfio ffff:ff:1f.7 --quirk nosuch info", &["nosuch", "no-busy-irq"]);
     folder.refused("vfio ffff:ff:1f.7 info --quirk nosuch", &["nosuch", "no-busy-irq"]);
     folder.refused("vfio ffff:ff:1f.7 info --slot x", &["--slot", "number of a slot"]);
-    // What is wrong with a file is found before the reader is looked for.
+    // An error in a file is reported before the program looks for the reader.
     folder.refused("vfio ffff:ff:1f.7 write none.img --write", &["none.img"]);
     folder.file("short", "not a block");
     folder.refused("vfio ffff:ff:1f.7 write short --write", &["short", "11 bytes", "whole blocks"]);
@@ -150,7 +151,8 @@ fn the_same_job_and_seed_give_the_same_bytes() {
     assert_ne!(seeds[0], seeds[1], "the seed moves what is random");
 }
 
-/// One core, no kernel, a controller without CMD12 of its own: what stands for Linux is refused.
+/// On a board with one core, no kernel, and a controller without CMD12 of its own, the stand-ins
+/// for Linux are refused.
 #[test]
 fn a_microcontroller_runs_by_our_stack_alone() {
     let folder = Folder::new();
@@ -182,7 +184,7 @@ fn an_image_keeps_what_a_job_wrote_and_a_later_run_verifies_it() {
     assert!(written[..2 << 20].chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)));
     folder.accepted("run check.fio --image card.img");
 
-    // One bit of one block, and it is found.
+    // One wrong bit in a block must be found.
     let mut spoiled = written;
     spoiled[(1 << 20) + 1234] ^= 4;
     std::fs::write(&image, spoiled).unwrap();
@@ -211,11 +213,11 @@ fn what_is_no_command_or_the_wrong_file_is_named_in_one_line() {
     assert!(!line.contains("similar"), "{line}");
     folder.refused("run", &["JOB.fio", "--help"]);
     folder.refused("run --nonsense", &["--nonsense"]);
-    // A card where a board belongs.
+    // A card's file is given where a board's file is expected.
     folder.file("card.toml", &card("sdhc-16g-hs"));
     folder.file("job.fio", JOB);
     folder.refused("run job.fio --platform card.toml", &["card.toml: a card, for --card; expected a board"]);
-    // A key twice, in each kind of file.
+    // A key occurs twice, in each kind of file.
     folder.file("twice.toml", "description = \"x\"\nextends = \"generic\"\ndescription = \"y\"\n");
     folder.refused("run job.fio --platform twice.toml", &["line 3: duplicate key `description`"]);
     folder.file("twice.toml", "description = \"x\"\ndescription = \"y\"\n");
@@ -240,7 +242,7 @@ fn a_cost_may_be_given_in_another_unit_than_the_board_below_has_it_in() {
     assert_eq!(cost("irq_ms", "0.03"), us);
     assert_ne!(cost("irq_ms", "0.04"), us);
     assert_eq!(after_origin(folder.accepted("run job.fio --platform b.toml --set cost.irq_ns=30000")), us);
-    // One file that says both does not say which.
+    // A file that gives a quantity in two units is refused.
     let twice = "wake_us = { value = 1, kind = \"prior\", source = \"x\" }\nwake_ms = { value = 1, kind = \"prior\", source = \"x\" }";
     folder.file("b.toml", &format!("description = \"b\"\nextends = \"generic\"\n[cost]\n{twice}\n"));
     folder.refused("run job.fio --platform b.toml", &["cost.wake", "given twice, in two units"]);
@@ -350,7 +352,7 @@ fn what_the_tree_ships_is_listed() {
     for name in ["bt-type-a", "io.toml"] {
         folder
             .refused(&format!("card --card {name}"), &[name, "an I/O card without blocks", "reproduce sdio"]);
-        // A machine with drivers of its own may have it, but nothing is behind it.
+        // A virtual machine may use an I/O card, but such a card has no blocks and so no image.
         std::fs::write(folder.0.path().join("some.img"), [0; 1 << 16]).unwrap();
         let device = format!("device some.img --socket here --card {name}");
         folder.refused(&device, &[name, "an I/O card has no blocks; expected no image"]);
@@ -402,7 +404,7 @@ fn a_device_names_the_boards_that_it_takes() {
     }
 }
 
-/// A server of this command line, and the line with which it says that it listens.
+/// Starts a server with this command line. Returns it with the line that says where it listens.
 #[cfg(target_os = "linux")]
 fn server(folder: &Folder, line: &str) -> (std::process::Child, String) {
     use std::io::BufRead;
@@ -421,7 +423,7 @@ fn end(child: &mut std::process::Child, signal: &str) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// A client of a device that has accepted it, and agreed with it on the version.
+/// Connects a client to a device, and agrees with it on the protocol version.
 #[cfg(target_os = "linux")]
 fn greeted(socket: &Path) -> std::os::unix::net::UnixStream {
     use std::io::{Read, Write};
@@ -475,7 +477,7 @@ fn an_image_has_one_writer_or_many_readers() {
     assert_eq!(end(&mut reader, "TERM"), Some(0));
 }
 
-/// A sum of what came back from some shards is no pass.
+/// A sum over only some of the shards must not count as passed.
 #[test]
 fn a_merge_without_a_shard_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -493,7 +495,7 @@ fn a_merge_without_a_shard_fails() {
     assert_eq!(torture("--merge 1 2").status.code(), Some(0));
 }
 
-/// The mean and the percentiles of such a run look well.
+/// In such a run the mean and the percentiles look good.
 #[test]
 fn a_request_that_starves_is_named_in_the_report() {
     let folder = Folder::new();

@@ -1,13 +1,14 @@
-//! fio's own examples (Debian's package `fio-examples`): which run here, and why the others do not.
+//! Tests fio's own examples (Debian's package `fio-examples`): which of them run here, and why the
+//! others do not.
 
 use std::path::Path;
 use std::process::Command;
 
 const FOLDER: &str = "/usr/share/doc/fio/examples";
-/// Where an installed system keeps none: a copy that `tools/install-judges.sh` unpacked.
+/// Copy that `tools/install-judges.sh` unpacks, for systems without the examples.
 const COPY: &str = "target/judges/fio-examples/usr/share/doc/fio/examples";
 
-/// Each job that means a block device, and the words of the one reason that it is refused for.
+/// Examples that use a block device. `Some`: the option for which the job must be refused.
 const JOBS: [(&str, Option<&str>); 36] = [
     ("1mbs_clients", Some("'ratemin'")),
     ("aio-read", None),
@@ -59,11 +60,11 @@ fn fios_own_examples_run_or_say_why_not() {
         println!("skipped: fio-examples is not there; tools/install-judges.sh fetches it");
         return;
     };
-    // Some write logs where they run.
+    // Some examples write logs into the current folder.
     let here = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
     for (name, refused) in JOBS {
-        // A share of each: a few requests of every job, and no hours between them.
+        // Only a few requests of each job run, without waits of hours.
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(here.path());
         command.arg("run").arg(folder.join(name).with_extension("fio")).args(["--card", "sdxc-128g-uhs"]);

@@ -1,4 +1,5 @@
-//! Unmodified programs on a simulated card: dd, Python, fio itself, and SQLite with power cuts.
+//! Tests unmodified programs on a simulated card: dd, Python, fio itself, and SQLite with power
+//! cuts.
 
 use crate::watchdog;
 use rustix::fs::{FileType, Mode};
@@ -6,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// In this folder.
+/// Returns the command that runs the laboratory in this folder.
 fn lab(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
     command.current_dir(folder).args(arguments).env("XDG_CACHE_HOME", cache());
@@ -18,7 +19,7 @@ fn mmcq(folder: &Path, arguments: &[&str]) -> Output {
     lab(folder, arguments).output().unwrap()
 }
 
-/// One for all tests: the C library is compiled once.
+/// Cache folder of all tests, so that the C library is compiled only once.
 fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("exec-cache")
 }
@@ -34,7 +35,7 @@ fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     (said, told)
 }
 
-/// One line, and the code.
+/// Checks for exit code 2 and one line of error with this text.
 fn refused(folder: &Path, arguments: &[&str], part: &str) {
     let output = mmcq(folder, arguments);
     let told = text(&output.stderr);
@@ -62,7 +63,8 @@ fn dd_writes_and_reads_the_card_and_its_clock_is_the_cards() {
     let out = std::fs::read(folder.join("out")).unwrap();
     assert!(out.len() == 74 * 4096 && out[..bytes.len()] == bytes, "{}", out.len());
     assert!(out[bytes.len()..].iter().all(|&byte| byte == 0));
-    // A stream, and a descriptor that is made direct later.
+    // A program that reads by the C library's streams; then one that makes a descriptor direct
+    // later.
     let mut part = vec![0; out.len()];
     std::fs::File::open(&image).unwrap().read_exact(&mut part).unwrap();
     std::fs::write(folder.join("same"), &part).unwrap();
@@ -100,7 +102,8 @@ print(os.path.exists('/dev/mmcblk0'))
     assert_eq!(said, "True\n");
     let map = "import os, mmap; fd = os.open('/dev/mmcblk0', os.O_RDWR); mmap.mmap(fd, 4096)";
     refused(folder, &["exec", "--", "python3", "-c", map], "mmap");
-    // As the CPU's load of the SDIO thread: it counts for a second of the clock.
+    // The program measures CPU load like the one of the SDIO thread: it counts until the clock has
+    // advanced a second.
     let count = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass";
     refused(folder, &["exec", "--", "python3", "-c", count], "looks at the clock again and again");
     refused(folder, &["exec", "--", "./absent"], "./absent: No such file");
@@ -133,8 +136,8 @@ print(os.path.exists('/dev/mmcblk0'))
     }
 }
 
-/// A shell starts more programs than there are places, one after the other; a program becomes
-/// another; a child that never becomes one does not end its parent's place.
+/// A shell starts more programs, one after the other, than there are slots for jobs. A program
+/// becomes another (exec). A child that fails to become one does not end its parent's job.
 #[test]
 fn programs_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +156,8 @@ os.execvp('dd', ['dd', 'if=/dev/mmcblk0', 'of=/dev/null', 'bs=512', 'count=5', '
 ";
     let (_, told) = well(folder, &["exec", "--", "python3", "-c", becomes]);
     assert!(told.contains("mmcq: 0.00") && told.contains(" 7 reads"), "{told}");
-    // Nobody ever opens it for writing. The output has an end all the same: `cat` is ended.
+    // No program opens this pipe for writing, so `cat` waits for ever; the laboratory must kill it,
+    // so that the output ends.
     fifo(&folder.join("silent"));
     let orphan = "cat silent & dd if=/dev/mmcblk0 of=/dev/null bs=512 count=1 status=none";
     well(folder, &["exec", "--", "sh", "-c", orphan]);
@@ -163,7 +167,8 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
-/// Libaio by a program of its own: contexts one after the other, the first ended with I/Os under way.
+/// A program uses libaio directly: one context after the other, the first destroyed with I/Os under
+/// way.
 #[test]
 fn contexts_of_libaio_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,7 +216,8 @@ int main(int count, char **words) {
     refused(folder.path(), &["exec", "--", "./a", "both"], "two libaio contexts of one thread");
 }
 
-/// Waits until as many processes have said on the laboratory's output that they have begun.
+/// Waits until this number of processes have reported on the laboratory's output that they have
+/// begun.
 fn begun(output: &mut impl BufRead, processes: usize) {
     for _ in 0..processes {
         let mut line = String::new();
@@ -225,7 +231,7 @@ fn signal(lab: &Child, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// What comes until the end of a pipe: then all who could write to it are gone.
+/// Reads a pipe to its end, which comes when all processes that could write to it have ended.
 fn rest(mut pipe: impl Read) -> String {
     let mut text = String::new();
     pipe.read_to_string(&mut text).unwrap();
@@ -252,7 +258,7 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
     ];
     let log = folder.path().join("log");
     fifo(&log);
-    // The C library is there then.
+    // The first run compiles the C library, so that later runs start quickly.
     well(folder.path(), &["exec", "--", "true"]);
     for (arguments, name, code, part) in runs {
         let mut lab = lab(folder.path(), arguments)
@@ -261,7 +267,7 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Of this `cat` waits for the end.
+        // While this pipe is open, the shell's `cat` waits for its end.
         let held = lab.stdin.take();
         let mut output = BufReader::new(lab.stdout.take().unwrap());
         let logged = (arguments[0] == "fio").then(|| {
@@ -274,7 +280,8 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
         }
         signal(&lab, name);
         if arguments.contains(&deaf.as_str()) {
-            // The signal was handed on, and did not end the program. A second one kills it.
+            // The signal was forwarded, and the program has ignored it. A second signal kills the
+            // program.
             begun(&mut output, 1);
             signal(&lab, name);
         }
@@ -288,7 +295,8 @@ fn an_interrupted_program_ends_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A sector that is being programmed may be old, new, or half of each; others are old or new.
+/// After a power cut, a sector that was being programmed is old, new, or half of each. Other
+/// sectors are old or new.
 #[test]
 fn a_cut_in_the_middle_of_a_write_tears_what_is_programmed() {
     let folder = tempfile::tempdir().unwrap();
@@ -326,7 +334,8 @@ for n in range(64): os.pwrite(fd, b'N' * (1 << 18), n << 18)
     assert!(torn_all > 0 && cuts > 0, "{torn_all} {cuts}");
 }
 
-/// The report of fio, or of ours, by job and direction: I/Os, milliseconds.
+/// Returns I/Os and milliseconds for each job and direction in a report of fio or of the
+/// laboratory.
 fn rates(report: &str) -> Vec<(u64, f64)> {
     let json: serde_json::Value =
         serde_json::from_str(report.get(report.find('{').unwrap()..).unwrap()).unwrap();
@@ -401,10 +410,11 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
         let (ours, _) = well(folder, &ours);
         let (theirs, ours) = (rates(&first), rates(&ours));
         assert_eq!(theirs.len(), ours.len());
-        // One flush serves several jobs. Microseconds decide which job asks first and waits longest.
+        // Several jobs share a flush, and microseconds decide which job asks first and waits
+        // longest. So the tolerance is larger.
         let share = if job.iter().any(|word| word.starts_with("--fsync")) { 0.01 } else { 0.005 };
         for (theirs, ours) in theirs.iter().zip(&ours) {
-            // Of jobs with an end in time the last I/O may fall on either side.
+            // If jobs end at a fixed time, the last I/O may be before or after that time.
             assert!(theirs.0.abs_diff(ours.0) <= 1, "{job:?}: {theirs:?} {ours:?}");
             assert!((theirs.1 - ours.1).abs() <= share * ours.1, "{job:?}: {theirs:?} {ours:?}");
         }
@@ -413,8 +423,8 @@ fn fio_itself_measures_what_our_jobs_measure_and_twice_the_same() {
     }
 }
 
-/// At the end of its ramp a job writes to fio's helper, whose samples must not depend on when that
-/// wakes.
+/// At the end of its ramp time, a job writes to fio's helper. The helper's samples must not depend
+/// on when it wakes up.
 #[test]
 fn a_ramp_and_averaged_logs_are_the_same_each_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -465,7 +475,7 @@ fn fio_verifies_what_it_wrote_and_its_log_has_our_offsets() {
     assert_eq!(theirs, offsets("log_clat.1.log"));
 }
 
-/// Names, places and counts as fio's own examples give them: [global] may have a name and numjobs.
+/// Job files like fio's examples: [global] has a name, and `numjobs` makes many jobs.
 #[test]
 fn job_files_with_a_common_name_and_with_many_jobs() {
     let folder = tempfile::tempdir().unwrap();
@@ -511,7 +521,8 @@ fn what_fio_cannot_have_is_one_line_and_nothing_stays_behind() {
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "no file of fio's");
 }
 
-/// A laboratory that is killed takes its program along, and the jobs that this forked.
+/// If the laboratory is killed, its program ends, too, and so do the processes that the program
+/// forked.
 #[test]
 fn no_process_outlives_the_laboratory() {
     let _alive = watchdog::watch();

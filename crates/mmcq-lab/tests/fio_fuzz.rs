@@ -1,5 +1,5 @@
-//! No bytes make the reader of jobs panic, and no job that it accepts makes the state machine panic
-//! or spin.
+//! Tests the reader of job files with arbitrary bytes, which must not make it panic. No job that it
+//! accepts may make the state machine panic or loop for ever.
 
 use crate::fuzz;
 use arbtest::arbitrary::{Result, Unstructured};
@@ -9,7 +9,7 @@ use mmcq_lab::fio::stats::{Cpu, WorkerError};
 use mmcq_lab::fio::{Dir, JobFile, Sources, expand, options, parse_command_line, parse_text};
 use std::path::Path;
 
-/// Every variable is odd, every file is the one that is given.
+/// Source in which every environment variable and every file has the given hostile content.
 struct Hostile<'a>(&'a [u8]);
 
 impl Sources for Hostile<'_> {
@@ -112,7 +112,7 @@ fn fuzz_any_accepted_job_runs() {
     });
 }
 
-/// Some thousand steps of the first workers, with results at random.
+/// Runs the first workers for some thousand steps, with random results.
 fn run(u: &mut Unstructured, file: &JobFile) -> Result<()> {
     let Ok(workers) = expand(&file.jobs) else { return Ok(()) };
     let mut results = Vec::new();

@@ -1,4 +1,4 @@
-//! Contents and reports against the installed fio and Python; each test says so when it has to be
+//! Tests contents and reports against the installed fio and Python. Each test prints when it is
 //! skipped.
 
 use mmcq_lab::fio::report::{Context, FORMAT_VERSION, Report, json};
@@ -70,7 +70,8 @@ fn fio_accepts_what_we_wrote() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
     for kind in KINDS {
-        // One kind in all shapes, the others in one: the header is the same for all.
+        // One kind of verification is tested with all block sizes and orders. One of each is enough
+        // for the others, since all have the same header.
         let all = kind == "--verify=crc32c";
         for shape in ["--bs=4k", "--bs=64k", "--bsrange=2k-16k"].into_iter().take(if all { 3 } else { 1 }) {
             for order in ["write", "randwrite"].into_iter().take(if all { 2 } else { 1 }) {
@@ -84,13 +85,14 @@ fn fio_accepts_what_we_wrote() {
                     let arguments = options(&path, &read);
                     let fio = Command::new("fio").current_dir(folder.path()).args(arguments).output();
                     let fio = fio.expect("fio runs");
-                    // A failure of the last block shows in the text only.
+                    // fio reports a failure of the last block only in its text, not by its exit
+                    // code.
                     let text = [fio.stdout, fio.stderr].concat();
                     fio.status.success() && !String::from_utf8_lossy(&text).contains("verify")
                 };
                 assert!(accepts(&image), "{read}");
                 image[70_000] ^= 4;
-                // A header says nothing about the data behind it.
+                // With `meta`, the header has no checksum of the data, so the damage is not found.
                 assert_eq!(accepts(&image), kind == "--verify=meta", "spoiled, {read}");
             }
         }
@@ -162,9 +164,9 @@ fn the_key_list_is_fios() {
         .expect("fio runs");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for key in include_str!("fio_golden/json_keys.txt").lines() {
-        // The null engine knows no flush.
+        // fio's null engine does no flushes.
         if !key.starts_with("/jobs/*/sync/lat_ns/") {
-            // An escaped path: only the separators are ours.
+            // Path with escaped parts: a separator is a slash that is not escaped.
             let path = key.replace("/*/", "/0/");
             assert!(report.pointer(&path).is_some(), "{path}");
         }

@@ -1,5 +1,5 @@
-//! The order of transfers against fio 3.33: first the recorded orders, then fio itself where it is
-//! installed.
+//! Tests the order of transfers against fio 3.33: first against recorded orders, then against fio
+//! itself where it is installed.
 //!
 //! The records are the `queue:` lines of `fio --name=a --filename=F0:F1.. --debug=io OPTIONS` on
 //! sparse files. A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read
@@ -11,7 +11,8 @@ use mmcq_lab::fio::{Dir, System, expand, parse_command_line};
 
 const RECORDS: &str = include_str!("fio_golden/offsets.txt");
 
-/// Runs a job whose every transfer takes a microsecond and reads what was written.
+/// Runs a job in which every transfer takes a microsecond, and which reads back what it wrote.
+/// Returns its steps.
 fn steps_of(sizes: &[u64], files: &[String], options: &[&str]) -> Vec<String> {
     let mut args = vec!["--name=a".to_string(), format!("--filename={}", files.join(":"))];
     args.extend(options.iter().map(|o| o.to_string()));
@@ -65,7 +66,7 @@ fn recorded_orders() {
         let (line, rest) = record.split_once('\n').expect("a record");
         let (steps, total) = rest.split_once("= ").expect("a total");
         let wanted: Vec<&str> = steps.split_whitespace().collect();
-        // How far a timed run comes is not recorded.
+        // The number of steps is not recorded for a job that ends at a fixed time.
         let total: Option<usize> = (total.trim() != "any").then(|| total.trim().parse().expect("a number"));
         let (sizes, options) = head(line);
         let found = steps_of(&sizes, &names(sizes.len(), "/x"), &options);
@@ -86,7 +87,7 @@ fn recorded_orders() {
     assert!(wrong.is_empty(), "{} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Runs fio itself on sparse files.
+/// Runs fio itself on sparse files. Returns its steps.
 fn fio_steps(folder: &std::path::Path, sizes: &[u64], options: &[&str]) -> Vec<String> {
     let files = names(sizes.len(), &folder.display().to_string());
     for (name, bytes) in files.iter().zip(sizes) {
@@ -125,7 +126,7 @@ fn orders_of_the_installed_fio() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut cases: Vec<(Vec<u64>, String)> = Vec::new();
-    // Combinations that no record holds, made from a fixed walk over the choices.
+    // Combinations of options without a record, chosen by a fixed sequence.
     let choices: [&[&str]; 5] = [
         &["--rw=read", "--rw=randread", "--rw=randrw", "--rw=rw", "--rw=randwrite", "--rw=randread:3"],
         &["--bs=4k", "--bs=2k,8k", "--bsrange=1k-6k", "--bssplit=1k/30:4k/50:16k/", "--bs=3000"],
@@ -138,7 +139,7 @@ fn orders_of_the_installed_fio() {
         let words: Vec<&str> = choices.iter().zip([1, 3, 3, 2, 1]).map(|(list, by)| pick(list, by)).collect();
         cases.push((if case % 3 == 0 { vec![262_144; 2] } else { vec![524_288] }, words.join(" ")));
     }
-    // What draws, and what reads back in between.
+    // Jobs with random draws, and jobs that read back in between.
     for line in [
         "--rw=randread --bs=4k --random_generator=lfsr",
         "--rw=randwrite --bs=4k --random_generator=lfsr --loops=2",

@@ -1,11 +1,12 @@
-//! Options of fio two and three at a time: `mmcq run` against fio itself on the same card.
+//! Tests options of fio in combinations of two and three: `mmcq run` against fio itself on the same
+//! card.
 
 use crate::watchdog;
 use mmcq_sim::world::Stream;
 use std::path::Path;
 use std::process::Command;
 
-/// Each draw takes one word of two or three axes.
+/// Options to combine. A combination takes one entry of two or more of these lists.
 const AXES: &[&[&str]] = &[
     &["--rw=randwrite", "--rw=write", "--rw=randread", "--rw=randrw", "--rw=rw --rwmixread=30"],
     &["--bs=4k", "--bs=64k", "--bs=16k", "--bssplit=4k/60:16k/30:64k/10", "--bsrange=4k-64k"],
@@ -42,7 +43,8 @@ fn report(subcommand: &str, words: &[&str]) -> serde_json::Value {
     serde_json::from_str(json).unwrap()
 }
 
-/// Requests and bytes of both directions, and how many flushes had a latency.
+/// Returns the numbers of requests and bytes of both directions, and the number of flushes with a
+/// latency.
 fn figures(report: &serde_json::Value) -> ([u64; 4], u64) {
     let job = &report["jobs"][0];
     let of = |way: &str, name: &str| job[way][name].as_u64().unwrap();
@@ -58,7 +60,8 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
     for _ in 0..24 {
         let mut words = Vec::new();
         for (nth, axis) in AXES.iter().enumerate() {
-            // The first three always have a word; of the rest each second.
+            // The first three lists always contribute an option, each other list in half of the
+            // cases.
             if nth < 3 || luck.bits().is_multiple_of(2) {
                 words.extend(axis[luck.bits() as usize % axis.len()].split(' '));
             }
@@ -66,7 +69,8 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
         let (theirs, their_syncs) = figures(&report("fio", &words));
         let (ours, our_syncs) = figures(&report("run", &words));
         for (nth, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
-            // A second has an end, which the last of each depth and job may fall on either side of.
+            // Jobs end after a second, and the last I/O of each job and depth may be before or
+            // after this end.
             let edge = if nth < 2 { 34 } else { 34 << 16 };
             let off = (*theirs as f64 - *ours as f64).abs() / (*ours).max(1) as f64;
             assert!(
@@ -83,7 +87,8 @@ fn pairs_of_options_are_what_fio_makes_of_them() {
     println!("worst difference {:.3} %", 100.0 * worst);
 }
 
-/// A flush that was never begun has no time of its beginning; fio takes 0, which is when it began.
+/// fio computes the latency of a flush without a start time from time 0, so it could be longer than
+/// the run.
 #[test]
 fn fio_measures_no_flush_longer_than_its_run() {
     let words = ["--rw=randwrite", "--bs=4k", "--iodepth=16", "--fsync=8", "--ioengine=libaio"];

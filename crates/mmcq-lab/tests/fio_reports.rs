@@ -1,5 +1,5 @@
-//! The reports against fio 3.33's own: its `json+` is read back into statistics, and our writers
-//! must then give the very bytes of its JSON, terse and normal output.
+//! Tests reports against those of fio 3.33. Its `json+` is converted back into statistics, from
+//! which the writers must produce the same bytes as fio's JSON, terse and normal output.
 
 use mmcq_lab::fio::hist;
 use mmcq_lab::fio::report::{Context, Entry, Report, Started, json, normal, terse};
@@ -49,7 +49,7 @@ fn direction(v: &Value) -> DirStats {
     }
 }
 
-/// Shares back into counts; the least share that fio shows stands for one.
+/// Converts percentages back into counts. The smallest percentage that fio shows stands for one.
 fn counts<const N: usize>(v: &Value, total: u64, least: f64) -> [u64; N] {
     let shares: Vec<f64> = v.as_object().expect("shares").values().map(|s| s.as_f64().unwrap()).collect();
     let count = |share: f64| match share {
@@ -78,7 +78,7 @@ fn entry(v: &Value, globals: &[(String, String)], human: &str) -> Entry {
     args.extend(all.map(|(n, o)| format!("--{n}={o}")));
     let mut job = parse_command_line(&args, &System).expect("fio's own options").jobs.remove(0);
     job.given = given;
-    // What JSON does not say stands in the line for people.
+    // Values that the JSON lacks are taken from the readable output.
     let line = human.lines().find(|l| l.starts_with(&format!("{name}: "))).expect("a line");
     let runtime_ns = int(v, "job_runtime") * 1_000_000;
     let mut stats = Stats {
@@ -141,7 +141,7 @@ fn report(v: &Value, human: &str) -> Report {
     }
 }
 
-/// Numbers read from six decimals may differ in the last one.
+/// Compares two reports. Numbers that were read from six decimals may differ in the last one.
 fn same(what: &str, fio: &str, ours: &str) {
     let (a, b): (Vec<&str>, Vec<&str>) = (fio.lines().collect(), ours.lines().collect());
     for (i, (fio, ours)) in a.iter().zip(&b).enumerate() {
@@ -170,7 +170,7 @@ fn compare(name: &str, text: &str) {
     let report = report(&serde_json::from_str(json_text).expect("JSON"), human);
     same(&format!("{name} json"), json_text, &json::json(&report, true));
     same(&format!("{name} normal"), human, &normal(&report));
-    // fio shows disks only in the last line; readers take them from any.
+    // fio shows disks only in the last line; programs that read the format accept them in any line.
     let ours = terse(&report);
     for (fio, ours) in lines.lines().zip(ours.lines()) {
         same(&format!("{name} terse"), fio, ours);

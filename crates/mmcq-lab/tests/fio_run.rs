@@ -1,4 +1,4 @@
-//! Whole jobs on a tiny model of a disk: what the state machine asks for, when, and what it
+//! Tests whole jobs on a tiny model of a disk: what the state machine requests, when, and what it
 //! measures.
 
 use mmcq_lab::fio::report::{Context, FORMAT_VERSION, Report, json, normal, terse};
@@ -15,7 +15,8 @@ enum Doing {
     Sync(Sync),
 }
 
-/// A disk that serves each transfer in `service_ns`, all at once, and fails or spoils some offsets.
+/// Disk that serves all transfers at the same time, each in `service_ns`. Some offsets fail or
+/// return wrong data.
 struct Disk {
     service_ns: u64,
     image: Vec<u8>,
@@ -39,7 +40,7 @@ impl Disk {
         }
     }
 
-    /// Runs a worker to its end; gives its state and the time.
+    /// Runs a worker to its end. Returns its state and the time in ns.
     fn run(&mut self, worker: &Worker) -> (JobState, u64) {
         let sizes = vec![self.image.len() as u64; worker.files.len()];
         let mut state = JobState::new(worker, &sizes, 7).expect("a job that fits");
@@ -168,11 +169,12 @@ fn pacing_and_thinking() {
 fn flushes_happen_and_are_measured() {
     let mut disk = Disk::new(1 << 20, 100_000);
     let stats = run(&mut disk, "rw=write\nsize=40k\nfsync=4\nend_fsync=1");
-    // As in fio, the one of end_fsync is done and not counted.
+    // As in fio, the flush of end_fsync is done but not counted.
     assert_eq!((disk.syncs, stats.sync.ns.samples, stats.sync.ns.max), (3, 2, 100_000));
 }
 
-/// What goes out while a flush is under way was there before it: its thread waits in it.
+/// Transfers that are under way during a flush were submitted before it, since the thread waits for
+/// the flush.
 #[test]
 fn a_thread_does_nothing_else_during_its_flush() {
     let list = workers("[a]\nrw=write\nsize=64k\nfsync=4\nioengine=libaio\niodepth=8");
@@ -194,8 +196,8 @@ fn a_thread_does_nothing_else_during_its_flush() {
     assert!(matches!(state.next(30), Next::Io(_)));
 }
 
-/// A direction that is late goes first, whatever the mix says; I/Os a second are bytes a second by the
-/// smallest block.
+/// A direction that is behind its rate goes first, whatever the mix is. A rate in I/Os per second
+/// counts as bytes per second with the smallest block.
 #[test]
 fn rates_of_mixes_and_of_many_sizes_are_kept() {
     let mut disk = Disk::new(1 << 22, 100_000);
@@ -312,7 +314,7 @@ fn json_has_the_keys_that_fio_has() {
     assert_eq!(value["jobs"][0]["read"]["clat_ns"]["percentile"]["99.990000"], 98816);
 }
 
-/// Paths of all keys; the buckets of histograms left out.
+/// Collects the paths of all keys in a JSON value, without the buckets of histograms.
 fn paths(value: &serde_json::Value, at: String, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) if !at.ends_with("/bins") => {

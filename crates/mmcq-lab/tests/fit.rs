@@ -1,5 +1,5 @@
-//! Values from figures: hidden ones are found again within what is said of them, and what cannot be
-//! known is known as such.
+//! Tests fits: hidden values are found again within their reported intervals, and values that the
+//! figures cannot determine are reported as such.
 
 use mmcq_lab::fit::measured::{self, Load, Wanted};
 use mmcq_lab::fit::{Bench, Fit, Task, free};
@@ -21,7 +21,7 @@ fn bench(platform: &str, card: Option<&str>, changes: &[&str], ios: u64) -> Benc
     }
 }
 
-/// Rows of jobs at these directions, block sizes and depths; the figures are still to come.
+/// Makes loads of these directions, block sizes and depths, with figures that are not measured yet.
 fn loads(jobs: &[(&str, &str, u32)]) -> Vec<Load> {
     let mut text = "job.rw,job.bs,job.iodepth,job.ioengine,job.size,job.direct,direction,mib_s\n".to_owned();
     for (rw, bs, depth) in jobs {
@@ -31,14 +31,15 @@ fn loads(jobs: &[(&str, &str, u32)]) -> Vec<Load> {
     measured::read_text("rows", &text, Wanted::default()).unwrap()
 }
 
-/// The figures of the model at these values, each off by a normal share of this deviation.
+/// Sets the figures to the model's results with the hidden values, each changed by a normally
+/// distributed relative error.
 fn measure(bench: &Bench, loads: &mut [Load], hidden: &[(&str, f64)], deviation: f64, seed: u64) {
     let point: Vec<String> = hidden.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
     let figures = bench.figures(loads, &[point]).unwrap().remove(0);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     for (figure, model) in loads.iter_mut().flat_map(|load| &mut load.figures).zip(figures) {
-        // Twelve uniform ones less six.
+        // Twelve uniform random numbers minus six are nearly normally distributed.
         let normal: f64 = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         figure.measured = model * (deviation * normal).exp();
     }
@@ -63,7 +64,7 @@ const JOBS: [(&str, &str, u32); 10] = [
     ("write", "1M", 1),
 ];
 
-/// How often each hidden value is within its interval.
+/// Returns how often each hidden value was within its interval, and the number of tries.
 fn within(tries: u64) -> ([u64; 4], u64) {
     let bench = bench("hsq-sprd", None, &[], 400);
     let wanted: Vec<String> = HIDDEN.iter().map(|(key, _)| (*key).to_owned()).collect();
@@ -117,10 +118,10 @@ fn what_jobs_do_not_determine_is_named_with_the_job_that_would() {
     assert!(fit.text().contains("not determined by these jobs: add "), "{}", fit.text());
 }
 
-/// What iozone said of nine cards: see the file.
+/// Rates of iozone on nine cards; their source is in the file.
 const CARDS: &str = include_str!("fit_iozone.txt");
 
-/// A card's table, with what is fitted and what is held out.
+/// Returns the loads of a card's table: those to fit, and those to hold out.
 fn table(name: &str, blocks: &[u64]) -> (Vec<Load>, Vec<Load>) {
     let text = CARDS.split("## ").find(|part| part.starts_with(name)).unwrap();
     let all = measured::read_text(name, text, Wanted::default()).unwrap();
@@ -135,7 +136,7 @@ fn table(name: &str, blocks: &[u64]) -> (Vec<Load>, Vec<Load>) {
     (part(true), part(false))
 }
 
-/// A card of the article, fitted at two block sizes.
+/// Fits a card of the article to the rates of two block sizes.
 fn of_article(name: &str, scatters: bool) -> Fit {
     let card = if name == "eMMC" { "emmc-hs200" } else { "sdxc-64g-a2" };
     let mut changes = vec!["card.flash.write.cache_kib=0"];
@@ -156,7 +157,8 @@ fn mean(errors: &[f64]) -> f64 {
     100.0 * errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
 }
 
-/// Mean errors of what was held out, in percent: reads, random reads, writes, random writes.
+/// Returns the mean errors of the held-out figures in percent: reads, random reads, writes, random
+/// writes.
 fn errors(fits: &[Fit]) -> [f64; 4] {
     ["read", "randread", "write", "randwrite"].map(|word| {
         let held = fits.iter().flat_map(|fit| &fit.held);
@@ -264,7 +266,7 @@ fn bad_figures_are_refused_with_their_place() {
     }
 }
 
-/// The example of docs/model-your-board.md, as it stands there.
+/// Runs the example of docs/model-your-board.md as it is printed there.
 #[test]
 #[ignore = "the guide's fit of a whole card: a minute"]
 fn the_example_of_the_guide_finds_the_card_that_was_measured() {
@@ -293,7 +295,7 @@ fn the_example_of_the_guide_finds_the_card_that_was_measured() {
     let first = read["read_first_us"].as_float().unwrap();
     assert!((first / 140.0 - 1.0).abs() < 0.03, "{first}");
     assert!(read["source"].as_str().unwrap().starts_with("fit: read_first_us +-"), "{fitted}");
-    // And it is a card.
+    // The result is a valid card file.
     let output = folder.mmcq(["params", "--platform", "hsq-sprd", "--card", "fitted.toml", "read_first"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.split_whitespace().any(|word| word == "fit"), "{text}");
@@ -321,7 +323,7 @@ fn a_fitted_board_is_one_and_says_of_what() {
     assert!((irq["value"].as_float().unwrap() / 25.0 - 1.0).abs() < 0.05, "{irq}");
     let output = folder.mmcq(["params", "--platform", "board.toml", "cost.irq_us"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // How sure the fit is stands in the file, and `mmcq compare` moves the value as far.
+    // The file has the interval of the fit, and `mmcq compare` varies the value over it.
     let ends: [f64; 2] = irq["interval"].clone().try_into().unwrap();
     assert!(ends[0] < 25.0 && 25.0 < ends[1] && ends[1] < 2.0 * ends[0], "{ends:?}");
     let line = "compare --platform board.toml --settings none,mmcq --depth 1 --ios 100 --json -q";
@@ -356,7 +358,8 @@ fn a_fitted_card_has_the_intervals_of_its_values() {
         assert!(ends[0] < 140.0 && 140.0 < ends[1] && ends[1] < 1.5 * ends[0], "{ends:?}");
         ends
     };
-    // Fitted again, the file has one interval still, and no bound of the next fit.
+    // When the file is fitted again, it still has one interval, which does not become a bound of
+    // the next fit.
     let first = fit("hbg4a2", "once.toml");
     let again = fit("once.toml", "twice.toml");
     assert!((first[0] / again[0] - 1.0).abs() < 0.05, "{first:?} {again:?}");
@@ -365,7 +368,8 @@ fn a_fitted_card_has_the_intervals_of_its_values() {
     assert!(text.contains(&format!("{} to {}", again[0], again[1])), "{text}");
 }
 
-/// Figures of an ordinary eMMC in HS200: 345 us for 4 KiB at random, 160 MB/s in sequence.
+/// Fits to figures of an ordinary eMMC in HS200: 345 us for 4 KiB at random places, 160 MB/s
+/// sequentially.
 fn hs200(card: &str, other: &str) -> Fit {
     let bench = bench("hsq-sprd", Some(card), &["card.emmc.fastest=\"hs200\""], 400);
     let mut fitted = loads(&[("randread", "4k", 1), ("read", "128k", 1)]);

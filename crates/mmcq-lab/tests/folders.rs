@@ -1,14 +1,14 @@
-//! The program under test runs in a folder of its own: jobs write logs where they run, and a test
-//! leaves nothing in the source tree.
+//! Checks that all tests start the program in a temporary folder: jobs write logs into the current
+//! folder, and tests must leave nothing in the source tree.
 
 use std::path::Path;
 
-/// The lines in which each start of the program says where.
+/// Number of lines after a start of the program within which the folder must be set.
 const NEAR: usize = 3;
 
 #[test]
 fn every_test_runs_the_program_in_a_folder_of_its_own() {
-    // In two parts, so that it does not find itself.
+    // The text is split, so that the search does not find this line.
     let start = concat!("Command::new(env!(\"CARGO_BIN", "_EXE_mmcq\"))");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let (mut found, mut wrong) = (0, Vec::new());

@@ -1,5 +1,5 @@
-//! Platforms are written by people: whatever stands in one, it is read, or refused in one line that
-//! names the place.
+//! Tests platform files with arbitrary content: each is read, or refused with one line that names
+//! the place.
 
 use crate::fuzz;
 use mmcq_lab::platform::Platform;
@@ -42,7 +42,7 @@ fn fuzz_platforms() {
         }
         std::fs::write(&file, &text).unwrap();
         read += u32::from(judged(Platform::load(&name)));
-        // Single values, as on the command line.
+        // Changes of single values, as on the command line.
         let keys = [
             "cost.irq_ns",
             "cost.wake_us",

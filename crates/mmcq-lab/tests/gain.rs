@@ -1,5 +1,5 @@
-//! What other stacks bring on a board: the interval has the gain, its ends are runs, the value that
-//! decides is the one that was made to, and all forms say the same.
+//! Tests the gains of other stacks on a board: the interval contains the gain, its ends are gains
+//! of real runs, the deciding value is the right one, and all output formats agree.
 
 use crate::job_folder::JobFolder;
 use mmcq_lab::gain::{Answer, Basis, Cell, Decides, Gain, Question, Uncertain, load};
@@ -56,7 +56,7 @@ fn the_interval_has_the_gain_and_its_ends_are_runs() {
         }
     }
     assert!(moved > 10, "{moved}");
-    // The same run with the deciding value set to each of its ends.
+    // Runs with the deciding value set to each end of its range must give the same gains.
     let first = gain(&answer.cells[0], Setting::HsqTag);
     let (effect, value) = (first.effects[0], decides(first, &answer));
     for end in [0, 1] {
@@ -67,7 +67,7 @@ fn the_interval_has_the_gain_and_its_ends_are_runs() {
         assert_ne!(percent, first.percent);
         assert_eq!(gain(&alone.cells[0], Setting::HsqTag).ends, [percent; 2]);
     }
-    // However many threads.
+    // The answer does not depend on the number of threads.
     assert_eq!(ask(&Question { threads: 1, ..question }), answer);
 }
 
@@ -80,11 +80,12 @@ fn the_value_that_was_made_to_decide_is_named() {
     for setting in [Setting::LinuxCqe, Setting::Auto] {
         let gain = gain(&answer.cells[0], setting);
         let decides = decides(gain, &answer);
-        // A count goes to the next ones.
+        // A count varies by one to both sides.
         assert_eq!((decides.key.as_str(), decides.ends), ("card.queue.units", [2.0, 4.0]));
         assert!(gain.ends[1] - gain.ends[0] > 100.0, "{:?}", gain.ends);
     }
-    // The units are not known: the interval is as wide as that. Known, they decide nothing.
+    // If the number of units is not known at all, the interval becomes wider. If it is known
+    // exactly, it decides nothing.
     let given = vec!["card.queue.units=1..4".parse().unwrap()];
     let wide = ask(&Question { given, ..reads.clone() });
     let (wide, before) = (gain(&wide.cells[0], Setting::Auto), gain(&answer.cells[0], Setting::Auto));
@@ -92,7 +93,7 @@ fn the_value_that_was_made_to_decide_is_named() {
     let known = ask(&Question { set: vec!["card.queue.units=3".to_owned()], ..reads.clone() });
     assert!(!known.values.iter().any(|value| value.key == "card.queue.units"));
     assert!(gain(&known.cells[0], Setting::Auto).ends[1] < before.percent * 1.2);
-    // A wake-up of which nothing is known decides what a queue without wake-ups brings.
+    // If the wake-up time is not known, it decides the gain of a queue that needs no wake-ups.
     let mut writes = question("hsq-sprd", None, &[8], &STACKS);
     writes.loads.retain(|load| load.name == "random writes of 4 KiB");
     writes.given = vec!["cost.wake_us=1..200".parse().unwrap()];
@@ -103,8 +104,8 @@ fn the_value_that_was_made_to_decide_is_named() {
 
 #[test]
 fn linux_by_the_queue_engine_gains_what_the_guest_says() {
-    // docs/original.md, "A card with a queue of its own", Linux itself: random reads in us for 4 KiB,
-    // and writes each with fdatasync a second.
+    // Figures of unmodified Linux in docs/original.md, "A card with a queue of its own": random
+    // reads in us per 4 KiB, and writes with fdatasync per second.
     let reads = [(1, 205.5 / 199.3), (8, 174.3 / 52.3), (32, 169.7 / 50.1)];
     let durable = [(1, 1748.0 / 1461.0), (8, 5040.0 / 3475.0), (32, 11871.0 / 6319.0)];
     let settings = [Setting::None, Setting::LinuxCqe];
@@ -190,7 +191,7 @@ fn table_json_and_page_say_the_same() {
     let page = std::fs::read_to_string(folder.0.path("answer.html")).unwrap();
     let of = |what: &str| rows.iter().filter(|row| row["what"] == what).cloned().collect::<Vec<_>>();
     let gains = of("gain");
-    // The job as it is, and with a flush after each write; two settings each.
+    // The job as it is, and with a flush after each write, each with two settings.
     assert_eq!(gains.len(), 4);
     assert_eq!(
         gains.iter().map(|row| row["durable"] == true).collect::<Vec<_>>(),
@@ -211,7 +212,7 @@ fn table_json_and_page_say_the_same() {
         for part in &said {
             assert!(text.contains(part) && page.contains(part), "{part}: {text}");
         }
-        // What the figure hangs on, with its range.
+        // Values on which the gain depends, with their ranges.
         let effects = of("effect");
         let widest = effects.iter().find(|e| e["load"] == row["load"] && e["setting"] == "mmcq").unwrap();
         if key == "the stand-in" {
@@ -230,7 +231,7 @@ fn table_json_and_page_say_the_same() {
             .any(|e| e["load"] == row["load"] && e["setting"] == "mmcq" && e["is_prior"] == true);
         assert_eq!(row["hangs_on_priors"], priors);
     }
-    // What does not run says why.
+    // A setting that cannot run has a reason.
     let refused = of("not run");
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0]["why"].as_str().unwrap().starts_with("cqe: card hbg4a2: no command queue"));

@@ -1,5 +1,5 @@
-//! `mmcq guest` with a program in QEMU's place: what it makes of machines that are wrong, hang, or
-//! say what they should. `tools/guest-time.sh` has real ones.
+//! Tests `mmcq guest` with a script in QEMU's place: machines that are wrong, that hang, or that
+//! answer as they should. `tools/guest-time.sh` tests real ones.
 #![cfg(target_os = "linux")]
 
 use crate::watchdog;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Finds the files that it is to write, as QEMU and the plugin do.
+/// Start of the script: finds the files that it must write, as QEMU and the plugin do.
 const HEAD: &str = r#"#!/bin/sh
 if [ "$1" = --version ]; then echo "QEMU emulator version 11.1.3 (Debian)"; exit; fi
 for word; do
@@ -34,7 +34,7 @@ echo '{"mark": 1, "at_ns": 10, "instructions": 1000, "register_reads": 0, "regis
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// Parts, with this in QEMU's place.
+    /// Makes a folder with the parts, with this script in QEMU's place.
     fn with(qemu: &str) -> Self {
         let folder = Folder(tempfile::tempdir().unwrap());
         for part in ["kernel", "initrd", "plugin.so", "library.so"] {
@@ -45,8 +45,9 @@ impl Folder {
         folder
     }
 
-    /// A program is not run while anybody may write to it. Another test that starts a program now
-    /// would hold what this one writes to, so a program of its own writes it.
+    /// Writes the script as the executable `qemu`. A program that is open for writing cannot be
+    /// started, and a process forked by another test might keep it open. So a separate process
+    /// (`install`) writes it.
     fn qemu(&self, text: &str) {
         std::fs::write(self.path("text"), text).unwrap();
         let mut install = Command::new("install");
@@ -65,7 +66,8 @@ impl Folder {
         command.args(line.split_whitespace()).output().unwrap()
     }
 
-    /// A run whose output is number 3, too, for all that it starts.
+    /// Returns a command whose output is also descriptor 3, which all programs that it starts
+    /// inherit.
     fn held(&self) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$@\" 3>&1", "sh", env!("CARGO_BIN_EXE_mmcq")]);
@@ -73,7 +75,7 @@ impl Folder {
         command
     }
 
-    /// Ends with this code and one line that has these words.
+    /// Checks for this exit code, and for one line of error with these words.
     fn refused(&self, line: &str, code: i32, words: &[&str]) {
         let output = self.run(line);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -123,7 +125,7 @@ fn a_guest_that_hangs_ends_with_its_program_and_nothing_stays() {
         assert_eq!(said, "begun\n");
         Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(!child.wait().unwrap().success(), "{signal}");
-        // The end of the pipe: QEMU does not hold the other one any more.
+        // The pipe has an end, since QEMU has ended and does not hold its other side any more.
         output.read_to_end(&mut Vec::new()).unwrap();
     }
 }
@@ -159,7 +161,7 @@ fn a_guest_that_takes_too_long_is_ended() {
     let ended = machine.run("true", None, &AtomicBool::new(false));
     let Err(Failure::Run(why)) = ended else { panic!("{ended:?}") };
     assert!(why.starts_with("no end after 0 s; it said last: "), "{why}");
-    // Somebody who held the other end would make this an error.
+    // If a process still held the other side of the pipe, this read would be an error.
     lives.read_to_end(&mut Vec::new()).unwrap();
 }
 
@@ -180,7 +182,7 @@ fn a_job_s_loads_stand_beside_what_was_counted() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("two runs: the same"));
 }
 
-/// Looks at what the guest begins with and is told; then as [`SAYS`].
+/// Script that checks the guest's files and command line, and then answers like [`SAYS`].
 const LOOKS: &str = r#"
 while [ $# -gt 1 ]; do
   case $1 in
@@ -213,7 +215,8 @@ fn a_guest_has_linux_s_driver_or_ours() {
     let (setting, begins, words) = ran("--driver hsq");
     assert_eq!((setting.as_str(), begins.as_str()), ("hsq-tag", "without"));
     assert!(has(&words, "mmcq.setting=hsq-tag"), "{words:?}");
-    // Ours is told what the board is: whether its lines are an eMMC's, and its departures.
+    // `mmcq.ko` receives parameters about the board: whether its lines can be at 1.8 V for an eMMC,
+    // and its quirks.
     for (line, emmc_18, departures) in [
         ("", 0, ""),
         ("--card emmc-hs200", 1, ""),
@@ -245,7 +248,7 @@ fn what_a_driver_cannot_have_is_one_line() {
 
 #[test]
 fn two_runs_that_differ_say_by_how_much() {
-    // The second one to take the folder is faster.
+    // Of the two runs, the one that makes the folder second reports a higher rate.
     let says =
         format!("{HEAD}rate=8.0; mkdir taken 2>/dev/null || rate=8.1{}", SAYS.replace("RATE", "'$rate'"));
     let folder = Folder::with(&says);

@@ -1,22 +1,22 @@
-//! The files and commands of docs/model-your-board.md, and the commands of docs/upgrade.md, run as
-//! they stand there.
+//! Tests the files and commands of docs/model-your-board.md, and the commands of docs/upgrade.md,
+//! exactly as printed there.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The fenced blocks of this language, in order.
+/// Returns the fenced blocks of this language, in order.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     text.split(&fence).skip(1).filter_map(|part| part.split_once("```")).map(|(block, _)| block).collect()
 }
 
-/// A file of the tree.
+/// Returns the text of a file in the source tree.
 fn text(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// What the commands print, a line each, in this folder.
+/// Runs the commands in this folder, and returns the lines that they print.
 fn printed(commands: &str, folder: &Path) -> Vec<String> {
     let mut reports = Vec::new();
     for line in commands.lines() {

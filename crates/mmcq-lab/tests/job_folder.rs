@@ -1,11 +1,11 @@
-//! A temporary folder with a job, where commands run.
+//! Temporary folder with a job, in which tests run commands.
 
 use std::path::{Path, PathBuf};
 
 pub struct JobFolder(tempfile::TempDir);
 
 impl JobFolder {
-    /// The job is `job.fio`.
+    /// Makes a folder with this job as `job.fio`.
     pub fn new(job: &str) -> Self {
         let folder = JobFolder(tempfile::tempdir().unwrap());
         std::fs::write(folder.path("job.fio"), job).unwrap();

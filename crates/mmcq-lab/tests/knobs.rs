@@ -1,4 +1,4 @@
-//! What a user can set, and what the program says of it.
+//! Tests the values that a user can set, and what the program says about them.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn tree() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// In a folder where the jobs of the tree are, and nothing else of it.
+/// Runs the program in a folder that has the job files of the source tree and nothing else.
 fn mmcq(line: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(tree().join("jobs"), folder.path().join("jobs")).unwrap();
@@ -18,7 +18,7 @@ fn mmcq(line: &str) -> Output {
     command.current_dir(folder.path()).args(line.split_whitespace()).output().unwrap()
 }
 
-/// Standard output and standard error of a run that went well.
+/// Returns standard output and standard error of a run that must succeed.
 fn well(line: &str) -> (String, String) {
     let output = mmcq(line);
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -33,7 +33,7 @@ fn refused(line: &str) -> String {
     text
 }
 
-/// Parses a report's JSON.
+/// Returns the JSON of the report of a run.
 fn origin(line: &str) -> serde_json::Value {
     let report: serde_json::Value = serde_json::from_str(&well(line).0).unwrap();
     report["mmcq"].clone()
@@ -63,13 +63,13 @@ fn the_first_job_runs_in_every_setting_that_the_board_has() {
         assert!(report.lines().next().is_some_and(|line| format!("{line}\n").ends_with(&first)), "{report}");
         assert!(report.contains("err= 0"), "{setting}");
     }
-    // With a cache a flush is a command, CMD6, which they send too.
+    // With a cache on the card, a flush is a command (CMD6), which these settings send, too.
     for setting in ["none", "hsq-tag", "hsq-fifo", "mmcq"] {
         let why = format!("why jobs/quickstart.fio --setting {setting} --card emmc-hs200");
         assert!(well(&why).0.contains("CMD6 SWITCH"), "{setting}");
         assert!(!well(&format!("{why} --set job.fsync=0")).0.contains("CMD6 SWITCH"), "{setting}");
     }
-    // What a board's host cannot do is said, with what can.
+    // A setting that the board's host cannot run is refused, and the error says what is possible.
     assert!(refused("run jobs/quickstart.fio --setting patch").contains("cannot continue the data"));
 }
 

@@ -1,4 +1,4 @@
-//! No circle among the laboratory's modules.
+//! Checks that the laboratory's modules do not depend on one another in a circle.
 
 use crate::imports;
 use std::path::Path;

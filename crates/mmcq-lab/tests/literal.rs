@@ -1,21 +1,21 @@
-//! The command lines of the four threads, as they stand in the mails.
+//! Tests the command lines of the four threads, exactly as in the mails.
 
 use crate::watchdog;
 use mmcq_lab::fio::report::CAPPED;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// HSQ: the load of its table, for four values of `--rw`.
+/// Command line of HSQ: the load of its table; the mail has it for four values of `--rw`.
 const HSQ: &str = "./fio --filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=read --bs=4K --size=1G \
                    --group_reporting --numjobs=20 --name=test_read";
-/// FIFO: eight readers of a phone.
+/// Command line of FIFO: eight readers on a phone.
 const FIFO: &str = "fio -name=Rand_Read_IOPS_Test -group_reporting -rw=random -bs=4K -numjobs=8 \
                     -directory=/data/data -size=1G -io_size=64M -nrfiles=1 -direct=1 -thread";
-/// STREAM: one of eight lines.
+/// Command line of STREAM, one of eight.
 const STREAM: &str = "sudo fio -filename=/dev/mmcblk0 -direct=1 -numjobs=1 -thread -group_reporting \
                       -ioengine=psync -iodepth=1 -size=1G -name=mytest -bs=1M -rw=randread";
 
-/// Runs the laboratory's command with this line behind it.
+/// Runs a command of the laboratory, followed by this command line.
 fn mmcq(command: &str, line: &str) -> Output {
     let _alive = watchdog::watch();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
@@ -24,7 +24,7 @@ fn mmcq(command: &str, line: &str) -> Output {
     lab.args(command.split_whitespace()).arg("--").args(line.split_whitespace()).output().unwrap()
 }
 
-/// What it prints.
+/// Returns what a command prints that must succeed.
 fn well(command: &str, line: &str) -> String {
     let output = mmcq(command, line);
     let (said, told) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
@@ -32,7 +32,7 @@ fn well(command: &str, line: &str) -> String {
     String::from_utf8(said).unwrap()
 }
 
-/// One line, and the code for bad input.
+/// Returns the line of error of a command that must be refused with the exit code for bad input.
 fn refused(command: &str, line: &str) -> String {
     let output = mmcq(command, line);
     let told = String::from_utf8(output.stderr).unwrap();
@@ -40,7 +40,8 @@ fn refused(command: &str, line: &str) -> String {
     told
 }
 
-/// The line's value of an option, as in `rw=`, is this instead. The tests do less than the mails did.
+/// Replaces the value of an option in a command line, such as `rw=`. Tests run less than the mails
+/// did.
 fn with(line: &str, option: &str, value: &str) -> String {
     let change = |word: &str| match word.split_once('=') {
         Some((name, _)) if name.trim_start_matches('-') == option => format!("{name}={value}"),
@@ -49,7 +50,7 @@ fn with(line: &str, option: &str, value: &str) -> String {
     line.split_whitespace().map(change).collect::<Vec<_>>().join(" ")
 }
 
-/// The line of a report that begins with this.
+/// Returns the line of a report that begins with this text.
 fn line_of<'t>(report: &'t str, start: &str) -> &'t str {
     let found = report.lines().find(|line| line.trim_start().starts_with(start));
     found.unwrap_or_else(|| panic!("{start}: {report}"))
@@ -66,13 +67,13 @@ fn the_hsq_lines_run_as_pasted_with_fios_note_for_each_job() {
         assert!(rwts.contains("=640,0,0,0") || rwts.contains("=0,640,0,0"), "{rwts}");
         assert!(report.contains("test_read: (groupid=0, jobs=20): err= 0"), "{report}");
     }
-    // Programs that read another format get no note in it.
+    // With an output format for programs, the report has no note in it.
     let output = mmcq("run --output-format json", &with(HSQ, "size", "4K"));
     assert!(String::from_utf8_lossy(&output.stderr).contains(CAPPED));
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
 }
 
-/// What fio 3.33 itself says at the same line, beside what we say.
+/// fio 3.33 prints the same notes about these command lines as the laboratory.
 #[test]
 fn fios_own_notes_are_these() {
     let line = with(&with(HSQ, "size", "4K"), "filename", "/dev/mmcblk0");
@@ -102,7 +103,7 @@ fn the_fifo_line_says_what_random_may_mean_and_runs_with_randread() {
         assert!(line_of(report, "issued rwts").contains("=256,0,0,0"), "{report}");
     }
     assert!(!Path::new("/data/data/Rand_Read_IOPS_Test.0.0").exists());
-    // A folder that fits no card.
+    // The files of a folder need more space than the card has.
     let told = refused(&format!("fio {platform}"), &with(&line, "size", "1000G"));
     assert!(told.contains("Rand_Read_IOPS_Test.0.0") && told.contains("do not fit"), "{told}");
 }
@@ -119,7 +120,7 @@ fn the_stream_lines_run_as_pasted() {
     well("fio --platform stream-rtsx", &with(STREAM, "size", "4M"));
 }
 
-/// STREAM: the maintainer's own benchmark.
+/// Benchmark of the maintainer in the STREAM thread.
 const IOZONE: &str = "-az -i0 -i1 -s 20m -y 16k -q 4m -I -f /mnt/sdcard/iozone.tmp -e";
 
 #[test]
@@ -138,7 +139,7 @@ fn the_iozone_line_gives_its_table() {
         assert!(rows.iter().all(|row| row[2..].iter().all(|rate| *rate > 0)), "{table}");
         assert!(table.contains("Command line used: iozone -az"), "{table}");
     }
-    // fio's report, where it is asked for; other commands read the line too.
+    // `run` prints fio's report of such a command line on request; other commands accept it, too.
     let report = well("-q iozone --platform stream-rtsx --output-format json", &smaller);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["jobs"].as_array().map(Vec::len), Some(16));
@@ -146,7 +147,8 @@ fn the_iozone_line_gives_its_table() {
     assert!(refused("iozone", "-i0 -t 4").contains("iozone's -t: not supported here"));
 }
 
-/// `  mmcblk0: ios=R/W, merge=R/W, ticks=R/W, ...` and ctx of fio's report.
+/// Returns ios, merge and ticks (read, write) of the line `mmcblk0:` in fio's report, and the
+/// number of context switches.
 fn disk_stats(setting: &str, options: &str) -> ([[u64; 2]; 3], u64) {
     let report = well(&format!("-q run --platform stream-rtsx --setting {setting}"), options);
     assert!(report.contains("clat percentiles (usec):"), "{report}");
@@ -160,16 +162,18 @@ fn disk_stats(setting: &str, options: &str) -> ([[u64; 2]; 3], u64) {
 }
 
 /// The published lines have ios=2026, merge=0, ticks=17612 for 1024 requests of 1 MiB before the
-/// patch, and ios=2016, merge=0 after it: each becomes two, and none that goes on is a merge.
+/// patch, and ios=2016, merge=0 after it. So each request is split in two, and a continued request
+/// does not count as merged.
 #[test]
 fn disk_statistics_are_those_of_the_block_layer() {
     let reads = with(&with(STREAM, "size", "64M"), "rw", "randread");
     for setting in ["close", "patch"] {
         let ([ios, merges, ticks], switches) = disk_stats(setting, &reads);
         assert_eq!((ios, merges), ([128, 0], [0, 0]), "{setting}");
-        // 17 612 ms of 1024: 1101 of 64, for the second half waits for the first.
+        // The published 17612 ms for 1024 requests are 1101 ms for 64; the second half of a request
+        // waits for the first.
         assert!((1040..1180).contains(&ticks[0]), "{setting}: {ticks:?}");
-        // The job sleeps once for each of its requests.
+        // The job sleeps once in each request.
         assert!((64..70).contains(&switches), "{setting}: {switches}");
     }
     let run = with(&with(&with(STREAM, "size", "16M"), "rw", "write"), "bs", "64k");
@@ -192,7 +196,8 @@ fn partitions_of_the_card_are_refused_by_their_names_and_have_the_threads_sizes(
         let line = with(&with(HSQ, "filename", device), "size", "4K");
         let of_run = if device.contains("boot") {
             vec![
-                // HSQ's line reads; Linux's settings, writes and cards without boot areas do not.
+                // HSQ's command line is a read and works; settings of Linux, writes, and cards
+                // without boot areas are refused.
                 ("run --platform hsq-sprd --setting hsq-tag", line.clone()),
                 ("run --platform hsq-sprd", with(&line, "rw", "randwrite")),
                 ("run --platform hsq-sprd --card sdhc-16g-hs", line.clone()),
@@ -205,7 +210,7 @@ fn partitions_of_the_card_are_refused_by_their_names_and_have_the_threads_sizes(
             assert!(told.contains("a partition of its own on the card"), "{told}");
         }
     }
-    // boot0 and boot1 of 4 MiB, RPMB of 4.00 MiB.
+    // Sizes: boot0 and boot1 have 4 MiB each, RPMB has 4.00 MiB.
     let _alive = watchdog::watch();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_mmcq"));
     lab.current_dir(env!("CARGO_TARGET_TMPDIR"));

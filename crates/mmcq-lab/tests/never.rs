@@ -1,5 +1,5 @@
-//! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower
-//! anywhere is for the sweep to say.
+//! Tests `mmcq reproduce never`, a sweep that searches for cases in which mmcq is slower: only what
+//! the sweep itself promises, not its result.
 
 use mmcq_lab::reproduce::Amount;
 use mmcq_lab::reproduce::never::{self, Cell, Grid, Kept, KeptError, Load, Measured};
@@ -17,12 +17,12 @@ fn there_are_thousands_of_cells_and_what_is_left_out_has_a_reason() {
     assert!(reasons.iter().all(|reason| reason.contains("scheduler holds 128")), "{reasons:?}");
 }
 
-/// No stack, whatever its order and its batches, is faster than the limit.
+/// No setting is faster than the physical limit, whatever its order and its batches.
 #[test]
 #[ignore = "40 cells of the grid that `check tables` runs"]
 fn no_setting_passes_the_limit() {
     let (cells, _) = Grid::THIN.cells(None);
-    // Requests that merge or wait for each other; `check` runs the rest of the grid.
+    // Only cells in which requests merge or wait for each other; `check` runs the rest of the grid.
     let chosen = |cell: &&Cell| {
         let meets = cell.bytes <= 4096 && cell.under_way() > 1;
         let places = [("hsq-sprd", "hbg4a2"), ("generic", "sdxc-128g-uhs")];
@@ -34,7 +34,7 @@ fn no_setting_passes_the_limit() {
     let beyond: Vec<String> =
         measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();
     assert!(beyond.is_empty(), "{beyond:#?}");
-    // ... and where batches pay, it is not the rate of half of them.
+    // The limit is also not that of batches of half the size: it is above the best setting here.
     let split = measured.iter().find(|m| {
         (m.cell.load, m.cell.depth, m.cell.jobs, m.cell.place.card) == (Load::Write, 8, 1, "sdxc-128g-uhs")
     });
@@ -42,8 +42,8 @@ fn no_setting_passes_the_limit() {
     assert!(split.limit() > split.best().1, "{split:?}");
 }
 
-/// Clients that rest after each request, alone and beside another one: a transfer stays open where
-/// that gains, and the limit knows no pause that it ends for.
+/// Clients pause after each request, alone and beside another client. mmcq leaves a transfer open
+/// where that gains, and no setting is faster than the limit.
 #[test]
 fn in_pauses_ours_is_as_fast_as_the_better_of_close_and_patch() {
     let (cells, _) = Grid::THIN.cells(Some("stream-rtsx"));
@@ -53,7 +53,7 @@ fn in_pauses_ours_is_as_fast_as_the_better_of_close_and_patch() {
     for one in &measured {
         assert!(one.gain_percent() > -1.0 && one.passes().is_none(), "{one:?}");
     }
-    // The patch is four times as fast there as a transfer that is closed each time.
+    // In this cell, open transfers are four times as fast as closing each transfer.
     let wanted = |m: &&Measured| m.cell.to_string().contains("write 64k, pauses of about 400 us, alone");
     let one = measured.iter().find(wanted).unwrap();
     let rate = |setting| one.of(setting).unwrap().mib_per_s;
@@ -77,7 +77,8 @@ fn what_the_sweep_does_not_take_is_said_in_one_line() {
     }
 }
 
-/// A grid that is broken off goes on where it was, and says the same as one that ran through.
+/// A sweep that was interrupted continues where it ended, and gives the same result as one that was
+/// not.
 #[test]
 fn what_was_measured_is_kept_and_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +93,7 @@ fn what_was_measured_is_kept_and_not_run_again() {
     };
     let mut all = part(first);
     all.extend(part(&second[..1]));
-    // Broken off in the middle of a line.
+    // The file ends in the middle of a line.
     let mut text = std::fs::read_to_string(&path).unwrap();
     text.push_str("{\"cell\": \"gen");
     std::fs::write(&path, text).unwrap();
@@ -100,7 +101,7 @@ fn what_was_measured_is_kept_and_not_run_again() {
     let found: Vec<_> = cells[..2].iter().filter_map(|cell| kept.find(cell)).collect();
     assert_eq!(found, all);
     assert!(kept.find(&cells[2]).is_none());
-    // Another seed is another measurement; a line of something else is refused.
+    // Another seed is another measurement. A line that is not a measurement is refused.
     assert!(Kept::open(&path, 2).unwrap().find(&cells[0]).is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
     std::fs::write(&path, "[]\n").unwrap();

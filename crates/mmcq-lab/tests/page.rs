@@ -1,4 +1,5 @@
-//! Pages: one file that says all, loads nothing, and is data; whole or not there.
+//! Tests pages: one file contains all, loads nothing, and carries the data. It is written
+//! completely or not at all.
 
 use serde_json::Value;
 use std::path::Path;
@@ -21,7 +22,7 @@ impl Folder {
         command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
     }
 
-    /// Standard output of what ends well.
+    /// Returns the standard output of a command that must succeed.
     fn well(&self, line: &str) -> String {
         let output = self.mmcq(line);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -29,7 +30,7 @@ impl Folder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// One line, exit code 2.
+    /// Checks for exit code 2 and one line of error with these texts.
     fn refused(&self, line: &str, parts: &[&str]) {
         let output = self.mmcq(line);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -50,13 +51,13 @@ impl Folder {
     }
 }
 
-/// The data of a page, as bytes.
+/// Returns the JSON data in a page, as it is written there.
 fn data(page: &str) -> &str {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"mmcq-report\">\n").unwrap();
     rest.split_once("</script>").unwrap().0
 }
 
-/// Each element that begins ends, in its order. Elements that HTML leaves open are known.
+/// Checks that each HTML element is closed in the right order, except those that need no end.
 fn well_formed(page: &str) {
     const EMPTY: [&str; 2] = ["meta", "!DOCTYPE"];
     let mut open: Vec<&str> = Vec::new();
@@ -69,7 +70,7 @@ fn well_formed(page: &str) {
             assert_eq!(open.pop(), Some(name), "</{name}>");
         } else if !EMPTY.contains(&name) && !tag.ends_with('/') {
             open.push(name);
-            // Style and data are text.
+            // The content of style and data elements is plain text.
             if ["style", "script"].contains(&name) {
                 rest = &rest[rest.find("</").unwrap()..];
             }
@@ -86,18 +87,19 @@ fn a_page_says_all_loads_nothing_and_is_data() {
     let page = folder.read("page.html");
     assert!(page.len() < 500_000, "{} bytes", page.len());
     well_formed(&page);
-    // The verdict is the one of `why`, and first.
+    // The page begins with the verdict of `mmcq why`.
     let why = folder.well(&format!("why job.fio {line}"));
     assert_eq!(why.lines().last().unwrap(), said.trim_end());
     let verdict = page.find("class=\"verdict\"").unwrap();
     assert!(page[verdict..].contains(said.trim_end()) && verdict < page.find("<h2>").unwrap());
-    // Nothing is loaded.
+    // The page has nothing that a browser would load.
     for part in ["http://", "https://", "src=", "url(", "@import", "<link", "<img", "onload"] {
         assert!(!page.contains(part), "{part}");
     }
     assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'; img-src data:"));
     assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (1, 1));
-    // Six charts, which take the width of their place and have a name, and tables with captions.
+    // The page has charts with a title that take the width of their place, and tables with
+    // captions.
     assert_eq!(page.matches("<svg class=\"chart\"").count(), 5);
     assert_eq!(page.matches("<svg class=\"scope\"").count(), 1);
     assert_eq!(page.matches("width=\"100%\" role=\"img\" aria-label=\"").count(), 6);
@@ -121,7 +123,7 @@ fn a_page_says_all_loads_nothing_and_is_data() {
     for part in parts {
         assert!(page.contains(part), "{part}");
     }
-    // What is inside is what `run` reports; a `<` is written otherwise.
+    // The data of the page are the report of `run`, with each `<` escaped.
     let json = folder.well(&format!("run job.fio {line} --output-format json"));
     assert_eq!(data(&page), json.replace('<', "\\u003c"));
     let [inside, run] = [data(&page), &json].map(|text| serde_json::from_str::<Value>(text).unwrap());
@@ -144,7 +146,8 @@ fn a_run_and_a_replay_leave_a_page_too() {
     let page = folder.read("replay.html");
     well_formed(&page);
     assert!(page.contains("The recorded load") && page.contains("blktrace"));
-    // A board whose controller has no probe, and Linux's other settings.
+    // The controller of this board has no probe for pictures, and other settings of Linux apply to
+    // it.
     folder.well("report job.fio -o reader.html --platform stream-rtsx --setting patch");
     let page = folder.read("reader.html");
     assert!(page.contains("No picture: the controller cannot be traced") && page.contains(">close<"));
@@ -182,14 +185,14 @@ fn a_full_disk_leaves_what_was_there() {
         "reproduce fair --report",
         "torture --mode swap --report",
     ] {
-        // No file may become longer than 2 KiB.
+        // The shell limits each file to 2 KiB.
         let script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
         for name in ["old.html", "new.html", "/dev/full"] {
             let mut shell = Command::new("sh");
             shell.args(["-c", script, env!("CARGO_BIN_EXE_mmcq")]).args(line.split(' ')).arg(name);
             let output = shell.current_dir(folder.0.path()).output().unwrap();
             let said = String::from_utf8(output.stderr).unwrap();
-            // A step of the work has its seconds at its end; the rest of what is said is a fault.
+            // Lines about the progress end with their seconds; all other lines are errors.
             let is_fault = |line: &&str| line.starts_with("mmcq: ") && !line.ends_with(" s");
             let faults: Vec<&str> = said.lines().filter(is_fault).collect();
             assert_eq!((output.status.code(), faults.len()), (Some(1), 1), "{line} {name}: {said}");
@@ -204,7 +207,7 @@ fn a_full_disk_leaves_what_was_there() {
     assert!(Path::new("/dev/full").exists());
 }
 
-/// A folder as `tools/playground.sh` leaves it, with a form alone.
+/// Makes a folder like that of `tools/playground.sh`, with only a form.
 fn playground(folder: &Folder) {
     let place = folder.0.path().join("play");
     std::fs::create_dir(&place).unwrap();
@@ -238,7 +241,7 @@ fn a_live_page_is_a_report_with_a_playground_inside() {
     assert_eq!((&start["fields"]["rw"], &start["fields"]["size"]), (&"randrw".into(), &"2M".into()));
     assert_eq!(start["set"], serde_json::json!(["cost.wake_us=30"]));
     assert!(folder.well("compare plain.html live.html").starts_with("no difference: "));
-    // What is not there, or of another version, and a board that the page cannot know.
+    // Errors: missing files, files of another version, and a board that the page cannot know.
     folder.refused(
         "report job.fio -o x.html --live=nowhere",
         &["--live: nowhere: version: ", "tools/playground.sh"],
@@ -268,7 +271,7 @@ fn two_reports_are_compared_exactly() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("wire, data"), "the bus moves the same: {text}");
-    // The table, the lines of JSON and the page say the same.
+    // The table, the JSON lines and the page have the same figures.
     let lines = folder.well("compare a.json b.html --json");
     let page = folder.read("c.html");
     well_formed(&page);

@@ -1,11 +1,12 @@
-//! Programs of other people on the card, to the byte as on the file system of this machine; and what
-//! they ask that the laboratory cannot do, which must fail and never do something else.
+//! Tests programs of other authors on the card: the result must equal that on this machine's file
+//! system, byte for byte. Operations that the laboratory cannot do must fail, and never do
+//! something else.
 
 use crate::watchdog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Bytes of the file that is the card's, or this machine's.
+/// Size in bytes of the file, on the card and on this machine.
 const BYTES: usize = 1 << 20;
 
 fn cache() -> PathBuf {
@@ -22,7 +23,7 @@ fn lab(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).env("XDG_CACHE_HOME", cache()).output().unwrap()
 }
 
-/// What a program says that must end well.
+/// Returns what a program prints that must succeed.
 fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = lab(folder, arguments);
     let (said, told) = (text(&output.stdout), text(&output.stderr));
@@ -30,7 +31,7 @@ fn well(folder: &Path, arguments: &[&str]) -> (String, String) {
     (said, told)
 }
 
-/// A C program in the folder, as `name`.
+/// Compiles a C program in the folder, as `name`.
 fn compiled(folder: &Path, name: &str, source: &str) {
     let file = format!("{name}.c");
     std::fs::write(folder.join(&file), source).unwrap();
@@ -43,7 +44,7 @@ fn compiled(folder: &Path, name: &str, source: &str) {
     assert!(built.status.success(), "{}", text(&built.stderr));
 }
 
-/// Where a program is not installed the test says so; in CI that fails.
+/// Returns whether a program is installed. If not, prints this; where `CI` is set, fails.
 fn is_there(program: &str) -> bool {
     let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
     if !there.status.success() {
@@ -53,8 +54,8 @@ fn is_there(program: &str) -> bool {
     there.status.success()
 }
 
-/// The file `f` of this machine in one folder, and of the card in another. Both have the same source
-/// of bytes beside them.
+/// Two folders: in one, the file `f` is on this machine, in the other on the card. Both have the
+/// same file of source bytes.
 struct Both {
     ours: tempfile::TempDir,
     theirs: tempfile::TempDir,
@@ -71,7 +72,8 @@ impl Both {
         both
     }
 
-    /// What a shell's script says and leaves in `f` and `out` is the same.
+    /// Checks that a shell script prints the same and leaves the same content in `f` and `out` in
+    /// both folders.
     #[track_caller]
     fn same(&self, script: &str) {
         let script = format!("set -e\n{script}\nsha256sum < f\nif test -e out; then sha256sum out; fi");
@@ -113,7 +115,8 @@ fn coreutils_gzip_and_tar_to_the_byte() {
     ] {
         both.same(script);
     }
-    // bash writes by the C library's streams, and has other files in their places.
+    // bash writes through the C library's streams, and puts other files in place of its
+    // descriptors.
     if is_there("bash") {
         both.same("bash -c 'echo builtin 1<>f; printf %s more; cat < f | head -c 8; exec 1<>f; echo last; exec 1>&2'");
     }
@@ -172,7 +175,8 @@ for how in [fcntl.lockf, fcntl.flock]:
     }
 }
 
-/// The clock of these is the card's, and theirs alone: waits with a limit end when it says so.
+/// The clock of these programs is the card's, and only theirs: a wait with a time limit ends at the
+/// limit in virtual time.
 #[test]
 fn event_loops_end_in_virtual_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,7 +197,7 @@ within(0.3, lambda: threading.Event().wait(0.3)); b.send(b'x'); within(0, lambda
     assert_eq!(said, "True\nlate\n5\n4\nTrue\nTrue\nTrue\nTrue\n1 1\nTrue\n", "{told}");
 }
 
-/// On a file system both are told to wait, and no row is lost.
+/// As on a file system, both processes may be told to wait, and no row is lost.
 #[test]
 fn two_processes_of_sqlite_keep_one_database() {
     if !is_there("sqlite3") {
@@ -325,7 +329,8 @@ fn what_the_library_does_not_know_fails_and_what_it_knows_is_right() {
     let (said, told) = well(folder, &["exec", "--", "./probe"]);
     assert_eq!(said, "", "{told}");
     assert_eq!(std::fs::read(folder.join("log")).unwrap(), b"logmore");
-    // A shell's redirection reaches a program that knows of no library: it is refused, not swallowed.
+    // The shell redirects the output of a program that bypasses the library. The kernel must refuse
+    // its write, not lose it.
     let bare = "int main(void) { return syscall_write() == 1; }";
     let bare = format!(
         "static long syscall_write(void) {{ long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(1L), \"D\"(1L), \"S\"(\"x\"), \"d\"(1L) : \"rcx\", \"r11\", \"memory\"); return r; }}\n{bare}"
@@ -345,7 +350,7 @@ fn what_the_library_does_not_know_fails_and_what_it_knows_is_right() {
     assert_eq!(lab(folder, &["exec", "--", "./timer"]).status.code(), Some(2));
 }
 
-/// To open a pipe waits for whoever writes to it.
+/// Opening a named pipe would wait for a process that writes to it.
 #[test]
 fn an_image_that_is_a_pipe_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -357,7 +362,8 @@ fn an_image_that_is_a_pipe_is_refused() {
     assert!(text(&output.stderr).contains("a named pipe"), "{}", text(&output.stderr));
 }
 
-/// A store that says "kept" after each write is cut off; what it said is on the medium.
+/// A program prints the number of each write that has ended; then the power is cut. All printed
+/// writes must be on the medium.
 #[test]
 fn durable_writes_are_on_the_medium_when_they_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! `mmcq replay` as its users meet it: the same load in every format, modes, bad input, and traces
-//! of our own runs, read again by us, blkparse, btt and fio.
+//! Tests `mmcq replay` as its users see it: the same load in every format, modes, bad input, and
+//! traces of the laboratory's own runs, which are read again by the laboratory, blkparse, btt and
+//! fio.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -35,7 +36,7 @@ impl Folder {
         serde_json::from_str(&self.accepted(&format!("{line} --output-format json"))).unwrap()
     }
 
-    /// Exit code 2, nothing on standard output, and one line that holds this.
+    /// Checks for exit code 2, an empty standard output, and one line of error with this text.
     fn refused(&self, line: &str, expected: &str) {
         let output = self.mmcq(line);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -53,7 +54,8 @@ const NOTIFY: u32 = 1 << 26;
 const DISCARD: u32 = 1 << 29;
 const FUA: u32 = 1 << 31;
 
-/// A record of blktrace: time, sector, bytes, action, process; with so many bytes behind it.
+/// Record of blktrace: time in ns, sector, bytes, action, process. In the file a number of extra
+/// bytes may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Raw(u64, u64, u32, u32, u32);
 
@@ -84,7 +86,7 @@ impl Raw {
         out
     }
 
-    /// The records of a file of ours.
+    /// Parses the records of a file that the laboratory wrote.
     fn all(path: &Path) -> Vec<Raw> {
         let file = std::fs::read(path).unwrap();
         let (mut at, mut records) = (0, Vec::new());
@@ -101,7 +103,8 @@ impl Raw {
     }
 }
 
-/// What came (Q), in the order of the file: time, sector, bytes, and what kind.
+/// Returns the events Q (request arrived) in the order of the file: time in ns, sector, bytes,
+/// kind.
 fn came(path: &Path) -> Vec<(u64, u64, u32, u32)> {
     let queued = Raw::all(path).into_iter().filter(|raw| raw.3 & 0xff == 1 && raw.3 & NOTIFY == 0);
     queued.map(|raw| (raw.0, raw.1, raw.2, raw.3 & (READ | WRITE | FLUSH | DISCARD | FUA))).collect()
@@ -143,7 +146,7 @@ fn blktrace(big: bool) -> Vec<u8> {
         (Raw(7_800_000, 1024, 4096, queue | WRITE | FLUSH | FUA, 5531), 4),
         (Raw(7_900_000, 0, 0, queue | WRITE | FLUSH, 5531), 0),
         (Raw(8_000_000, 4096, 8192 * 512, queue | WRITE | DISCARD, 5532), 0),
-        // A command of a program's own, and an event that is none of the three.
+        // A command of a program itself, and an event that is not one of the three that count.
         (Raw(8_050_000, 0, 36, queue | READ | 1 << 25, 5532), 0),
         (Raw(8_100_000, 0, 0, 9 | 1 << 20, 5532), 0),
     ];
@@ -242,11 +245,11 @@ fn logs_of_fio_and_columns_are_read() {
     }
 }
 
-/// What is no whole block is read and written by whole blocks, as a kernel's page cache would.
+/// A request that is not whole blocks is widened to whole blocks, as by a kernel's page cache.
 #[test]
 fn what_is_no_whole_block_becomes_one() {
     let folder = Folder::new();
-    // With the mark that some spreadsheets put in front.
+    // Some spreadsheets write a byte order mark first.
     folder.file("t.csv", "\u{feff}at,what,first,size\n0,R,1000,100\n0.001,W,1536,513\n0.002,R,4607,2\n");
     let wanted = "--columns time=at,op=what,offset=first,bytes=size";
     let output = folder.mmcq(&format!("replay t.csv {wanted} --export blktrace out"));
@@ -256,7 +259,7 @@ fn what_is_no_whole_block_becomes_one() {
     assert_eq!(blocks, [(1, 1024), (3, 1024), (8, 1024)]);
 }
 
-/// Requests go as fast as they end: none is late.
+/// With `--mode closed`, requests follow one another as fast as they end, so none is late.
 #[test]
 fn a_closed_replay_tells_no_lateness() {
     let folder = Folder::new();
@@ -336,7 +339,7 @@ fn bad_input_is_one_line_that_names_the_place() {
     assert!(!folder.path("x").exists(), "nothing is written");
     folder.file("trace", BLKPARSE);
     folder.refused("replay trace --setting none", "--without discard");
-    // Flushes and durable writes go to an eMMC with a cache.
+    // Only an eMMC with a cache receives flushes and durable writes.
     let line = "replay trace --setting none --card emmc-hs200";
     folder.refused(line, "limit, or --without discard\n");
     folder.accepted(&format!("{line} --without discard"));
@@ -361,7 +364,8 @@ fn a_trace_that_is_larger_than_the_card_is_mapped_onto_it() {
 #[test]
 fn processes_think_after_what_they_had_waited_for() {
     let folder = Folder::new();
-    // A reads, waits, thinks 5 ms; B has two under way at once.
+    // Process a reads, waits for the end and thinks 5 ms; process b has two requests under way at
+    // the same time.
     folder.file(
         "trace",
         "8,0 0 1 0.000000 10 Q R 0 + 1024 [a]\n8,0 0 2 0.000001 11 Q R 80000 + 1024 [b]\n\
@@ -401,7 +405,7 @@ fn a_run_of_ours_replays_with_equal_requests() {
         let plain = |list: &[(u64, u64, u32, u32)]| list.iter().map(|r| (r.1, r.2, r.3)).collect::<Vec<_>>();
         assert_eq!(plain(&one), plain(&two), "{setting}");
         assert_eq!(report["mmcq"]["replay"]["requests"], one.len() as u64);
-        // Each request comes, goes and is complete, in this order.
+        // The events of each request are in order: arrived, sent to the driver, complete.
         let rows = Raw::all(&folder.path("one"));
         for code in [4, 7, 8, 12] {
             let count = rows.iter().filter(|raw| raw.3 & 0xff == code && raw.3 & NOTIFY == 0).count();
@@ -411,7 +415,7 @@ fn a_run_of_ours_replays_with_equal_requests() {
     }
 }
 
-/// The output of a program of Debian's, if it is installed.
+/// Returns the output of a program of Debian, if it is installed.
 fn judge(folder: &Folder, line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let program = words.next().unwrap();
@@ -468,7 +472,7 @@ fn blkparse_btt_and_fio_read_what_we_write() {
     }
 }
 
-/// What blktrace recorded in a Linux guest (jobs/traces/README.md).
+/// Replays what blktrace recorded in a Linux guest (jobs/traces/README.md).
 #[test]
 fn a_trace_of_linux_itself_is_replayed_in_every_mode() {
     let folder = Folder::new();
@@ -488,11 +492,11 @@ fn a_trace_of_linux_itself_is_replayed_in_every_mode() {
     assert!(std::fs::metadata(trace).unwrap().len() < 200_000);
 }
 
-/// Hours late: counted as such, not as the most that fio's histogram has room for.
+/// A lateness of hours is shown as such, not as the largest value of fio's histogram.
 #[test]
 fn lateness_has_no_end_at_seventeen_seconds() {
     let folder = Folder::new();
-    // 40 writes of 32 MiB at once take minutes on this card.
+    // On this card, 40 writes of 32 MiB that arrive together take minutes.
     let lines: String = (0..40).map(|n| format!("0.{n:06},w,{},33553920\n", n * 33_553_920)).collect();
     folder.file("late.csv", format!("time,op,offset,bytes\n{lines}"));
     let cols = "time=time,op=op,offset=offset,bytes=bytes,unit=s";
@@ -504,7 +508,7 @@ fn lateness_has_no_end_at_seventeen_seconds() {
     assert!(most > 60e6 && p99 > 0.9 * most && p99 < 1.1 * most, "{counters}");
 }
 
-/// A named pipe without a writer would hold the program for ever.
+/// Opening a named pipe without a writer would block the program for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_named_pipe_is_refused() {
@@ -515,7 +519,7 @@ fn a_named_pipe_is_refused() {
     folder.refused("run job.fio --image pipe", "pipe: a named pipe");
 }
 
-/// Some spreadsheets begin a file with a byte order mark.
+/// Some spreadsheets write a byte order mark at the start of a file.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_name() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! What a replay says of its trace: each program apart, what the trace is, and how much of it is
-//! think time.
+//! Tests what a replay reports about its trace: each program separately, facts about the trace, and
+//! the share of think time.
 
 use serde_json::Value;
 use std::process::Command;
@@ -26,7 +26,8 @@ impl Folder {
     }
 }
 
-/// The line of a request in blkparse's form: when it came and ended, who made it.
+/// Writes requests in blkparse's format, each with its arrival, its end, and the program that made
+/// it.
 fn blkparse(requests: &[(u32, u32, &str, u32, u64, u32, &str)]) -> String {
     let mut lines: Vec<(u32, String)> = Vec::new();
     for (at_us, end_us, letters, process, sector, count, name) in requests {
@@ -41,8 +42,8 @@ fn blkparse(requests: &[(u32, u32, &str, u32, u64, u32, &str)]) -> String {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// A database that reads a page each 2 ms, and the file system's journal, which writes 64 KiB each
-/// 10 ms.
+/// A database that reads a page every 2 ms, and the file system's journal, which writes 64 KiB
+/// every 10 ms.
 fn trace() -> String {
     let mut all = Vec::new();
     for nth in 0..100 {
@@ -76,7 +77,8 @@ fn each_program_has_percentiles_of_its_own() {
         assert_eq!((&app["read"]["ios"], &app["read"]["bytes"]), (&100.into(), &409_600.into()));
         assert_eq!((&journal["write"]["ios"], &journal["write"]["bytes"]), (&20.into(), &1_310_720.into()));
         assert!(app.get("write").is_none() && journal.get("read").is_none(), "{mode}");
-        // One direction has one program here, so its times are those of the whole report.
+        // Each direction has only one program here, so the program's times are those of the whole
+        // report.
         for (program, direction) in [(app, "read"), (journal, "write")] {
             let whole = &report["jobs"][0][direction]["clat_ns"];
             let us = |key: &str| program[direction]["clat_us"][key].as_f64().unwrap();
@@ -127,14 +129,14 @@ fn every_format_with_names_has_programs() {
         told.sort_unstable();
         assert_eq!(told, [("kworker", None, Some(2)), ("my app", Some(2), None)], "{name}");
     }
-    // Numbers alone are no names.
+    // Process numbers alone do not count as names.
     let folder = Folder::with("t", csv.replace("my app", "71").replace("kworker", "88"));
     let report =
         folder.json("replay t --columns time=ts,process=who,op=op,offset=at,bytes=len --card emmc-hs200");
     assert!(report["mmcq"].get("programs").is_none());
 }
 
-/// A record of blktrace, in the byte order of small machines.
+/// A record of blktrace in little-endian byte order.
 fn record(at_us: u64, sector: u64, bytes: u32, action: u32, process: u32, behind: &[u8]) -> Vec<u8> {
     let mut out = 0x6561_7407_u32.to_le_bytes().to_vec();
     out.extend(1_u32.to_le_bytes());
@@ -182,7 +184,7 @@ fn the_trace_is_described_with_its_think_time() {
     assert_eq!(["requests", "reads", "writes", "flushes"].map(count), [120, 100, 20, 0]);
     assert_eq!(["reads_bytes", "writes_bytes", "durable"].map(count), [409_600, 1_310_720, 20]);
     assert_eq!(["writes_min_bytes", "writes_max_bytes"].map(count), [65536; 2]);
-    // 100 reads of 400 us and 20 writes of 800 us in 198.4 ms.
+    // 100 reads of 400 us and 20 writes of 800 us in 198.4 ms; the rest is think time.
     let share = facts["think_share"].as_f64().unwrap();
     assert!((share - (1.0 - 56.0 / 198.4)).abs() < 1e-3, "{share}");
     let page = std::fs::read_to_string(folder.0.path().join("page.html")).unwrap();

@@ -1,4 +1,5 @@
-//! What the reproductions promise, cell by cell. Virtual time: the same numbers on every machine.
+//! Tests what the reproductions promise, cell by cell. Time is virtual, so the numbers are the same
+//! on every machine.
 
 use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, queues, spread, stream, stream_sweep};
 use std::sync::OnceLock;
@@ -10,7 +11,7 @@ fn find<'a>(rows: &'a [Row], cell: &str, setting: &str) -> &'a Row {
     found.unwrap_or_else(|| panic!("no row for {cell}, {setting}"))
 }
 
-/// No published cell, and no other of its table, is beyond what wire and card allow.
+/// Checks that no cell of the table is beyond what wire and card allow.
 #[track_caller]
 fn within_the_limit(rows: &[Row]) {
     for row in rows {
@@ -19,7 +20,7 @@ fn within_the_limit(rows: &[Row]) {
     assert!(rows.iter().any(|row| row.limit.is_some()));
 }
 
-/// The experiment's own board, run once for all tests.
+/// Returns the rows of the experiment's own board, which runs once for all tests.
 fn quiet() -> &'static [Row] {
     static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
     ROWS.get_or_init(|| hsq::board("hsq-sprd", Amount::default(), &mut |_| ()).unwrap())
@@ -33,10 +34,10 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
         let (before, after) = (find(rows, cell, "none"), find(rows, cell, "hsq-tag"));
         assert!(before.fitted && before.error_percent().unwrap().abs() <= 2.0, "{before:?}");
         assert!(!after.fitted && after.error_percent().unwrap().abs() <= 8.0, "{after:?}");
-        // Ours, at the same prices: at least the queue's figure, and close to what card and wire
-        // allow.
+        // With Linux's CPU costs, mmcq must reach at least the queue's rate and come close to the
+        // physical limit.
         let (ours, own) = (find(rows, cell, "mmcq"), find(rows, cell, "mmcq-own"));
-        // The limit of the readers is one batch of all 20; ours meets about half of them.
+        // At the limit all 20 readers merge into one batch; in mmcq about half of them do.
         let goal = match cell {
             "rand read" => 96.0,
             "seq read" => 93.9,
@@ -46,13 +47,12 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
             assert!(row.model >= after.model && row.share_percent().unwrap() >= goal, "{row:?}");
         }
     }
-    // The mechanism: three requests taken out of the scheduler merge less than two.
+    // With three requests taken out of the scheduler, fewer I/Os merge than with two.
     let merging = |setting| find(rows, "seq read, merging", setting).model;
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
-/// The queue was once priced at 11.5 us from an interrupt to the next command, where Linux's own
-/// code takes 5.0.
+/// The model once had 11.5 us from an interrupt to the next command; Linux's own code takes 5.0 us.
 #[test]
 fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
     let rows = quiet();
@@ -79,8 +79,8 @@ fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
             assert!(ours.model >= find(&rows, &at, setting).model, "{ours:?}");
         }
         match cell {
-            // Readers that run late cannot be merged with the others, by any stack: the transfers
-            // are smaller, and the bus stays at work.
+            // Readers that run late cannot be merged with the others in any stack. Transfers are
+            // then smaller, but the bus stays busy.
             "seq read" => {
                 let at_work = find(&rows, "seq read, bus at work @hsq-sprd-busy", "mmcq").model;
                 assert!(at_work >= 93.0, "{at_work}");
@@ -120,7 +120,8 @@ fn tag_order_starves_and_fifo_order_does_not() {
     for setting in ["hsq-fifo", "mmcq", "mmcq-own"] {
         assert!(tail(setting) <= 3.0, "{setting}: {}", tail(setting));
     }
-    // The published 1 % and 99.9 % are within what five runs have; 99.99 % is not, but near.
+    // The published 1 % and 99.9 % percentiles are within the range of five runs; 99.99 % is not,
+    // but near.
     for (percent, published, slack) in
         [("1", 498.0, 1.0), ("99.9", 31_589.0, 1.02), ("99.99", 200_279.0, 1.3)]
     {
@@ -129,8 +130,8 @@ fn tag_order_starves_and_fifo_order_does_not() {
         assert!(of("least") <= published && published <= slack * of("most"), "{percent}: {}", of("most"));
         assert!(of("least") <= mean && mean <= of("most"));
     }
-    // AndroBench: all that was published is beside it, and the order of the three in random reads is not
-    // the model's business: no file system is in it.
+    // Published rates of AndroBench are shown beside the model's. The model need not have the same
+    // order of random reads, since it has no file system.
     for cell in ["seq read", "seq write", "rand read", "rand write"] {
         let row = |setting| find(&rows, &format!("AndroBench {cell}"), setting);
         for setting in ["hsq-tag", "none", "hsq-fifo"] {
@@ -138,7 +139,7 @@ fn tag_order_starves_and_fifo_order_does_not() {
         }
         assert!(row("mmcq").model > 0.0 && row("mmcq").published.is_none());
     }
-    // What the line below the table says of the two cards.
+    // The statements in the line below the table about the two cards.
     for card in ["", ", card B"] {
         let mean = |setting| find(&rows, &format!("rand read iops avg{card}"), setting).model;
         assert!(mean("hsq-fifo") > mean("none") && mean("hsq-tag") > mean("none"), "{card}");
@@ -149,7 +150,7 @@ fn tag_order_starves_and_fifo_order_does_not() {
     assert!(mean("mmcq") >= mean("hsq-fifo") && mean("mmcq") >= mean("none"));
 }
 
-/// Cells of the STREAM table.
+/// Names of the cells in the STREAM table.
 const STREAM: [&str; 8] = [
     "Disks: read",
     "Disks: write, fsync",
@@ -174,11 +175,11 @@ fn stream_before_is_fitted_and_the_patch_is_predicted() {
         let (before, after) = (find(rows, cell, "close"), find(rows, cell, "patch"));
         assert!(before.error_percent().unwrap().abs() <= 5.0, "{before:?}");
         assert_eq!((before.fitted, after.fitted), (cell != "rand write 16k", false));
-        // The published cells for random writes of 16 KiB contradict those for 8 KiB.
+        // The published rates for random writes of 16 KiB contradict those for 8 KiB.
         let within = if cell == "rand write 16k" { 25.0 } else { 10.0 };
         assert!(after.error_percent().unwrap().abs() <= within, "{after:?}");
     }
-    // The price of the patch, by its mechanism: small random reads get slower.
+    // The patch makes small random reads slower; the model must show this cost.
     for cell in ["rand read 8k", "rand read 16k"] {
         assert!(find(rows, cell, "patch").model < 0.9 * find(rows, cell, "close").model, "{cell}");
     }
@@ -188,7 +189,7 @@ fn stream_before_is_fitted_and_the_patch_is_predicted() {
 fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
     let rows = streams();
     let of = |cell: &str, setting| find(rows, &format!("latency: {cell}"), setting);
-    // The medians follow from the rates.
+    // The median latencies follow from the rates.
     for (cell, setting, within) in [
         ("rand read 1M mean", "close", 1.0),
         ("rand read 1M p50", "close", 1.0),
@@ -202,7 +203,7 @@ fn latencies_of_the_1_mib_loads_stand_beside_the_published_ones() {
         let row = of(cell, setting);
         assert!(row.error_percent().unwrap().abs() <= within && !row.fitted, "{row:?}");
     }
-    // Ours is no later than the better of the two, anywhere.
+    // The latencies of mmcq are never above those of the better of `close` and `patch`.
     for cell in ["rand read 1M p50", "rand write 1M p50", "rand write 1M p99"] {
         let best = of(cell, "close").model.min(of(cell, "patch").model);
         assert!(of(cell, "mmcq").model <= 1.01 * best, "{cell}");
@@ -219,13 +220,14 @@ fn ours_streams_and_no_read_pays_for_it() {
             assert!(ours.model >= close.model, "{ours:?}");
         }
     }
-    // Long reads: faster than the patch. Writes: our completion of a sample means that it was
-    // programmed, the patch's that the card has taken it.
+    // Long reads are faster than with the patch. Writes may be a little slower: mmcq completes a
+    // write when the card has programmed it, the patch when the card has received it.
     for (cell, share) in [("seq read", 1.0), ("rand read 1M", 1.0), ("seq write", 0.95)] {
         let (ours, patch) = (find(rows, cell, "mmcq"), find(rows, cell, "patch"));
         assert!(ours.model >= share * patch.model, "{ours:?}");
     }
-    // The tool's own loop; its writes at the patch's promise.
+    // The loop of GNOME Disks. For writes, mmcq is compared with completion at reception, as the
+    // patch does it.
     for (cell, ours) in [("Disks: read", "mmcq"), ("Disks: write", "mmcq-early")] {
         assert!(find(rows, cell, ours).model >= find(rows, cell, "patch").model, "{cell}");
     }
@@ -235,7 +237,8 @@ fn ours_streams_and_no_read_pays_for_it() {
     }
     let gain = |cell: &str| find(rows, cell, "mmcq").model / find(rows, cell, "close").model;
     assert!(gain("seq read 64k") >= 1.45 && gain("seq write 64k") >= 2.4);
-    // A card that reads ahead whatever was counted does not give small random reads away either.
+    // On a card that reads ahead beyond the count of CMD23, small random reads are not slower than
+    // before either.
     for (cell, before) in [("rand read 8k", 16.5), ("rand read 16k", 23.3)] {
         let ours = find(rows, &format!("{cell}, card reads ahead"), "mmcq");
         assert!(ours.model >= before, "{ours:?}");
@@ -247,10 +250,11 @@ fn ours_streams_and_no_read_pays_for_it() {
 fn commands_of_a_stream_are_gone_and_not_hidden() {
     let rows = streams();
     let commands = |cell: &str, setting| find(rows, &format!("commands: {cell}"), setting).model;
-    // 20 requests a sample: CMD18 and CMD12 each; kept open, one of each.
+    // 20 requests per sample: with `close` each needs CMD18 and CMD12; an open transfer needs one
+    // of each.
     assert_eq!(commands("seq read", "close"), 40.0);
     assert!(commands("seq read", "patch") <= 2.0);
-    // CMD25, CMD12 and CMD13 of each write.
+    // Each write needs CMD25, CMD12 and CMD13.
     assert_eq!(commands("rand write 8k", "close"), 3.0);
     assert!(commands("seq write 64k", "mmcq") < 0.1);
 }
@@ -268,7 +272,7 @@ fn no_cell_pays_for_streams() {
         assert!(row.model >= 0.995 * off.model, "{row:?} {off:?}");
         assert!(row.model >= 0.995 * close.model, "{row:?} {close:?}");
     }
-    // The last row is the worst, and random cells are where nothing is gained.
+    // The last row has the smallest gain of all. (Random loads gain nothing.)
     let gains = rows.iter().filter(|row| row.setting == gain);
     let worst = rows.last().unwrap();
     assert!(worst.cell.starts_with(stream_sweep::WORST) && gains.clone().all(|row| row.model >= worst.model));
@@ -284,16 +288,17 @@ fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued
     for pattern in ["read", "write"] {
         let cell = format!("{pattern} 4k, depth 32 @hsq-sprd");
         let ours = find(&rows, &cell, "mmcq");
-        // The limit has no job. This one reaps and submits 32 requests, 3.9 us each, while nothing
-        // is under way: 121 us of 1.9 ms. A card's cache hides that in writes.
+        // The limit includes no job. This job takes 3.9 us to reap and submit each of 32 requests
+        // while no request is under way: 121 us of 1.9 ms. With writes, the card's cache hides this
+        // time.
         let goal = if pattern == "read" { 90.4 } else { 99.5 };
         assert!(ours.share_percent().unwrap() >= goal, "{ours:?}");
-        // One by one, a request has two commands, a write three.
+        // Without merging, a read needs two commands and a write three.
         let commands = |depth: u32| {
             find(&rows, &format!("commands: {pattern} 4k, depth {depth} @hsq-sprd"), "mmcq").model
         };
-        // Of 32 writes the first goes alone, and one more. The card's own programming is the limit, so
-        // a transfer more costs no time there, and none is held.
+        // Of 32 writes, the first goes alone, and one more. The card's programming is the limit, so
+        // an additional transfer costs no time, and no start is held.
         let most = if pattern == "read" { 64.0 } else { 70.0 };
         assert!(commands(1) >= 512.0 && commands(32) <= most, "{} {}", commands(1), commands(32));
         for depth in [1, 4, 32] {
@@ -315,8 +320,8 @@ fn a_phone_with_a_software_queue_is_met_by_a_card_that_was_fitted_without_it() {
     }
 }
 
-/// A user that knows the load beforehand could set one lane for it: the choice at run time is as
-/// good.
+/// The lane that mmcq chooses at run time is as fast as the best fixed lane, which a user could set
+/// only with knowledge of the load.
 #[test]
 fn the_choice_of_a_lane_is_as_good_as_the_best_of_them() {
     let rows = queues::board("intel-jsl", Amount::default(), &mut |_| ()).unwrap();
@@ -349,7 +354,7 @@ fn several_requests_in_one_transfer_are_as_good_as_the_card_lets_them() {
     assert!(write.share_percent().unwrap() >= 95.0, "{write:?}");
 }
 
-/// A chain spares the software between its transfers, and nothing of the card.
+/// A chain saves software between transfers, but no time of the card.
 #[test]
 fn chains_cost_nothing_and_gain_where_many_wait() {
     let rows = queues::board("adma3-sprd", Amount::default(), &mut |_| ()).unwrap();
@@ -394,7 +399,7 @@ fn five_runs_spread_as_boards_and_cards_do() {
             assert_eq!(mean.fitted, (cell, setting) == ("rand read", "none"));
         }
     }
-    // The published mean of the table is that of the five.
+    // The published mean in the table is the mean of the five published runs.
     let published = find(&rows, "seq read, mean of 5", "none").published.unwrap();
     assert!((published - 59.66).abs() < 0.01, "{published}");
 }

@@ -1,5 +1,5 @@
-//! `mmcq reproduce sdio`: what was published, what was promised, and what must hold between the
-//! settings.
+//! Tests `mmcq reproduce sdio`: the published values, what the project promised, and relations
+//! between the settings.
 
 use mmcq_lab::reproduce::sdio::{BOARDS, board, parts};
 use mmcq_lab::reproduce::{Amount, Row};
@@ -28,7 +28,7 @@ fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
     let published = rows().iter().filter(|row| row.published.is_some());
     let (wakes, published): (Vec<&Row>, Vec<&Row>) = published.partition(|row| row.unit == "/s");
     assert_eq!((published.len(), wakes.len()), (6, 2));
-    // A thread for each step: 1500 wake-ups a second besides the interrupt's own.
+    // Each step wakes the thread: 1500 wake-ups per second, without the one after the interrupt.
     assert!(wakes.iter().all(|row| !row.fitted && row.error_percent().unwrap().abs() < 0.5), "{wakes:?}");
     for row in published {
         let error = row.error_percent().unwrap().abs();
@@ -36,7 +36,8 @@ fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
         assert!(error <= bound, "{row:?}: {error:.1} %");
         assert_eq!(row.fitted, row.setting == "thread+tasklet");
     }
-    // The bus clock stands in the tasklet's gaps, and hardly without it.
+    // The bus clock is stopped while a tasklet is late; without a tasklet it is hardly ever
+    // stopped.
     let held = |setting| row(setting, "bus clock stopped").model;
     assert!(held("thread+tasklet") > 15.0 && held("thread") < 5.0);
 }
@@ -45,7 +46,7 @@ fn the_first_setting_is_fitted_and_the_others_are_predicted_within_8_percent() {
 fn ours_reaches_its_figures() {
     assert!(row("mmcq", LATENCY).model <= 112.0 && row("mmcq", COUNTER).model >= 192.0);
     assert!(row("mmcq-own", LATENCY).model <= 70.0 && row("mmcq-own", COUNTER).model >= 205.0);
-    // Reading INTx is a command more.
+    // Reading INTx costs one more command.
     let more = row("mmcq asks", LATENCY).model - row("mmcq", LATENCY).model;
     assert!((more - 41.4).abs() < 0.1, "issue, CMD52, interrupt, end: {more}");
     assert!(rows().iter().all(|row| row.cell != "with thief: packets lost" || row.model == 0.0));
@@ -62,7 +63,7 @@ fn the_thief_holds_up_threads_and_not_the_interrupt() {
     }
 }
 
-/// In each cell of the table, and on both sides of the crossover, in both contexts.
+/// Checks each cell of the table, and the clocks on both sides of the crossover, in both contexts.
 #[test]
 fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
     let waits = parts(rows()).pop().unwrap();
@@ -80,16 +81,16 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
             let best = of(cell, "spin").min(of(cell, other));
             let excess = 100.0 * (of(cell, policy) / best - 1.0);
             assert!(excess <= worst, "{cell}, {policy}: {excess} %, worst {worst} %");
-            // It is neither way alone: at the ends of the table it does what the clock asks for.
+            // At the ends of the table, the policy chooses what suits the bus clock.
             assert!(!cell.starts_with("CMD52, 0.4 MHz") || of(cell, policy) == of(cell, other), "{cell}");
         }
     }
-    // 104 clocks against what leaving costs: 11 and 83.6 us, 3.5 and 14 us.
+    // Clocks at which 104 bus cycles take as long as leaving: 11 and 83.6 us, 3.5 and 14 us.
     for (cpu, leave_mhz, sleep_mhz) in [("ARM926", 9.45, 1.244), ("fast CPU", 29.7, 7.43)] {
         let cell = format!("spinning pays from, {cpu}");
         for (policy, mhz) in [("policy or leave", leave_mhz), ("policy or sleep", sleep_mhz)] {
-            // The slowest of the controller's clocks, 50 MHz by a whole number, that is fast
-            // enough.
+            // The controller's next slower clock, 50 MHz divided by the next whole number, must be
+            // too slow for spinning.
             let slower = 50.0 / ((50.0 / of(&cell, policy)).round() + 1.0);
             assert!(slower < 1.03 * mhz && of(&cell, policy) > 0.97 * mhz, "{cell}: {}", of(&cell, policy));
         }
@@ -100,7 +101,7 @@ fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
 fn what_an_interrupt_and_a_completion_take_are_two_rows() {
     let of = |setting| ["interrupt latency", "completion latency"].map(|cell| row(setting, cell).model);
     let ([irq, done], [irq_async, done_async]) = (of("thread"), of("async"));
-    // A thread has to be woken for both, the interrupt handler for neither.
+    // With a thread, both latencies include waking it; with the interrupt handler, neither does.
     assert!(irq > 90.0 && done > 90.0 && irq_async < 40.0 && done_async < 40.0, "{irq} {done}");
     let one_command_us = 10.4;
     assert!((irq + one_command_us - row("thread", "step 1 whose interrupt").model).abs() < 0.1, "{irq}");
@@ -115,7 +116,8 @@ fn another_board_has_no_published_figures() {
     assert!(rows.iter().any(|row| row.cell == LATENCY && row.model < 330.0));
 }
 
-/// The remark: on a fast PC the CPU's load does not matter, and the latency gets slightly better.
+/// As remarked in the thread: on a fast PC the CPU load does not matter, and the latency gets
+/// slightly better.
 #[test]
 fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
     let rows = board(BOARDS[1], &[], Amount::default(), &mut |_| ()).unwrap();
@@ -135,7 +137,7 @@ fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
     assert!(table[0].iter().all(|row| row.cell.contains("@sdio-pc")));
 }
 
-/// Two commands fewer, and the CPU is left alone while the data move.
+/// The CPU handles two commands less, and is free while DMA moves the data.
 #[test]
 fn dma_gives_the_cpu_what_the_fifo_took() {
     let board = Board::load(BOARDS[0]).unwrap();
@@ -148,7 +150,8 @@ fn dma_gives_the_cpu_what_the_fifo_took() {
     assert_eq!(dma.mean_ns(), pio.mean_ns());
 }
 
-/// A costlier wake-up shows three times in the latency, and nowhere in the interrupt's.
+/// The cost of a wake-up is three times in the latency to the clearing, and not in the interrupt's
+/// own latency.
 #[test]
 fn a_wake_up_costs_three_times_its_price() {
     let board = Board::load(BOARDS[0]).unwrap();

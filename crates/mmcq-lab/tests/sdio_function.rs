@@ -1,4 +1,4 @@
-//! An SDIO function of one's own as the load of `mmcq run`, `why` and `trace`.
+//! Tests a user's own SDIO function as the load of `mmcq run`, `why` and `trace`.
 
 use mmcq_lab::sdio::linux::Advance;
 use mmcq_lab::sdio::load::Load;
@@ -9,7 +9,7 @@ use mmcq_lab::sdio::{Run, Way};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Bluetooth function of the thread, as a file: its six steps.
+/// The Bluetooth function of the thread, written as a file with its six steps.
 const TYPE_A: &str = r#"
 description = "Bluetooth Type-A"
 per_second = 250
@@ -44,14 +44,14 @@ fn packets_per_s(seen: &Seen) -> f64 {
     seen.outcome.packets as f64 / (seen.outcome.for_ns as f64 / 1e9)
 }
 
-/// The built-in function and the same steps from a file are one experiment.
+/// The built-in function and a file with the same steps must give the same figures.
 #[test]
 fn the_threads_function_from_a_file_gives_the_figures_of_reproduce() {
     let board = Board::load(NAME).unwrap();
     let load = Load::of(TYPE_A).unwrap();
     for (setting, way) in SETTINGS {
         let of_file = seen(&load, NAME, way);
-        // Ours asks whose interrupt it is, as the file says.
+        // mmcq reads INTx here, since the file has this step.
         let way = match way {
             Way::Ours { stay, own, dma, .. } => Way::Ours { stay, own, dma, asks: true },
             linux => linux,
@@ -66,7 +66,7 @@ fn the_threads_function_from_a_file_gives_the_figures_of_reproduce() {
         near(of_file.outcome.completion_ns, built_in.completion_ns, 0.01, "completion");
         assert!((of_file.outcome.wakes - built_in.wakes).abs() < 0.01, "{setting}");
         assert_eq!(of_file.outcome.packets, built_in.packets, "{setting}");
-        // The built-in's first begins with the interrupt, and is not among these.
+        // The first step of the built-in function begins with the interrupt and is not in the list.
         let steps = built_in.steps_ns.iter().zip(&of_file.means.steps_ns[1..]);
         for ((step, built_in), of_file) in steps {
             near(*of_file, *built_in, 0.01, step.name());
@@ -85,13 +85,14 @@ fn the_shipped_function_keeps_its_rate_on_both_boards() {
             assert_eq!(seen.outcome.overrun, 0, "{board}, {setting}");
         }
         let wakes = |n: usize| seen(&load, board, SETTINGS[n].1).outcome.wakes;
-        // A thread is woken by the interrupt and by each of seven commands (1500 bytes are two);
+        // A thread is woken by the interrupt and by each of seven commands (1500 bytes need two);
         // callbacks wake none.
         assert!((wakes(1) - 8.0).abs() < 0.05 && wakes(2) == 0.0, "{board}: {} {}", wakes(1), wakes(2));
     }
 }
 
-/// Who looks finds a packet half a period late in the mean, and looks in vain between.
+/// A driver that polls finds a packet on average half a period after its arrival, and polls in vain
+/// between.
 #[test]
 fn a_polled_function_is_found_by_looking() {
     let text = TYPE_A.replace("per_second = 250", "per_second = 97\npoll_us = 1000").replacen(
@@ -105,14 +106,14 @@ fn a_polled_function_is_found_by_looking() {
         assert!((packets_per_s(&seen) - 97.0).abs() < 1.0, "{setting}: {}", packets_per_s(&seen));
         let first_us = (seen.outcome.mean_ns() - seen.means.to_clear_ns) / 1e3;
         assert!((450.0..700.0).contains(&first_us), "{setting}: {first_us}");
-        // A timer's interrupt for each look at least, about ten looks a packet.
+        // Each poll needs at least one timer interrupt, and there are about ten polls per packet.
         assert!(seen.outcome.interrupts > 10.0, "{setting}: {}", seen.outcome.interrupts);
     }
     let wakes = seen(&load, NAME, Way::Linux(Advance::Thread)).outcome.wakes;
     assert!(wakes > 18.0, "a look and its result wake the thread: {wakes}");
 }
 
-/// More than the CPU can do: packets are lost, and the run says so.
+/// The function is too fast for the CPU: packets are lost, and the report says so.
 #[test]
 fn a_function_that_is_too_fast_loses_packets() {
     let load = Load::of(&TYPE_A.replace("per_second = 250", "per_second = 3000")).unwrap();
@@ -121,7 +122,7 @@ fn a_function_that_is_too_fast_loses_packets() {
     assert!(packets_per_s(&ours) > packets_per_s(&tasklet));
 }
 
-/// A function that is written to.
+/// Tests a function to which the driver writes data.
 #[test]
 fn data_go_to_the_card_too() {
     let load = Load::of(&TYPE_A.replace("read = 0x00\nbytes = 2048", "write = 0x40\nbytes = 1000")).unwrap();

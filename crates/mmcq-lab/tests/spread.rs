@@ -1,4 +1,5 @@
-//! Cards whose latencies spread: published tails are met, a seed decides, and nothing else changes.
+//! Tests cards with random latencies: they agree with published tails, the seed decides, and
+//! nothing else changes.
 
 use serde_json::Value;
 use std::process::Command;
@@ -22,12 +23,13 @@ fn report(line: &str, job: &str) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// A percentile of a direction in microseconds.
+/// Returns a percentile of a direction's latency in us.
 fn percentile(report: &Value, direction: &str, at: &str) -> f64 {
     report["jobs"][0][direction]["clat_ns"]["percentile"][at].as_f64().unwrap() / 1e3
 }
 
-/// Measured with fio at depth 1, requests of 1 MiB; the sources are in the cards' files.
+/// The published latencies were measured with fio at depth 1, with requests of 1 MiB; the sources
+/// are in the cards' files.
 #[test]
 fn published_tails_are_met() {
     let th1520 = "--platform hsq-sprd --card emmc-th1520 --setting none";
@@ -44,7 +46,7 @@ fn published_tails_are_met() {
         assert!(median.abs() < 0.02, "{line}: 50 % is off by {:.1} %", 100.0 * median);
         assert!(tail.abs() < 0.10, "{line}: 99.9 % is off by {:.1} %", 100.0 * tail);
     }
-    // Without chance the tail is not there.
+    // The same card without random latencies has no such tail.
     let plain = "--platform stream-rtsx --card pro-plus-128 --setting close";
     for (direction, tail_us) in [("read", 15664.0), ("write", 86508.0)] {
         let report = report(plain, &job(&format!("rand{direction}"), "1M", "1G"));
@@ -83,7 +85,7 @@ fn writes_fall_off_the_cliff_where_it_is() {
             report("--platform hsq-sprd --card emmc-slc --set card.slc_mib=64", &job("write", "512k", size));
         report["jobs"][0]["write"]["bw"].as_f64().unwrap() / 1024.0
     };
-    // 200.5 MiB/s before it, and 50 after it.
+    // 200.5 MiB/s before the cliff, and 50 MiB/s after it.
     let (before, across) = (rate("64M"), rate("256M"));
     assert!((180.0..205.0).contains(&before), "{before}");
     let expected = 256.0 / (64.0 / before + 192.0 / 50.0);

@@ -1,4 +1,5 @@
-//! Grids of runs: the same bytes by any number of threads, shards, and after any end.
+//! Tests sweeps: the same bytes with any number of threads, with shards, and after any
+//! interruption.
 
 use serde_json::Value;
 use std::fs;
@@ -6,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const JOB: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64k\nrw=randrw\nioengine=libaio\n";
-/// Twelve points: two axes go together, and are crossed with two others.
+/// Grid of twelve points: two axes vary together, and are crossed with two others.
 const GRID: &str = "--over setting=none,mmcq --over job.iodepth=1,4 --over cost.wake_us=5,80 \
                     --over seed=1..3 --zip job.iodepth,cost.wake_us";
 
-/// A folder of its own with the job `j.fio`.
+/// Temporary folder with the job `j.fio`.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -29,7 +30,7 @@ impl Place {
         command.current_dir(self.0.path()).arg("sweep").args(line.split_whitespace()).output().unwrap()
     }
 
-    /// What a sweep that goes well writes to this file.
+    /// Returns what a sweep that must succeed writes to this file.
     fn rows(&self, line: &str, name: &str) -> String {
         let output = self.sweep(&format!("j.fio {line} --out {name}"));
         let error = String::from_utf8(output.stderr).unwrap();
@@ -107,7 +108,7 @@ fn a_file_cut_anywhere_becomes_the_same_file() {
         let whole = place.rows(grid, name);
         let lines: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
         let mut cuts = vec![0, 1, whole.len() / 2, whole.len() - 1, whole.len()];
-        // After a line, before its end, in the middle of the next.
+        // The file is cut after a line, before its end, and in the middle of the next.
         cuts.extend(lines[..lines.len() - 1].iter().step_by(3).flat_map(|at| [*at, at - 1, at + 20]));
         for cut in cuts {
             fs::write(place.path(name), &whole[..cut]).unwrap();
@@ -130,7 +131,7 @@ fn a_line_of_csv_has_as_many_values_as_names() {
 #[test]
 fn a_point_that_cannot_be_run_says_why_in_its_row() {
     let place = Place::new();
-    // The board's host cannot continue data.
+    // The host of this board cannot continue data, so the setting `patch` does not run.
     let output = place.sweep("j.fio --over setting=patch,mmcq");
     assert_eq!(output.status.code(), Some(1));
     let rows = objects(&String::from_utf8(output.stdout).unwrap());
@@ -197,7 +198,7 @@ fn columns_are_made_of_whole_rows_and_a_picture_of_all() {
     assert!(!place.path("a.parquet.jsonl").exists());
     ended(&format!("j.fio {GRID} --out a.csv {}", heat.replace("h.svg", "c.svg")));
     assert_eq!(fs::read(place.path("c.svg")).unwrap(), picture);
-    // A sweep that was killed leaves its rows, and ends as it would have.
+    // A sweep that was killed leaves its rows, and a second start completes them to the same file.
     let rows = place.rows(GRID, "whole.jsonl");
     for end in [0, 1, rows.len() / 2, rows.len()] {
         fs::write(place.path("b.parquet.jsonl"), &rows[..end]).unwrap();

@@ -1,4 +1,5 @@
-//! `mmcq trace` as its users meet it: what it writes, that it repeats, and what it refuses.
+//! Tests `mmcq trace` as its users see it: what it writes, that it repeats exactly, and what it
+//! refuses.
 
 use crate::job_folder::JobFolder;
 use crate::judges::{self, text};
@@ -11,7 +12,7 @@ use std::process::{Command, Output};
 const JOB: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64k\nrw=randread\nioengine=libaio\niodepth=4\n";
 
-/// A folder with that job.
+/// Temporary folder with the test's job.
 struct Folder(JobFolder);
 
 impl Folder {
@@ -31,7 +32,7 @@ impl Folder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Exit code 2, one line that holds all of these, and no file left behind.
+    /// Checks for exit code 2, one line of error with all of these texts, and no new file.
     #[track_caller]
     fn refused(&self, options: &str, expected: &[&str]) {
         let output = self.trace(&format!("{options} --svg left.svg"));
@@ -63,7 +64,7 @@ fn bad_input_is_one_line_and_leaves_nothing_behind() {
         ("--setting nothing", &["nothing"]),
     ] {
         if options.starts_with("--setting") {
-            // The parser of the command line answers in its own way.
+            // The parser of the command line writes its own error text.
             assert_eq!(folder.trace(options).status.code(), Some(2));
         } else {
             folder.refused(options, expected);
@@ -74,7 +75,7 @@ fn bad_input_is_one_line_and_leaves_nothing_behind() {
 #[test]
 fn a_window_is_limited_before_it_fills_the_disk() {
     let folder = Folder::new();
-    // The jobs sleep for a second between two reads; the clock runs on at 200 MHz.
+    // The job sleeps for a second between two reads, while the bus clock runs at 200 MHz.
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=8k\nrw=read\nthinktime=1s\n";
     std::fs::write(folder.0.path("job.fio"), lazy).unwrap();
     folder.refused(
@@ -82,7 +83,7 @@ fn a_window_is_limited_before_it_fills_the_disk() {
         &["clock cycles", "a shorter --for, or --clk gated"],
     );
     assert!(!folder.0.path("w.vcd").exists());
-    // Without a waveform any length will do.
+    // Without a waveform, any length is allowed.
     folder.accepted("--platform hsq-sprd --for 1s");
 }
 
@@ -106,7 +107,7 @@ fn perfettos_own_package_reads_each_request_to_its_end() {
     let list = folder.accepted("--for 5ms --perfetto t.pftrace");
     let Some(trace) = judges::perfetto(&folder.0.path("t.pftrace")) else { return };
     let tracks = &trace["tracks"];
-    // 16 reads of 4 KiB, all in the window.
+    // All 16 reads of 4 KiB are in the window.
     assert_eq!(
         (&tracks["requests/job 1"]["slices"], &tracks["requests/job 1"]["instants"]),
         (&16.into(), &16.into())
@@ -117,7 +118,7 @@ fn perfettos_own_package_reads_each_request_to_its_end() {
         assert!(tracks[&format!("bus/{lane}")]["slices"].as_u64() > Some(0), "{lane}");
     }
     assert!(trace["names"]["irq"].as_u64() > Some(0) && trace["names"]["job 1"].as_u64() > Some(0));
-    // An arrow each: request, transfer, interrupt, completion.
+    // Each request has an arrow over request, transfer, interrupt and completion.
     let way = "requests/job 1 > bus/phases > bus/interrupt line > requests/job 1 > end";
     assert_eq!(trace["arrows"], serde_json::json!({ way: 16 }));
     let counters = ["requests under way", "bus in use", "CPU in use"];
@@ -162,7 +163,7 @@ fn every_setting_and_a_uhs_card_can_be_traced() {
     assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
 }
 
-/// A window of a sequential load of depth 8, whose batches wait for their tails.
+/// A sequential load of depth 8, whose batches wait for their tails.
 const STREAM: &str =
     "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4m\nrw=write\nioengine=libaio\niodepth=8\n";
 
@@ -179,12 +180,12 @@ fn a_start_that_is_held_is_in_every_trace() {
         assert_eq!(trace["tracks"]["bus/held starts"]["slices"], held);
     }
     assert!(read("h.svg").contains(">held</text>") && read("h.svg").contains("start held for the tail"));
-    // One wire, as often high as there are holds.
+    // The line HELD of the waveform rises once for each hold.
     let vcd = read("h.vcd");
     let id = vcd.lines().find_map(|l| l.strip_suffix(" HELD $end")).and_then(|l| l.split(' ').next_back());
     let up = format!("1{}", id.unwrap());
     assert_eq!(vcd.lines().filter(|l| **l == up).count(), held);
-    // Linux holds nothing.
+    // Linux never holds a start.
     let list = folder.accepted(&options.replace("mmcq-own", "none"));
     assert!(!list.contains("held") && !read("h.vcd").contains(" HELD "), "{list}");
 }
@@ -213,7 +214,8 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
         assert_eq!(row[1..5], ["one", "1", "mmcblk0", "R"], "{list}");
         assert!(row[6] == "4096" && number(row, 8) > 0.0, "{list}");
     }
-    // With four at a time most requests wait for others first: in our queue, which has them at once.
+    // With depth 4, most requests wait for others first. They wait in mmcq's queue, which receives
+    // them at once.
     assert!(rows[1..].iter().all(|row| number(row, 7) == 0.0 && number(row, 9) <= number(row, 8)), "{list}");
     assert!(rows[1..].iter().filter(|row| number(row, 9) > 0.0).count() >= 8, "{list}");
     let flushes = ["--set", "job.rw=write", "--set", "job.fsync=4"];
@@ -234,7 +236,7 @@ fn snoop_lists_each_request_and_its_histogram_counts_them() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
-/// FIFO: requests that wait nearly 200 ms in mmc_hsq while thousands of others are served.
+/// FIFO: a request waits nearly 200 ms in mmc_hsq while thousands of others are served.
 #[test]
 fn the_starved_request_is_found_in_the_drivers_queue() {
     let said = |setting: &str, options: &[&str]| {
@@ -256,18 +258,18 @@ fn the_starved_request_is_found_in_the_drivers_queue() {
     assert!(before(" in the driver's queue") > 100.0 && before(" at the card") < 1.0, "{first}");
     assert!(before(" younger ones went first") > 500.0, "{first}");
     assert!(first.contains("because the queue takes the next tag, not the oldest request"), "{first}");
-    // The same by the recipe of the help, in the columns: LAT has it.
+    // The recipe in the help finds the same request: its column LAT is the largest.
     let list = said("hsq-tag", &[]);
     let column = |row: &str, at: usize| row.split_whitespace().nth(at).unwrap().parse::<f64>().unwrap();
     let slow = list.lines().skip(1).max_by(|a, b| column(a, 8).total_cmp(&column(b, 8))).unwrap();
     assert!(column(slow, 8) > 100.0 && column(slow, 9) > 100.0 && column(slow, 10) > 500.0, "{slow}");
-    // In the order of arrival nobody is passed in there.
+    // In order of arrival, no request is overtaken.
     assert!(!said("hsq-fifo", &["--slowest", "1"]).contains("refused"), "first in, first out");
     let list = said("hsq-fifo", &[]);
     assert!(list.lines().skip(1).all(|row| column(row, 8) < 10.0), "no request waits long");
 }
 
-/// Changes of a line of a waveform: time and value.
+/// Returns the changes of a line in a waveform: time and value.
 fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
     let wire = vcd.lines().find_map(|line| line.strip_suffix(&format!(" {name} $end"))).unwrap();
     let id = wire.split(' ').next_back().unwrap();
@@ -284,7 +286,7 @@ fn changes(vcd: &str, name: &str) -> Vec<(u64, bool)> {
     found
 }
 
-/// A long waveform is drawn in parts. What one part draws is what a window of its own shows there.
+/// A long waveform is drawn in parts. Each part must equal a window of its own over the same time.
 #[test]
 fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     let folder = Folder::new();
@@ -305,7 +307,7 @@ fn a_long_waveform_with_a_gated_clock_has_the_same_bits() {
     let fits = |start: u64| {
         ["CMD", "DAT0", "DAT3", "IRQ", "CPU0_hard"].iter().all(|line| {
             let (all, mut at) = (ns(&long, line), 0);
-            // The last ones may be cut off by the end.
+            // The end of the window may cut off the last changes.
             let own: Vec<_> =
                 ns(&short, line).into_iter().filter(|(t, _)| (begin..900_000).contains(t)).collect();
             own.iter().all(|(t, value)| {

@@ -1,5 +1,5 @@
-//! `mmcq trace --fst` before GTKWave's own reader (`judges/mod.rs`); and waveforms of any length,
-//! which are drawn while the run goes on.
+//! Tests `mmcq trace --fst` with GTKWave's own reader (`judges/mod.rs`), and waveforms of any
+//! length, which are written during the run.
 
 use crate::job_folder::JobFolder;
 use crate::judges::{crccheck, gtkwave, sigrok_agrees, text};
@@ -26,7 +26,7 @@ fn accepted(folder: &JobFolder, options: &str) -> String {
     text(&output.stdout)
 }
 
-/// The unit, and each line's values from when on.
+/// Returns the unit of time, and for each line its values with their times.
 fn edges(vcd: &str) -> (String, BTreeMap<String, Vec<(u64, char)>>) {
     let mut names = BTreeMap::new();
     let (mut unit, mut at, mut lines) = (String::new(), 0, BTreeMap::new());
@@ -80,7 +80,7 @@ fn gtkwaves_reader_finds_each_edge_of_the_value_change_dump() {
     }
 }
 
-/// What GTKWave's reader made of the file goes to the judges of the value change dump.
+/// GTKWave's reader converts the file to a value change dump, which then goes to the other judges.
 #[test]
 fn the_bits_of_a_fast_signal_trace_before_both_judges() {
     let folder = JobFolder::new(JOB);
@@ -97,7 +97,7 @@ fn the_bits_of_a_fast_signal_trace_before_both_judges() {
     assert_eq!((judged["blocks"].as_array().unwrap().len(), &judged["status_good"]), (68, &34.into()));
 }
 
-/// Long enough for many parts, and for sections of the compressed file.
+/// A load that is long enough for many parts, and for sections of the compressed file.
 const LONG: &str = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64m\nrw=randrw\nioengine=libaio\niodepth=4\nfsync=32\n\
                     time_based\nruntime=400ms\n";
 
@@ -121,7 +121,7 @@ fn a_waveform_without_a_list_is_drawn_while_the_run_goes_on_and_has_the_same_byt
     }
 }
 
-/// Parts also end where the lines are idle for long, and the clock runs on.
+/// Parts also end where the lines are idle for long while the clock runs.
 #[test]
 fn idle_lines_are_drawn_in_parts_and_lose_no_bit() {
     let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=16k\nrw=write\nthinktime=5ms\nthinktime_blocks=1\n";
@@ -138,12 +138,12 @@ fn idle_lines_are_drawn_in_parts_and_lose_no_bit() {
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let (blocks, good) = (judged["blocks"].as_array().unwrap().len(), judged["status_good"].as_u64());
     assert!(blocks >= 16 && good == Some(blocks as u64), "{blocks} {good:?}");
-    // 20 ns a clock, less than one lost at the end of each part.
+    // 20 ns per clock; at the end of each part, less than one clock is lost.
     let clocks = judged["clocks"].as_u64().unwrap();
     assert!((899_900..=900_000).contains(&clocks), "{clocks}");
 }
 
-/// What is held at a time does not grow with the window, which a part of the waveform shows.
+/// The number of records in memory does not grow with the window.
 #[test]
 fn a_part_is_as_long_in_a_long_window_as_in_a_short_one() {
     let platform = Platform::load("generic").unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_is_one_line_and_leaves_no_file() {
             assert!(line.contains("/dev/full: ") && line.contains("space"), "{line}");
         }
     }
-    // A file that may not grow further.
+    // The output file cannot grow any further.
     for options in ["--no-list", ""] {
         let script = format!(
             "trap '' XFSZ; ulimit -f 8; exec \"$0\" trace job.fio --for 50ms --clk gated --vcd w.vcd {options}"

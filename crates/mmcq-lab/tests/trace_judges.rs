@@ -1,15 +1,17 @@
-//! Waveforms of `mmcq trace` before judges that know nothing of this program (`judges/mod.rs`).
+//! Tests waveforms of `mmcq trace` with judges that are independent of this program
+//! (`judges/mod.rs`).
 
 use crate::job_folder::JobFolder;
 use crate::judges;
 use judges::{checksums, crccheck, sigrok_agrees, text};
 use std::process::Command;
 
-/// Single and multiple blocks, both ways; the reads verify what the writes left.
+/// Transfers of single and multiple blocks in both directions; the reads verify what the writes
+/// wrote.
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nverify=pattern\nverify_pattern=0xdeadbeef\n\
                    [one]\nrw=write\nbs=512\nsize=1k\n[many]\nstonewall\nrw=write\nbs=8k\nsize=16k\n";
 
-/// A folder with that job.
+/// Temporary folder with the test's job.
 struct Folder(JobFolder);
 
 impl Folder {
@@ -17,7 +19,7 @@ impl Folder {
         Folder(JobFolder::new(JOB))
     }
 
-    /// Records a waveform, and gives the commands of the program's own list.
+    /// Records a waveform, and returns the commands in the program's own list.
     fn trace(&self, options: &str) -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(self.0.folder()).args(["trace", "job.fio", "--vcd", "w.vcd"]);
@@ -52,12 +54,12 @@ fn an_sd_card_comes_up_before_both_judges() {
     sigrok_agrees(&folder.0.path("w.vcd"), &commands);
     let Some(judged) = crccheck(&folder.0.path("w.vcd"), &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
-    // The card has its eight clocks after each token before the clock changes.
+    // The clock runs for the card's eight cycles after each token before it is changed.
     assert_eq!(judged["clock_stopped_early"], 0);
     assert_eq!(judged["responses"], commands.iter().filter(|c| *c != "CMD0").count());
     let blocks = blocks(&judged);
-    // SCR on one line: version 2.00, both bus widths. Then four lines; the switch to high speed at
-    // last.
+    // First the SCR on one data line: version 2.00, both bus widths. Later blocks use four lines;
+    // the last is the switch to high speed.
     assert_eq!((blocks[0].0, blocks[0].1, blocks[0].2, &blocks[0].3[..4]), (51, 1, 8, "0235"));
     assert!(blocks.len() >= 3 && blocks[1..].iter().all(|b| b.1 == 4 && b.2 == 64), "{blocks:?}");
     assert_eq!(judged["shortest_cycle"], 20);
@@ -75,7 +77,7 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     let written = blocks.iter().filter(|b| matches!(b.0, 24 | 25)).count();
-    // 1 KiB and 16 KiB, written and read.
+    // 1 KiB and 16 KiB are written and read back.
     assert_eq!((blocks.len(), written), (2 * 34, 34));
     assert_eq!((judged["status_good"].as_u64(), judged["status_bad"].as_u64()), (Some(34), Some(0)));
     assert!(judged["busy"].as_u64() > Some(0));
@@ -84,12 +86,13 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     }
 }
 
-/// Lines and edges of each block are those to which CMD6 switched the card, as the judge reads it.
+/// The number of lines and the clock edges of each block are those to which CMD6 has switched the
+/// card, as the judge decodes it.
 #[test]
 fn an_emmc_comes_up_from_one_line_to_eight_at_one_and_two_data_rates() {
     let folder = Folder::new();
     for (scene, tuned, last_ddr, shortest) in [
-        // HS200 at 200 MHz in picoseconds; DDR52 at 50 MHz in nanoseconds; HS400.
+        // HS200 at 200 MHz in units of a picosecond, DDR52 at 50 MHz in nanoseconds, and HS400.
         ("--platform generic --card emmc-hs200", true, false, 5_000),
         ("--platform generic --card emmc-4g-old", false, true, 20),
         ("--platform hsq-sprd", false, true, 5_000),
@@ -106,7 +109,7 @@ fn an_emmc_comes_up_from_one_line_to_eight_at_one_and_two_data_rates() {
         let tuning: Vec<_> = blocks(&judged).into_iter().filter(|b| b.0 == 21).collect();
         assert_eq!(tuning.len() > 10, tuned, "{scene}");
         for block in tuning {
-            // The first 16 bytes of the standard's pattern for eight lines [eMMC 6.6.5.1].
+            // The first 16 bytes of the standard's tuning pattern for eight lines [eMMC 6.6.5.1].
             assert_eq!((block.1, block.2, block.3.as_str()), (8, 128, "ffff00ffffff0000ffffcccccc33cccc"));
         }
     }
@@ -138,15 +141,16 @@ fn eight_lines_at_two_data_rates_have_their_checksums() {
     for block in &blocks {
         assert_eq!((block.1, block.2, block.3.as_str()), (8, 512, "deadbeefdeadbeefdeadbeefdeadbeef"));
     }
-    // 200 MHz: half a cycle is no whole nanosecond, and the unit is a picosecond.
+    // At 200 MHz half a cycle is not a whole nanosecond, so the unit is a picosecond.
     assert_eq!(judged["shortest_cycle"], 5_000);
 }
 
-/// The file without one change of a line: from there to the line's next change a bit is wrong.
+/// Returns the file without one change of a line, so that the bits up to the line's next change are
+/// wrong.
 fn spoiled(good: &str, line: &str) -> String {
     let var = good.lines().find(|l| l.starts_with("$var") && l.ends_with(&format!(" {line} $end"))).unwrap();
     let fall = format!("\n0{}\n", var.split(' ').nth(3).unwrap());
-    // In the middle of what the line carries.
+    // Takes the change in the middle of the line's activity.
     let falls: Vec<usize> = good.match_indices(&fall).map(|m| m.0).collect();
     let at = falls[falls.len() / 2];
     format!("{}{}", &good[..at], &good[at + fall.len() - 1..])

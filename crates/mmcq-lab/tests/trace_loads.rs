@@ -1,4 +1,5 @@
-//! Traces as loads: Perfetto's are read, a grid runs them, and a card is fitted to their D2C times.
+//! Tests traces as loads: traces of Perfetto are read, a sweep runs them, and a card is fitted to
+//! their D2C times.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ impl Folder {
         serde_json::from_str(&self.well(line)).unwrap()
     }
 
-    /// One line, exit code 2.
+    /// Checks for exit code 2 and one line of error with this text.
     fn refused(&self, line: &str, part: &str) {
         let output = self.mmcq(line);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -44,7 +45,7 @@ impl Folder {
     }
 }
 
-/// Protobuf, written by hand from Perfetto's `.proto` files.
+/// Encoder of Protobuf, written by hand from Perfetto's `.proto` files.
 mod proto {
     pub fn varint(mut value: u64) -> Vec<u8> {
         let mut out = Vec::new();
@@ -64,13 +65,13 @@ mod proto {
         [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
     }
 
-    /// An event of ftrace: its time, the process, and its own message.
+    /// Encodes an event of ftrace: time, process, and its own message.
     pub fn event(at_ns: u64, pid: u64, field: u64, message: &[Vec<u8>]) -> Vec<u8> {
         let all = [number(1, at_ns), number(2, pid), bytes(field, &message.concat())].concat();
         bytes(2, &all)
     }
 
-    /// A packet with a bundle of one CPU, behind a packet of something else.
+    /// Encodes a packet with the events of one CPU, after a packet of another kind.
     pub fn packet(cpu: u64, events: &[Vec<u8>]) -> Vec<u8> {
         let bundle = [number(1, cpu), events.concat()].concat();
         let other = bytes(1, &[number(8, 77), bytes(11, &number(9, 3))].concat());
@@ -98,12 +99,12 @@ fn complete(at_us: u64, rwbs: &str, sector: u64, count: u64) -> Vec<u8> {
 }
 
 fn perfetto() -> Vec<u8> {
-    // The second CPU's events come first.
+    // The events of the second CPU are first in the file.
     let second = [
         queue(2000, 71, "my app", "R", 5000, 8),
         issue(2010, "R", 5000, 8),
         complete(2400, "R", 5000, 8),
-        // A switch of tasks is none of the three.
+        // A switch of tasks is not one of the three events that count.
         event(2_450_000, 71, 4, &[number(2, 5)]),
     ];
     let first = [
@@ -127,7 +128,7 @@ fn a_trace_of_perfetto_is_replayed_with_its_programs() {
     assert_eq!(["requests", "reads", "writes", "flushes"].map(count), [4, 2, 1, 1]);
     let sizes = ["writes_min_bytes", "writes_median_bytes", "writes_max_bytes"];
     assert_eq!(sizes.map(count), [65536; 3]);
-    // 400, 400 and 900 us of 3000, in the order of time.
+    // Requests take 400, 400 and 900 us of 3000 us; the rest is think time.
     assert_eq!(facts["think_share"], 0.4333);
     let names: Vec<_> = report["mmcq"]["programs"]
         .as_array()
@@ -136,7 +137,7 @@ fn a_trace_of_perfetto_is_replayed_with_its_programs() {
         .map(|program| (program["name"].as_str().unwrap(), program["read"]["ios"].as_u64()))
         .collect();
     assert_eq!(names, [("my app", Some(2)), ("kworker", None)]);
-    // The driver got one request.
+    // The driver received only one of the requests.
     let issued = folder.json("replay t.pftrace --event D --card emmc-hs200 --output-format json");
     assert_eq!(issued["mmcq"]["replay"]["requests"], 1);
     folder.well("replay t.pftrace --device 179,0 --card emmc-hs200");
@@ -157,7 +158,7 @@ fn a_bad_trace_of_perfetto_says_where() {
     folder.refused("replay small.pftrace --card emmc-hs200", "small.pftrace: byte 0: compressed packets");
 }
 
-/// The text of tracefs of a run: what `mmcq snoop` says of each request.
+/// Writes a run as the text of tracefs, from what `mmcq snoop` prints about each request.
 fn ftrace(folder: &Folder, line: &str) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     for line in folder.well(&format!("snoop job.fio {line} --json")).lines() {
@@ -209,7 +210,7 @@ fn a_card_is_fitted_to_the_times_of_a_trace() {
     let text = folder.well(&line);
     assert!(text.contains("read 64k elsewhere, alone") && text.contains("D2C"), "{text}");
     folder.refused(&format!("{line} --set job.bs=4k"), "a trace has no jobs");
-    // Ends alone, or requests that overlap, say nothing.
+    // Without completions, or with requests that overlap, a trace has no usable times.
     let begins: String =
         trace.lines().filter(|line| !line.contains("complete")).map(|l| l.to_owned() + "\n").collect();
     folder.file("begins.ftrace", begins);
@@ -249,12 +250,12 @@ fn a_grid_runs_a_trace_at_every_point() {
     assert!(
         (row["lat_mean_us"].as_f64().unwrap() / (whole["mean"].as_f64().unwrap() / 1e3) - 1.0).abs() < 0.05
     );
-    // How it is replayed is part of what the rows are of.
+    // The mode of replay is part of the rows' job hash.
     let hash = |line: &str| rows(line)[0]["job_hash"].clone();
     assert_eq!(hash(&line), all[0]["job_hash"]);
     assert_ne!(hash(&format!("{line} --mode think")), all[0]["job_hash"]);
     assert_ne!(hash(&format!("{line} --scale 0.5")), all[0]["job_hash"]);
-    // The log alone, while the application runs, too.
+    // Only the requests of the program `log` are replayed, while those of the application run, too.
     let of_log = rows(&format!("{line} --program log"));
     assert_eq!(of_log.len(), 4);
     for (row, whole) in of_log.iter().zip(all.iter().filter(|row| row["direction"] == "write")) {

@@ -1,5 +1,5 @@
-//! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's
-//! checksums (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
+//! Tests `mmcq trace --sdio`, a packet of the SDIO experiment as an oscilloscope shows it, with
+//! checksums from PyPI (`tools/judge-vcd.py`). Also tests which options `mmcq trace` refuses.
 
 use crate::judges;
 use judges::{checksums, crccheck, sigrok, sigrok_agrees, text};
@@ -20,7 +20,7 @@ fn packet(setting: &str) -> Packet {
     packet::record(&Board::load(NAME).unwrap(), setting, 1).unwrap()
 }
 
-/// Rising edges of CLK, in nanoseconds.
+/// Returns the times in ns of the rising edges of CLK.
 fn rises(vcd: &str) -> Vec<u64> {
     assert!(vcd.contains("$timescale 1 ns"), "10 MHz has its edges on nanoseconds");
     let id = vcd.lines().find(|l| l.ends_with(" CLK $end")).unwrap().split(' ').nth(3).unwrap();
@@ -43,7 +43,7 @@ fn every_setting_has_right_checksums() {
         let output = trace(folder.path(), &format!("--sdio {setting} --vcd w.vcd"));
         assert!(output.status.success(), "{setting}: {}", text(&output.stderr));
         let Some(judged) = crccheck(&folder.path().join("w.vcd"), &[]) else { return };
-        // One function may interrupt: ours need not ask whose it is.
+        // Only one function can interrupt, so mmcq need not read INTx.
         let asks = if setting == "mmcq" { 2 } else { 3 };
         let mut commands = vec!["CMD52"; asks];
         commands.extend(["CMD53", "CMD53", "CMD52"]);
@@ -52,7 +52,7 @@ fn every_setting_has_right_checksums() {
         let blocks = judged["blocks"].as_array().unwrap().iter();
         let blocks: Vec<_> = blocks.map(|b| (b["bytes"].as_u64(), b["width"].as_u64())).collect();
         assert_eq!(blocks, [4, 512, 512, 512, 512].map(|bytes| (Some(bytes), Some(4))), "{setting}");
-        // The card asks once, before the first command, until it is cleared.
+        // The card asserts its interrupt once, before the first command, until it is cleared.
         assert_eq!(judged["card_interrupts"], 1, "{setting}");
         let io = judged["io"].as_array().unwrap().iter();
         let io: Vec<_> =
@@ -70,9 +70,9 @@ fn every_setting_has_right_checksums() {
             one(&yes, &0x10.into()),
         ];
         assert_eq!(serde_json::json!(io), serde_json::json!(expected[3 - asks..]), "{setting}");
-        // What the function's register said: it asks.
+        // The function's register, as read, shows a pending interrupt.
         assert_eq!(judged["io"][asks - 2]["data"].as_u64().unwrap() & 1, 1, "{setting}");
-        // Nothing else pulls DAT0 low.
+        // DAT0 is low only in data blocks: there is no busy.
         assert_eq!((&judged["busy"], &judged["shortest_cycle"]), (&0.into(), &100.into()), "{setting}");
     }
 }
@@ -88,7 +88,7 @@ fn sigrok_reads_every_command_and_its_argument() {
         let commands: Vec<String> = commands.into_iter().map(str::to_owned).collect();
         sigrok_agrees(&path, &commands);
         let Some(arguments) = sigrok(&path, "field-arg") else { return };
-        // Of the host's tokens; each is followed by the card's.
+        // Arguments of the host's commands; a response of the card follows each.
         let arguments: Vec<&str> = arguments.iter().step_by(2).map(String::as_str).collect();
         let expected = [
             "0x00000a00", // function 0, 00005h: whose interrupt is it?
@@ -103,9 +103,9 @@ fn sigrok_reads_every_command_and_its_argument() {
     }
 }
 
-/// From the first CMD5 (no card answers the CMD8 before it, and sigrok waits for an answer to each
-/// command) to the first packet: the block size of the payload is one that the function was told by
-/// CMD52.
+/// The window goes from the first CMD5 to the first packet. (No card answers the CMD8 before it,
+/// and sigrok expects an answer to each command.) The judge takes the block size of the payload
+/// from the CMD52 that set it.
 #[test]
 fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
     sigrok_agrees(&path, &commands);
-    // The size told by the file counts, and not the option's.
+    // The judge uses the block size that the card was set to, not the one of the option.
     let Some(judged) = crccheck(&path, &["--io-block=256"]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = judged["blocks"].as_array().unwrap().iter();
@@ -168,7 +168,7 @@ fn the_judge_sees_a_spoiled_bit_of_a_payload() {
     }
 }
 
-/// The interrupt is on a data line: it may be there between commands, and not where data move.
+/// The interrupt uses a data line, so it is allowed only while no data are transferred.
 #[test]
 fn the_judge_sees_an_interrupt_while_data_have_the_lines() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn the_judge_sees_an_interrupt_while_data_have_the_lines() {
         let var = good.lines().find(|l| l.ends_with(&format!(" {name} $end"))).unwrap();
         var.split(' ').nth(3).unwrap().to_owned()
     };
-    // DAT1 falls ten clocks before the first block begins, which is when all data lines fall.
+    // DAT1 is made to fall ten clocks before the first block, whose start bit is on all data lines.
     let (dat0, dat1) = (id("DAT0"), id("DAT1"));
     let (mut at, mut block) = (0, None);
     let times: Vec<&str> = good.lines().collect();
@@ -224,14 +224,15 @@ fn the_clock_stops_in_the_payload_and_nowhere_else_while_bits_move() {
             let What::Block { data, .. } = what else { unreachable!() };
             let (from, to) = (start_ns - capture.from_ns, end_ns - capture.from_ns);
             let inside: Vec<u64> = rises.iter().copied().filter(|at| (from..to).contains(at)).collect();
-            // Start bit, two clocks a byte, CRC16, end bit: no clock more, however long it took.
+            // A block has exactly these clocks: start bit, two per byte, CRC16, end bit; stops of
+            // the clock add none.
             assert_eq!(inside.len(), 18 + 2 * data.len(), "{setting}");
             let stood = inside.windows(2).map(|pair| pair[1] - pair[0] - 100).sum::<u64>();
             let held = capture.events.iter().filter(|e| e.what == What::ClockStopped);
             let held = held.filter(|e| e.start_ns > *start_ns && e.end_ns <= *end_ns);
             assert_eq!(stood, held.map(|e| e.end_ns - e.start_ns).sum::<u64>(), "{setting}");
-            // 64 bytes last 12.8 us: a tasklet is too late for them, and four bytes always have
-            // room.
+            // 64 bytes take 12.8 us on the bus. A tasklet is too late for them, but 4 bytes always
+            // fit in the FIFO.
             if setting == "thread+tasklet" {
                 assert_eq!(stood > 0, data.len() == 512, "{stood}");
             }
@@ -253,7 +254,7 @@ fn one_packet_is_as_all_of_them() {
         let many = run(&Run { board: &board, way, thief: None, for_ns: 400_000_000, seed: 1 }).unwrap();
         let off = (latency_ns / many.mean_ns() - 1.0).abs();
         assert!(off < 0.02, "{setting}: {latency_ns} ns, on average {} ns", many.mean_ns());
-        // The card asks until it is cleared, and no longer.
+        // The card asserts its interrupt until it is cleared, and no longer.
         let falls: Vec<(u64, bool)> = packet.capture.card_irqs.iter().copied().skip(1).collect();
         let [(fall_ns, true), (rise_ns, false)] = falls[..] else { panic!("{setting}: {falls:?}") };
         assert!(fall_ns == packet.capture.start_ns && rise_ns <= of(Step::Clear).2, "{setting}");
@@ -297,7 +298,7 @@ fn the_picture_has_all_settings_with_their_steps() {
         assert_eq!(svg.matches(&format!("\"end\">{lane}</text>")).count(), 4, "{lane}");
     }
     for step in Step::ALL {
-        // Ours does without the first.
+        // mmcq does not need the first step.
         let count = if step == Step::Whose { 3 } else { 4 };
         assert_eq!(svg.matches(&format!("<title>{}, ", step.name())).count(), count, "{}", step.name());
     }
@@ -306,7 +307,7 @@ fn the_picture_has_all_settings_with_their_steps() {
     }
 }
 
-/// Exit code 2 and one line that holds all of these.
+/// Checks for exit code 2 and one line of error with all of these texts.
 #[track_caller]
 fn refused(folder: &Path, options: &str, expected: &[&str]) {
     let output = trace(folder, options);
@@ -331,9 +332,9 @@ fn wrong_options_are_refused_in_one_line() {
     refused(folder, "job.fio --for 0us", &["--for 0us: expected a time above 0"]);
     refused(folder, "job.fio --for 0ms", &["--for 0ms: "]);
     refused(folder, "--sdio tasklet", &["--sdio tasklet", "thread+tasklet, thread, async or mmcq"]);
-    // A device is no file that is written over.
+    // A device such as /dev/null may be given twice, since it is not a file that is overwritten.
     assert!(trace(folder, "--sdio async --vcd /dev/null --perfetto /dev/null").status.success());
-    // Jobs and the experiment do not go together, and one of them is needed.
+    // Either jobs or `--sdio` must be given, not both.
     for options in ["", "job.fio --sdio", "--sdio --trigger irq", "--sdio --platform generic"] {
         assert_eq!(trace(folder, options).status.code(), Some(2), "{options}");
     }

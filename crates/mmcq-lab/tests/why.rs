@@ -1,5 +1,5 @@
-//! `mmcq why`: the phases of a run are the whole of it, the counts agree with the bus, and the
-//! conclusion is what the numbers say.
+//! Tests `mmcq why`: the phases add up to the whole run, the counts agree with the bus, and the
+//! conclusion follows from the numbers.
 
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
@@ -38,7 +38,7 @@ fn every_nanosecond_is_in_one_phase_with_every_server() {
                 let sum: u64 = phases.named().iter().map(|(_, ns)| ns).sum();
                 let at = format!("{board}, {}, {options}: {phases:?}", setting.name());
                 assert_eq!(sum, why.counters.elapsed_ns, "{at}");
-                // The parts were disjoint, but for the gaps of a few clocks that two of them share.
+                // The phases do not overlap, except for gaps of a few clocks.
                 let bus = &why.counters.bus;
                 let wires = bus.physical_ns() + bus.held_ns + why.counters.waiting_ns;
                 let cut = wires - (sum - phases.cpu_ns);
@@ -70,7 +70,8 @@ fn each_request_that_is_not_merged_has_a_reason_in_every_setting() {
                 let said = why::text(&why);
                 (why, said)
             };
-            // The maintainer's question: a thread with one request under way leaves nothing to merge.
+            // The maintainer's question: a single thread with one request under way leaves nothing
+            // to merge.
             let (alone, said) = reasons(one);
             assert_eq!(value(&alone, "not merged because", "nothing else was under way"), 8.0);
             assert!(said.contains("8 of them because nothing else was under way"), "{said}");
@@ -94,7 +95,7 @@ fn a_pause_says_why_nothing_is_continued() {
         assert_eq!((fact.name.as_str(), fact.value), (name, 15.0));
         fact.rates[1].0
     };
-    // The pause is the job's own 5 ms, and what it takes to wake and submit.
+    // The pause is the job's own 5 ms, plus the time to wake up and submit.
     let pause_us = reason(Setting::Close, "each transfer is closed at once");
     assert!((5000.0..5200.0).contains(&pause_us), "{pause_us}");
     let patch = why("stream-rtsx", Setting::Patch, options);
@@ -119,7 +120,8 @@ fn the_slowest_request_says_where_it_was() {
 
 #[test]
 fn what_the_submitter_thinks_is_waiting_and_what_the_stack_does_is_not() {
-    // 200 us between two reads of one thread, at no price of software: the rest is wire and card.
+    // One thread waits 200 us between reads, with no CPU costs: the rest of the time is wire and
+    // card.
     let why = why("hsq-sprd", Setting::Limit, "rw=randread bs=4k io_size=1M thinktime=200 ioengine=psync");
     let phases = Phases::of(&why.counters);
     let each = |ns: u64| ns as f64 / why.counters.ios as f64 / 1e3;
@@ -161,7 +163,7 @@ fn flash_that_is_read_in_a_queue_is_the_cards_and_not_the_cpus() {
         let (platform, card) = (&platform, Some("emmc-queue"));
         Why::new(&Run { workers: &workers, platform, card, setting, seed: 1 }).unwrap()
     };
-    // Software that asks which task is ready is at work itself; an engine and the limit are not.
+    // Software that polls for ready tasks keeps the CPU busy; a queue engine or the limit does not.
     for (setting, least_percent, cpu_percent) in
         [(Setting::Cqe, 50.0, 2.0), (Setting::Tasks, 20.0, 45.0), (Setting::Limit, 50.0, 0.5)]
     {
@@ -173,13 +175,13 @@ fn flash_that_is_read_in_a_queue_is_the_cards_and_not_the_cpus() {
         assert!(share(phases.cpu_ns) < cpu_percent, "{at}");
         assert!(why::text(&why).contains("card, fetching"), "{at}");
     }
-    // Without the queue no command waits there.
+    // Without a command queue, no command waits in the card.
     assert_eq!(Phases::of(&of(Setting::Mmcq).counters).fetching_ns, 0);
 }
 
 #[test]
 fn lost_merging_is_a_loss() {
-    // The platform's own scheduler is not asked: what cannot be merged goes out alone.
+    // The board's own change switches merging off, so each request goes out alone.
     let changes = ["stack.merging=off".to_owned()];
     let platform = Platform::load_with("generic", &changes).unwrap();
     let text =
@@ -210,7 +212,7 @@ fn starts_that_are_held_are_counted_with_their_price() {
     let merged = value(&held, "queue", "transfers out");
     assert!(count <= merged, "{count} holds of {merged} transfers");
 
-    // A random load holds nothing, and nothing is said of it.
+    // With a random load no start is held, and the text does not mention holds.
     let random = why("generic", Setting::MmcqOwn, &load.replace("rw=write", "rw=randwrite"));
     assert_eq!(value(&random, "queue", "held for the tail"), 0.0);
     assert!(!why::text(&random).contains("held for the tail: "));
@@ -223,7 +225,7 @@ fn requests_transfers_and_commands_agree() {
     assert_eq!(of("requests in"), 1024.0);
     assert_eq!(of("requests in"), of("transfers out") + of("merged"));
     assert_eq!(value(&merged, "commands", "CMD18 READ_MULTIPLE_BLOCK"), of("transfers out"));
-    // The host counts by itself: as many CMD23 as CMD18, and nothing else.
+    // The host sends CMD23 by itself: as many CMD23 as CMD18, and no other commands.
     assert_eq!(value(&merged, "commands", "in all"), 2.0 * of("transfers out"));
 
     let open = why("stream-rtsx", Setting::Mmcq, "rw=write bs=64k io_size=4M");
@@ -233,7 +235,8 @@ fn requests_transfers_and_commands_agree() {
     assert_eq!(of("transfers out") - of("continued"), value(&open, "commands", "CMD25 WRITE_MULTIPLE_BLOCK"));
     assert_eq!(of("CMD13 for a write's status"), value(&open, "commands", "CMD13 SEND_STATUS"));
 
-    // A flush closes; an ordinary transfer that we end by CMD12 was never left open.
+    // A flush closes an open transfer. An ordinary transfer that CMD12 ends was never open, so it
+    // does not count.
     let flushed = why("stream-rtsx", Setting::Mmcq, "rw=write bs=64k io_size=4M fsync=16");
     let of = |name| value(&flushed, "queue", name);
     let reasons: f64 =
@@ -298,7 +301,8 @@ fn bad_input_is_one_line() {
     }
 }
 
-/// A run whose ends are a part of it, against a limit whose ends lie elsewhere.
+/// A short run, in which start and end are a large part. The limit's run ends at another time, but
+/// must not be slower.
 #[test]
 fn no_setting_passes_the_limit_however_short_the_run_is() {
     let boards = [

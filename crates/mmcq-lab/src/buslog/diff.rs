@@ -1,19 +1,20 @@
-//! Comparison of two logs.
+//! Compares two logs of the bus.
 
 use super::gaps::{Direction, Gaps};
 use mmcq_sim::stats::BusEvent;
 use serde_json::json;
 use std::fmt::{self, Write};
 
-/// Index and argument of a command that transfers data or announces their length.
+/// Index and argument of a command that transfers data or announces their length (CMD23).
 type Data = (u8, u32);
 
-/// First difference between the data commands of two logs.
+/// First difference between the data commands of two bus logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Number of the command, from 1.
+    /// Number of the data command, from 1.
     pub number: usize,
-    /// Index, argument and start in ns of the command in each log; `None`: the log has ended.
+    /// Index, argument and start in ns of this command in each log; `None`: the log has no more
+    /// data commands.
     pub commands: [Option<(u8, u32, u64)>; 2],
 }
 
@@ -55,14 +56,14 @@ fn commands(events: &[BusEvent]) -> Vec<(Data, u64)> {
     events.iter().filter_map(data).collect()
 }
 
-/// One figure of both logs.
+/// A figure of both logs, to be compared.
 struct Line {
     direction: &'static str,
     what: String,
     both: [f64; 2],
 }
 
-/// Returns the figures of the gaps between transfers, by direction.
+/// Returns figures about the gaps between transfers, for each direction.
 fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     for (direction, name) in [(Direction::Read, "reads"), (Direction::Write, "writes")] {
@@ -88,8 +89,9 @@ fn figures(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> Vec<Line> {
     lines
 }
 
-/// Returns text for people: the first difference, and the gaps between transfers by direction.
-/// `wake_ns`: a command that comes sooner than this after an interrupt needed no thread.
+/// Returns readable text: the first difference, and the gaps between transfers for each direction.
+/// `wake_ns`: a command that starts sooner than this after an interrupt cannot have needed a
+/// thread.
 pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let mut out = match Difference::first(one, other) {
         Some(difference) => format!("first difference: {difference}\n"),
@@ -101,8 +103,8 @@ pub fn text(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     out
 }
 
-/// Returns the same as JSON, one object a line: direction, name, a, b, difference. For the first
-/// difference in commands, a and b are the commands, in words.
+/// Returns the comparison as JSON lines with direction, name, a, b and difference. For the first
+/// difference, a and b are the two commands as text.
 pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String {
     let first = Difference::first(one, other).map(|difference| {
         let [a, b] = difference.commands.map(shown);
@@ -120,8 +122,8 @@ pub fn json_lines(one: &[BusEvent], other: &[BusEvent], wake_ns: u64) -> String 
 mod tests {
     use super::*;
 
-    /// Makes a log of two reads. The second begins `gap_ns` after the first one's interrupt at 1000
-    /// ns.
+    /// Makes a log of two reads. The second read begins `gap_ns` after the interrupt of the first,
+    /// at 1000 ns.
     fn log(gap_ns: u64, second: u32) -> Vec<BusEvent> {
         let command =
             |arg, start_ns| BusEvent::Command { index: 18, arg, auto: false, start_ns, end_ns: start_ns + 1 };
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!((gaps.gaps_ns.as_slice(), gaps.reply_ns.as_slice()), (&[5_100][..], &[5_000][..]));
         assert_eq!((gaps.filled_percent(20_000), gaps.filled_percent(4_000)), (100.0, 0.0));
         assert_eq!(Gaps::of(&log(5_000, 16), Direction::Write), Gaps::default());
-        // A pause is no gap.
+        // A pause longer than the limit is no gap.
         assert_eq!(Gaps::of(&log(6_000_000, 16), Direction::Read).transfers, 0);
         let rows = json_lines(&log(5_000, 16), &log(25_000, 24), 20_000);
         let rows: Vec<serde_json::Value> =

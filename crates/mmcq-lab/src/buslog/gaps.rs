@@ -1,16 +1,16 @@
-//! Gaps between the transfers of a log.
+//! Measures the gaps between transfers in a bus log.
 
 use mmcq_sim::stats::BusEvent;
 
-/// Pause in ns above which the load has ended or begins, and there is no gap.
+/// Time in ns above which the load has paused, so that the time is no gap.
 const PAUSE_NS: u64 = 5_000_000;
 
 /// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the card.
+    /// Data come from the card.
     Read,
-    /// To the card.
+    /// Data go to the card.
     Write,
 }
 
@@ -32,17 +32,19 @@ struct Transfer {
 pub struct Gaps {
     /// Number of transfers that are followed by another.
     pub transfers: u64,
-    /// Data of these transfers in bytes.
+    /// Number of data bytes of these transfers.
     pub bytes: u64,
-    /// Commands, from the first of a transfer to the first of the next.
+    /// Number of commands, from the first of a transfer to the first of the next.
     pub commands: u64,
-    /// Interrupts in the same stretches.
+    /// Number of interrupts in the same times.
     pub interrupts: u64,
-    /// Time in ns for which the bus works.
+    /// Sum in ns of the transfers' times: each from its first command to the end of its data or
+    /// busy.
     pub work_ns: u64,
     /// Length of each gap in ns, sorted.
     pub gaps_ns: Vec<u64>,
-    /// Times in ns from the last interrupt to the next command, sorted.
+    /// Times in ns from the last interrupt of a transfer to the next transfer's first command,
+    /// sorted.
     pub reply_ns: Vec<u64>,
 }
 
@@ -51,7 +53,7 @@ impl Gaps {
     pub fn of(events: &[BusEvent], wanted: Direction) -> Self {
         let mut gaps = Gaps::default();
         let mut open: Option<Transfer> = None;
-        // The command that says how many blocks follow belongs to the transfer behind it.
+        // CMD23, which announces the number of blocks, belongs to the transfer after it.
         let mut count: Option<u64> = None;
         for event in events {
             match *event {
@@ -81,7 +83,7 @@ impl Gaps {
                         }
                     }
                 }
-                // Something else is on: what comes behind it follows no transfer.
+                // Another command: the transfer after it follows no transfer directly.
                 BusEvent::Command { .. } => open = None,
                 BusEvent::Block { bytes, end_ns, .. } => {
                     if let Some(open) = &mut open {
@@ -122,25 +124,24 @@ impl Gaps {
         self.reply_ns.extend(transfer.interrupt_ns.map(|at| next_ns.saturating_sub(at)));
     }
 
-    /// Returns a count divided by the number of transfers.
+    /// Returns the count per transfer.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.transfers.max(1) as f64
     }
 
-    /// Returns the mean in microseconds.
+    /// Returns the mean in us of times in ns.
     pub fn mean_us(all: &[u64]) -> f64 {
         all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e3
     }
 
-    /// Returns the percentile in microseconds.
+    /// Returns this percentile in us of sorted times in ns.
     pub fn percentile_us(all: &[u64], percent: u64) -> f64 {
         let at = (all.len() as u64 * percent / 100).min(all.len().saturating_sub(1) as u64);
         all.get(at as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 
-    /// Returns the share in percent of the transfers whose first command came so soon after an
-    /// interrupt that no thread can have been woken for it: the queue was filled before. The other
-    /// transfers waited for a thread.
+    /// Returns the percentage of transfers that did not wait for a thread: their first command came
+    /// less than `wake_ns` after an interrupt, so the queue was already filled.
     pub fn filled_percent(&self, wake_ns: u64) -> f64 {
         let soon = self.reply_ns.iter().filter(|ns| **ns < wake_ns).count();
         100.0 * soon as f64 / self.transfers.max(1) as f64

@@ -1,4 +1,5 @@
-//! A queue engine that asks the card as often as Linux has it do so, and not as our engine wants it.
+//! A driver whose queue engine polls the card at Linux's interval, not at the one that mmcq's
+//! engine sets.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -24,8 +25,8 @@ impl Driver {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are. Without
-// a queue engine nothing is described, and nothing is rung.
+// SAFETY: all calls go to the inner driver, in the same order and with unchanged segments. Without
+// a queue engine, no descriptor is written and no doorbell is rung.
 unsafe impl CommandQueueHost for Driver {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
         self.engine()?.queue_caps()

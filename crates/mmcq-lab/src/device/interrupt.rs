@@ -1,13 +1,13 @@
-//! The interrupt pin, and how a vfio client is notified of it.
+//! Interrupt pin of the device, and how a vfio client is notified of it.
 //!
-//! The pin has a level, and an eventfd has none. So the client is notified once and then the pin is
-//! masked. The client unmasks it when its guest has handled the device; if the level is still high
-//! then, the client is notified again.
+//! The pin has a level, but an eventfd only counts events. So the server notifies the client once
+//! and then masks the pin. The client unmasks the pin when its guest has handled the device. If the
+//! level is still high then, the server notifies the client again.
 
 use std::fs::File;
 use std::io::{self, Write};
 
-/// The pin, and the eventfd of the client.
+/// Interrupt pin, with the eventfd of the client.
 #[derive(Debug, Default)]
 pub struct Pin {
     signal: Option<File>,
@@ -16,31 +16,32 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Sets the level of the pin.
+    /// Sets the level of the pin, and notifies the client if the pin is high and not masked.
     pub fn set_level(&mut self, level: bool) -> io::Result<()> {
         self.level = level;
         self.tell()
     }
 
-    /// Sets the eventfd that the client wants to be notified by, or none. The pin is unmasked.
+    /// Sets the eventfd by which the client wants to be notified; `None`: no notification. Also
+    /// unmasks the pin.
     pub fn set_signal(&mut self, signal: Option<File>) -> io::Result<()> {
         self.signal = signal;
         self.masked = false;
         self.tell()
     }
 
-    /// Masks the pin for the client.
+    /// Masks the pin: the client is not notified.
     pub fn mask(&mut self) {
         self.masked = true;
     }
 
-    /// Unmasks the pin for the client.
+    /// Unmasks the pin, and notifies the client at once if the level is high.
     pub fn unmask(&mut self) -> io::Result<()> {
         self.masked = false;
         self.tell()
     }
 
-    /// Notifies the client whatever the level is, as a test of the eventfd.
+    /// Notifies the client at any level and mask, as a test of the eventfd.
     pub fn test(&mut self) -> io::Result<()> {
         match &mut self.signal {
             Some(signal) => write(signal),
@@ -57,7 +58,8 @@ impl Pin {
     }
 }
 
-/// Writes to the eventfd. If its count cannot grow, the client has enough notifications.
+/// Notifies the client through the eventfd. If the eventfd's counter is full, the client has enough
+/// notifications and nothing is written.
 fn write(signal: &mut File) -> io::Result<()> {
     if !super::socket::writable_now(signal)? {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The guest's memory, which the controller's DMA accesses.
+//! Memory of the guest, which the controller's DMA accesses.
 //!
-//! The client passes its memory as files, and they are read and written as files. The page cache is
-//! what the guest has mapped, so both see the same bytes at once. A client that truncates a file
-//! gets a bus error, and this process gets no signal.
+//! The client passes its memory as files, and this module reads and writes these files. The guest
+//! has the same pages mapped, so both see the same bytes at once. If a client truncates such a
+//! file, the client gets a bus error, and this process gets no signal.
 
 use mmcq_sim::memory::{BusError, DeviceMemory};
 use std::cell::RefCell;
@@ -10,15 +10,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// Most ranges that a client may have mapped at a time; each needs a file descriptor.
+/// Largest number of ranges that a client may have mapped at a time. Each needs a file descriptor.
 pub const RANGES_MAX: usize = 512;
 
 /// Reason why a range is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// The range is empty, does not end, or is beyond the largest file offset.
+    /// The range is empty, wraps around, or lies beyond the largest file offset.
     Range,
-    /// The range overlaps another.
+    /// The range overlaps a mapped one.
     Overlap,
     /// There are already [`RANGES_MAX`] ranges.
     TooMany,
@@ -43,12 +43,12 @@ struct Inner {
     first_refused: Option<String>,
 }
 
-/// The guest's memory. Clones share the same memory.
+/// Memory of the guest. All clones share one memory.
 #[derive(Clone, Debug, Default)]
 pub struct GuestMemory(Rc<RefCell<Inner>>);
 
 impl GuestMemory {
-    /// Maps `bytes` from `offset` of a file at the address `bus`.
+    /// Maps `bytes` from `offset` of a file to the bus address `bus`.
     pub fn map(
         &self,
         bus: u64,
@@ -77,7 +77,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Removes the ranges that lie inside this one. Returns false, and removes nothing, if a range
+    /// Unmaps the ranges that lie inside this one. Returns false, and unmaps nothing, if a range
     /// crosses its border.
     pub fn unmap(&self, bus: u64, bytes: u64) -> bool {
         let end = bus.saturating_add(bytes);
@@ -91,24 +91,26 @@ impl GuestMemory {
         whole
     }
 
-    /// Removes all ranges.
+    /// Unmaps all ranges.
     pub fn unmap_all(&self) {
         self.0.borrow_mut().ranges.clear();
     }
 
-    /// Sets whether the device may access memory: Bus Master Enable of its command register.
+    /// Sets whether the device may access memory: Bus Master Enable in the command register of the
+    /// configuration space.
     pub fn set_bus_master(&self, on: bool) {
         self.0.borrow_mut().bus_master = on;
     }
 
-    /// Returns the number of accesses to addresses without memory, and the first of them in words.
+    /// Returns the number of accesses to addresses without memory, and a text about the first of
+    /// them.
     pub fn refused(&self) -> (u64, Option<String>) {
         let inner = self.0.borrow();
         (inner.refused, inner.first_refused.clone())
     }
 
-    /// Splits an access into pieces of one range. Calls `step` with a file, an offset, and the
-    /// piece's place in the access.
+    /// Splits an access into pieces, each in one range. Calls `step` with the file, the offset in
+    /// it, and the place of the piece in the access.
     fn access(
         &self,
         write: bool,
@@ -140,7 +142,7 @@ impl GuestMemory {
 }
 
 impl Inner {
-    /// Returns the next piece of an access that is in one range.
+    /// Returns the next piece of an access, as far as one range reaches.
     fn piece(
         &self,
         write: bool,

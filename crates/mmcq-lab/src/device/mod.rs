@@ -1,9 +1,9 @@
 //! The controller model and its card as a PCI device for a virtual machine, over vfio-user. So
-//! drivers of other systems test the model.
+//! drivers of other operating systems test the model.
 //!
-//! - `server.rs`: a client and the device.
+//! - `server.rs`: serves a client with the device.
 //! - `protocol.rs`: messages as bytes.
-//! - `socket.rs`: bytes and descriptors through the socket.
+//! - `socket.rs`: bytes and file descriptors through the socket.
 //! - `pci.rs`: the configuration space.
 //! - `memory.rs`: the guest's memory, which the controller's DMA accesses.
 //! - `interrupt.rs`: the interrupt pin.
@@ -36,24 +36,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the guest gets.
+/// What the guest finds: board, card and schedule.
 pub struct Setup {
     /// The board; its controller must be an SDHCI.
     pub platform: Platform,
-    /// A card in place of the board's own.
+    /// Name of a card that replaces the board's own; `None`: the board's own.
     pub card: Option<String>,
-    /// Content of the card; `None`: generated memory.
+    /// Content of the card; `None`: generated data in memory.
     pub medium: Option<Medium>,
-    /// Vendor and device number.
+    /// Vendor ID and device ID in the configuration space.
     pub id: pci::Id,
-    /// Schedule of events at the slot, from the connection of the client on.
+    /// Schedule of events at the slot. Its times count from the connection of the client.
     pub schedule: Schedule,
     /// Whether the schedule begins only with [`Control::begin`].
     pub hold: bool,
 }
 
-/// Returns the board of this name, or from a file whose name ends in `.toml`. An error is one line,
-/// and names only boards with an SDHCI controller.
+/// Returns the board of this name, or from a file whose name ends in `.toml`. The error is one line
+/// of text and names only boards with an SDHCI controller.
 pub fn platform(name: &str) -> Result<Platform, String> {
     let sdhci = |name: &&str| {
         Platform::load(name).is_ok_and(|known| matches!(known.controller, ControllerConfig::Sdhci(_)))
@@ -75,7 +75,7 @@ pub struct Summary {
     pub stats: BusStats,
     /// Number of the guest driver's violations of the standard.
     pub violations: u64,
-    /// Accesses to addresses without memory: number, and the first in words.
+    /// Number of accesses to addresses without memory, and a text about the first of them.
     pub refused: (u64, Option<String>),
     /// Reason why the connection ended, if the client did not close it.
     pub error: Option<String>,
@@ -94,18 +94,18 @@ struct State {
     asked: Vec<Asked>,
 }
 
-/// A requested action at the slot.
+/// Action at the slot that was requested from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// Dip of the card's power.
+    /// A short loss of the card's power.
     Cut,
     /// Removal or insertion of the card.
     Swap,
-    /// Begin of the schedule.
+    /// Start of the schedule.
     Begin,
 }
 
-/// Most actions that may wait; further ones are dropped.
+/// Largest number of actions that may wait; further ones are dropped.
 const ASKED_MAX: usize = 16;
 
 impl State {
@@ -115,7 +115,8 @@ impl State {
 }
 
 impl Control {
-    /// Requests a dip of the card's power: volatile data are lost, and the slot does not report it.
+    /// Requests a short loss of the card's power. The card loses its volatile data, and the slot
+    /// does not report the loss.
     pub fn cut(&self) {
         self.ask(Asked::Cut);
     }
@@ -125,7 +126,7 @@ impl Control {
         self.ask(Asked::Swap);
     }
 
-    /// Requests the begin of the schedule. One that has begun continues.
+    /// Requests the start of the schedule. A schedule that has started continues.
     pub fn begin(&self) {
         self.ask(Asked::Begin);
     }
@@ -137,11 +138,11 @@ impl Control {
         }
     }
 
-    /// Ends the server; the machine loses its card.
+    /// Stops the server, so that the machine loses its card.
     pub fn stop(&self) {
         let mut state = State::of(&self.state);
         state.stopped = true;
-        // Both may have ended by themselves.
+        // The server and the connection may both have ended already, so errors are ignored.
         match &state.client {
             Some(client) => drop(client.shutdown(Shutdown::Both)),
             None => drop(rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both)),
@@ -149,7 +150,7 @@ impl Control {
     }
 }
 
-/// The device before its client connects.
+/// The device, before its client connects.
 pub struct Device {
     model: Sdhci,
     schedule: Schedule,
@@ -161,7 +162,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Builds the device, and listens at `path`. An error is one line.
+    /// Builds the device, and listens at `path`. The error is one line of text.
     pub fn new(setup: Setup, path: &Path) -> Result<Self, String> {
         let Setup { platform, card, medium, id, schedule, hold } = setup;
         let ControllerConfig::Sdhci(config) = platform.controller else {
@@ -181,7 +182,7 @@ impl Device {
         self.model.set_log(Some(log));
     }
 
-    /// Waits for the client. Returns `None` if the server was ended before.
+    /// Waits for the client to connect. Returns `None` if the server was stopped before.
     fn client(&self, state: &Mutex<State>) -> Result<Option<UnixStream>, String> {
         let accepted = self.listener.accept();
         let mut state = State::of(state);
@@ -193,8 +194,9 @@ impl Device {
         Ok(Some(stream))
     }
 
-    /// Serves one client until it leaves, or until [`Control::stop`]: a card belongs to one
-    /// machine. Calls `begun` with the control. The socket is removed afterwards.
+    /// Serves one client until it disconnects, or until [`Control::stop`]. Only one client is
+    /// served, since a card belongs to one machine. Calls `begun` with the control; removes the
+    /// socket afterwards.
     pub fn serve(mut self, begun: impl FnOnce(Control)) -> Result<Summary, String> {
         let state = Arc::<Mutex<State>>::default();
         let listener = self.listener.try_clone().map_err(|e| e.to_string())?;
@@ -210,7 +212,7 @@ impl Device {
             result = Server::new(socket, self.config, slot, memory, Wall::begin()).run();
         }
         if State::of(&state).stopped {
-            // In the middle of a message, maybe.
+            // The server was stopped, perhaps in the middle of a message, so this error is none.
             result = Ok(());
         }
         drop(self.name);

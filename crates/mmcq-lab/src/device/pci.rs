@@ -1,31 +1,31 @@
-//! The configuration space of a PCI device with an SD host controller of one slot
-//! [PCI 3.0 6.1; SDHC, the appendix on PCI].
+//! Configuration space of a PCI device with an SD host controller of one slot [PCI 3.0 6.1; SDHC,
+//! the appendix on PCI].
 
 /// Size of the configuration space in bytes.
 pub const CONFIG_BYTES: usize = 256;
-/// Default vendor and device number: those of QEMU's own controller, for which Linux knows no
-/// quirks.
+/// Default vendor and device ID: those of QEMU's SDHCI controller, for which Linux knows no quirks.
 pub const DEFAULT_ID: Id = Id { vendor: 0x1b36, device: 0x0007 };
 
-/// Registers of the standard.
+/// Smallest size in bytes of the register region: the registers of the SDHC standard.
 const BAR_BYTES_MIN: u32 = 0x100;
 const COMMAND: usize = 0x04;
 const STATUS: usize = 0x06;
 const BAR0: usize = 0x10;
 const INTERRUPT_LINE: usize = 0x3c;
-/// Memory space, bus master, parity, system error, interrupt disable.
+/// Writable bits of the command register: memory space, bus master, parity, system error, interrupt
+/// disable.
 const COMMAND_WRITABLE: u16 = 0x0546;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 const INTERRUPT_DISABLE: u16 = 1 << 10;
 const STATUS_INTERRUPT: u8 = 1 << 3;
 
-/// Vendor and device number.
+/// Vendor ID and device ID of a PCI device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
-    /// Vendor.
+    /// Vendor ID.
     pub vendor: u16,
-    /// Device.
+    /// Device ID.
     pub device: u16,
 }
 
@@ -55,16 +55,16 @@ impl std::str::FromStr for Id {
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     id: Id,
-    /// Size in bytes of the region of the first base address register.
+    /// Size in bytes of the region at the first base address register.
     bar_bytes: u32,
     bytes: [u8; CONFIG_BYTES],
-    /// Mask of the bits that can be written.
+    /// Mask of the writable bits of each byte.
     writable: [u8; CONFIG_BYTES],
 }
 
 impl ConfigSpace {
-    /// Makes the space as it is after power-on. The region has at least this number of bytes,
-    /// rounded up to a power of two [PCI 3.0 6.2.5.1].
+    /// Makes the configuration space in its state after power-on. The register region has at least
+    /// `register_bytes`, rounded up to a power of two [PCI 3.0 6.2.5.1].
     pub fn new(id: Id, register_bytes: u16) -> Self {
         Self::with_bar(id, u32::from(register_bytes).max(BAR_BYTES_MIN).next_power_of_two())
     }
@@ -73,12 +73,12 @@ impl ConfigSpace {
         let mut space = ConfigSpace { id, bar_bytes, bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
         space.bytes[0..2].copy_from_slice(&id.vendor.to_le_bytes());
         space.bytes[2..4].copy_from_slice(&id.device.to_le_bytes());
-        // Class: base system peripheral, SD host controller, with DMA by the standard.
+        // Class code: base system peripheral, SD host controller, with standard DMA.
         space.bytes[0x09..0x0c].copy_from_slice(&[0x01, 0x05, 0x08]);
         space.bytes[0x2c..0x2e].copy_from_slice(&id.vendor.to_le_bytes());
         space.bytes[0x2e..0x30].copy_from_slice(&id.device.to_le_bytes());
-        // INTA. Slot information at 40h stays zero: one slot, its registers behind the first base
-        // address.
+        // Interrupt pin: INTA. Slot information at 40h stays zero: one slot, with its registers at
+        // the first base address.
         space.bytes[0x3d] = 1;
         space.writable[COMMAND..COMMAND + 2].copy_from_slice(&COMMAND_WRITABLE.to_le_bytes());
         space.writable[0x0c] = 0xff;
@@ -92,13 +92,13 @@ impl ConfigSpace {
         *self = Self::with_bar(self.id, self.bar_bytes);
     }
 
-    /// Returns the size in bytes of the region of the first base address register.
+    /// Returns the size in bytes of the region at the first base address register.
     pub fn bar_bytes(&self) -> u32 {
         self.bar_bytes
     }
 
-    /// Reads the space. Returns false if the access is not inside it. `interrupt`: state of the
-    /// interrupt, disabled or not.
+    /// Reads the configuration space. Returns false if the access is not inside it. `interrupt`:
+    /// value of the Interrupt Status bit, even if the interrupt is disabled.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;
@@ -112,7 +112,7 @@ impl ConfigSpace {
         true
     }
 
-    /// Writes the bits that can be written. Returns false if the access is not inside the space.
+    /// Writes the writable bits. Returns false if the access is not inside the configuration space.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(at) = place(offset, data.len()) else {
             return false;
@@ -128,23 +128,25 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]])
     }
 
-    /// Returns whether the device answers at its base address.
+    /// Returns whether the device answers at its base address (Memory Space of the command
+    /// register).
     pub fn memory_space(&self) -> bool {
         self.command() & MEMORY_SPACE != 0
     }
 
-    /// Returns whether the device may access memory.
+    /// Returns whether the device may access memory (Bus Master of the command register).
     pub fn bus_master(&self) -> bool {
         self.command() & BUS_MASTER != 0
     }
 
-    /// Returns whether the device must not assert its interrupt.
+    /// Returns whether the device must not assert its interrupt (Interrupt Disable of the command
+    /// register).
     pub fn interrupt_disabled(&self) -> bool {
         self.command() & INTERRUPT_DISABLE != 0
     }
 }
 
-/// Returns the first byte of an access that lies inside the space.
+/// Returns the first byte's index of an access; `None` if the access is not inside the space.
 fn place(offset: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?;
     (at.checked_add(len)? <= CONFIG_BYTES).then_some(at)

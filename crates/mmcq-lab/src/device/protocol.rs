@@ -1,15 +1,15 @@
 //! Messages of vfio-user 0.0 as bytes: the requests of a client, and the answers.
 //!
-//! A message is a header of 16 bytes and a payload. All numbers are in the byte order of the
-//! machine, as both ends run on it.
+//! A message is a header of 16 bytes and a payload. All numbers are in the byte order of this
+//! machine, since client and server run on it.
 
-/// Bytes of a message's header.
+/// Size in bytes of a message's header.
 pub const HEADER_BYTES: usize = 16;
 /// Size in bytes of the longest accepted message.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Size in bytes of the longest read or write of a region.
 pub const ACCESS_BYTES_MAX: usize = 4096;
-/// Most file descriptors in a message.
+/// Largest number of file descriptors in a message.
 pub const DESCRIPTORS_MAX: usize = 8;
 
 const KIND: u32 = 0xf;
@@ -17,46 +17,46 @@ const REPLY: u32 = 1;
 const NO_REPLY: u32 = 1 << 4;
 const ERROR: u32 = 1 << 5;
 
-/// Flags of [`Request::DmaMap`].
+/// Flags of [`Request::DmaMap`] and [`Request::DmaUnmap`].
 pub mod dma {
-    /// The device may read.
+    /// The device may read the range.
     pub const READ: u32 = 1;
-    /// The device may write.
+    /// The device may write the range.
     pub const WRITE: u32 = 1 << 1;
-    /// In an unmap: all ranges.
+    /// In an unmap request: unmap all ranges.
     pub const ALL: u32 = 1 << 1;
 }
 
 /// Flags of [`Request::SetIrqs`].
 pub mod irqs {
-    /// No data: the action is for the whole range.
+    /// No data follow: the action applies to the whole range of interrupts.
     pub const DATA_NONE: u32 = 1;
-    /// One byte for each interrupt.
+    /// A byte of data for each interrupt: not 0 if the action applies to it.
     pub const DATA_BOOL: u32 = 1 << 1;
-    /// One eventfd for each interrupt.
+    /// An eventfd for each interrupt comes with the message.
     pub const DATA_EVENTFD: u32 = 1 << 2;
-    /// Mask.
+    /// Action: mask the interrupts.
     pub const MASK: u32 = 1 << 3;
-    /// Unmask.
+    /// Action: unmask the interrupts.
     pub const UNMASK: u32 = 1 << 4;
-    /// Set up the eventfd, or test it.
+    /// Action: set up the eventfd, or test it.
     pub const TRIGGER: u32 = 1 << 5;
 }
 
 /// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Number chosen by the caller; the answer has the same.
+    /// Message number that the client chose; its answer has the same number.
     pub id: u16,
     /// Number of the command.
     pub command: u16,
-    /// Bytes of header and payload together.
+    /// Size in bytes of header and payload together.
     pub bytes: u32,
     flags: u32,
 }
 
 impl Header {
-    /// Parses a header. An error is one line.
+    /// Parses a header. The error is one line of text.
     pub fn parse(raw: &[u8; HEADER_BYTES]) -> Result<Self, String> {
         let mut fields = Fields(raw);
         let id = fields.u16();
@@ -85,12 +85,12 @@ impl Header {
         self.flags & NO_REPLY == 0
     }
 
-    /// Returns the answer with this payload.
+    /// Returns the answer to this header's message, with this payload.
     pub fn reply(&self, payload: &[u8]) -> Vec<u8> {
         self.answer(REPLY, 0, payload)
     }
 
-    /// Returns the refusal with this number of `errno.h`.
+    /// Returns the answer that refuses this header's message with an error number of `errno.h`.
     pub fn refusal(&self, errno: i32) -> Vec<u8> {
         self.answer(REPLY | ERROR, errno as u32, &[])
     }
@@ -112,30 +112,29 @@ impl Header {
 pub enum Request<'a> {
     /// Agreement on the protocol version; the first message.
     Version {
-        /// Major.
+        /// Major version.
         major: u16,
-        /// Minor.
+        /// Minor version.
         minor: u16,
     },
-    /// A range of memory is mapped. Without a file descriptor only the client can access the
-    /// memory.
+    /// Maps a range of memory. Without a file descriptor only the client can access the range.
     DmaMap {
-        /// See [`dma`].
+        /// Flags in [`dma`].
         flags: u32,
-        /// Offset in the file.
+        /// Offset of the range in the file.
         offset: u64,
-        /// Bus address.
+        /// Bus address of the range.
         address: u64,
-        /// Its length.
+        /// Length of the range in bytes.
         bytes: u64,
     },
-    /// A range of memory is unmapped.
+    /// Unmaps a range of memory.
     DmaUnmap {
-        /// See [`dma`].
+        /// Flags in [`dma`].
         flags: u32,
-        /// Bus address.
+        /// Bus address of the range.
         address: u64,
-        /// Its length.
+        /// Length of the range in bytes.
         bytes: u64,
     },
     /// Asks for the numbers of regions and interrupts.
@@ -146,7 +145,7 @@ pub enum Request<'a> {
     IrqInfo(u32),
     /// Sets up, masks, unmasks or tests interrupts.
     SetIrqs {
-        /// See [`irqs`].
+        /// Flags in [`irqs`].
         flags: u32,
         /// Kind of interrupt.
         index: u32,
@@ -177,12 +176,12 @@ pub enum Request<'a> {
     },
     /// Resets the device to its state after power-on.
     Reset,
-    /// A request that this device does not support.
+    /// A request that this device does not support; the field is the command's number.
     Other(u16),
 }
 
 impl<'a> Request<'a> {
-    /// Parses a payload. An error is one line.
+    /// Parses the payload of a request. The error is one line of text.
     pub fn parse(header: &Header, payload: &'a [u8]) -> Result<Self, String> {
         let (name, needed) = match header.command {
             1 => ("VERSION", 4),
@@ -251,7 +250,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Reads numbers one after the other; returns zeros after the end.
+/// Reads numbers one after the other. Returns zeros after the end of the bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -294,13 +293,13 @@ pub fn version() -> Vec<u8> {
 
 /// Returns the payload that answers DEVICE_GET_INFO.
 pub fn device_info(regions: u32, irqs: u32) -> Vec<u8> {
-    // It can be reset, and it is a PCI device.
+    // Flags: the device can be reset, and it is a PCI device.
     words(&[16, 0b11, regions, irqs])
 }
 
 /// Returns the payload that answers DEVICE_GET_REGION_INFO. A region of 0 bytes does not exist.
 pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
-    // Read and write.
+    // Flags: the region can be read and written.
     let flags = if bytes == 0 { 0 } else { 0b11 };
     let mut payload = words(&[32, flags, index, 0]);
     payload.extend_from_slice(&bytes.to_ne_bytes());
@@ -310,12 +309,12 @@ pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
 
 /// Returns the payload that answers DEVICE_GET_IRQ_INFO.
 pub fn irq_info(index: u32, count: u32) -> Vec<u8> {
-    // By eventfd, can be masked, masks itself.
+    // Flags: notifies by eventfd, can be masked, masks itself when it notifies.
     let flags = if count == 0 { 0 } else { 0b111 };
     words(&[16, flags, index, count])
 }
 
-/// Returns the payload that answers REGION_READ and, without data, REGION_WRITE.
+/// Returns the payload that answers REGION_READ or, with empty `data`, REGION_WRITE.
 pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
     let mut payload = offset.to_ne_bytes().to_vec();
     payload.extend_from_slice(&words(&[region, count as u32]));

@@ -1,5 +1,5 @@
-//! Serves a client: handles its messages, one after the other, and between them the device's own
-//! events.
+//! Serves a client of the device: handles its messages one after the other, and the events of the
+//! device between them.
 
 use super::interrupt::Pin;
 use super::memory::{GuestMemory, MapError};
@@ -21,23 +21,23 @@ use std::time::{Duration, Instant};
 const REGIONS: u32 = 9;
 const BAR0: u32 = 0;
 const CONFIG: u32 = 7;
-/// Number of interrupt kinds: pin, MSI, MSI-X, error, request.
+/// Number of interrupt kinds: pin, MSI, MSI-X, error, device request.
 const IRQS: u32 = 5;
 const PIN: u32 = 0;
-/// Offset of SDHCI's software reset register, and its bit that resets everything.
+/// Offset of SDHCI's Software Reset register, and its bit that resets everything.
 const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
-/// Most controller events that are handled before the socket is polled.
+/// Largest number of controller events that are handled before the socket is polled again.
 const EVENTS_MAX: u32 = 10_000;
 
-/// Longest interval between two polls for actions requested from outside.
+/// Longest interval between two checks for actions that were requested from outside.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Clock of the model's time.
+/// Clock that gives the model's time.
 pub trait Clock {
-    /// Returns the nanoseconds since its beginning.
+    /// Returns the time in ns since the clock began.
     fn now_ns(&self) -> u64;
 
-    /// Waits for a message, at most until this time. Returns false if the time has come.
+    /// Waits for a message, at most until this time. Returns false if the time came first.
     fn wait(&self, socket: &Socket, until_ns: Option<u64>) -> io::Result<bool>;
 }
 
@@ -45,7 +45,7 @@ pub trait Clock {
 pub struct Wall(Instant);
 
 impl Wall {
-    /// Makes a clock that begins now.
+    /// Makes a clock that counts from now.
     pub fn begin() -> Self {
         Wall(Instant::now())
     }
@@ -62,21 +62,21 @@ impl Clock for Wall {
     }
 }
 
-/// Reason why a connection ended before the client closed it: one line.
+/// Reason why a connection ended before the client closed it; its text is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// The socket failed.
     #[error("client: {0}")]
     Socket(#[from] io::Error),
-    /// The client sent an invalid message.
+    /// The client sent an invalid message; the text says what is wrong.
     #[error("client: {0}")]
     Message(String),
 }
 
-/// The answer to a request: a payload, or a number of `errno.h`.
+/// Answer to a request: a payload, or an error number of `errno.h`.
 type Answer = Result<Vec<u8>, i32>;
 
-/// The device, with one client.
+/// Server of the device for one client.
 pub struct Server<'a, C> {
     socket: Socket,
     model: &'a mut Sdhci,
@@ -86,13 +86,13 @@ pub struct Server<'a, C> {
     config: ConfigSpace,
     pin: Pin,
     clock: C,
-    /// Whether the protocol version was agreed on.
+    /// Whether client and server have agreed on the protocol version.
     greeted: bool,
 }
 
 impl<'a, C: Clock> Server<'a, C> {
-    /// Makes the server of the client on this connection. The device's DMA uses `memory`; its slot
-    /// follows the schedule and the actions from outside; `clock` gives the model's time.
+    /// Makes the server of the client on this connection. The device's DMA uses `memory`. Its slot
+    /// follows the schedule and the actions from outside. `clock` gives the model's time.
     pub fn new(
         socket: Socket,
         config: ConfigSpace,
@@ -105,8 +105,7 @@ impl<'a, C: Clock> Server<'a, C> {
         Server { socket, model, schedule, outside, memory, config, pin, clock, greeted: false }
     }
 
-    /// Serves until the client closes the connection. Afterwards none of the client's memory is
-    /// used any more.
+    /// Serves until the client closes the connection. Releases all memory of the client at the end.
     pub fn run(mut self) -> Result<(), Ended> {
         let result = self.serve();
         self.memory.unmap_all();
@@ -146,7 +145,7 @@ impl<'a, C: Clock> Server<'a, C> {
         self.clock.now_ns()
     }
 
-    /// Executes everything that is due, and notifies the client of the interrupt.
+    /// Executes all events that are due, and notifies the client of the interrupt.
     fn catch_up(&mut self) -> io::Result<()> {
         let now = self.now_ns();
         let mut events = 0;
@@ -219,7 +218,7 @@ impl<'a, C: Clock> Server<'a, C> {
                 let mut data = vec![0; count];
                 match self.read(region, offset, &mut data) {
                     true => {
-                        // Some registers change by being read.
+                        // Reading a register may change the interrupt line.
                         self.update_pin()?;
                         Ok(protocol::access(offset, region, count, &data))
                     }
@@ -242,8 +241,8 @@ impl<'a, C: Clock> Server<'a, C> {
     }
 
     fn map(&self, flags: u32, offset: u64, address: u64, bytes: u64, file: Option<OwnedFd>) -> Answer {
-        // Memory that only the client can reach (its own devices' registers) is not the card
-        // controller's.
+        // A range without a file can be reached only by the client (registers of its own devices).
+        // The card controller cannot access it.
         let Some(file) = file else {
             return Ok(Vec::new());
         };
@@ -291,7 +290,7 @@ impl<'a, C: Clock> Server<'a, C> {
         Ok(Ok(Vec::new()))
     }
 
-    /// Reads from a region. Returns false if there is nothing to read.
+    /// Reads from a region. Returns false if this access is not possible.
     fn read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> bool {
         match region {
             CONFIG => self.config.read(offset, data, self.model.irq()),
@@ -311,7 +310,7 @@ impl<'a, C: Clock> Server<'a, C> {
         }
     }
 
-    /// Writes to a region. Returns false if there is nothing to write.
+    /// Writes to a region. Returns false if this access is not possible.
     fn write(&mut self, region: u32, offset: u64, data: &[u8]) -> bool {
         match region {
             CONFIG => {
@@ -361,8 +360,8 @@ fn irq_count(index: u32) -> u32 {
     u32::from(index == PIN)
 }
 
-/// Splits an access inside the registers into aligned bytes, halfwords and words. Returns offset,
-/// size, and the bytes of the access.
+/// Splits an access to the registers into aligned bytes, halfwords and words. Each item has offset,
+/// size, and the range of bytes in the access.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u16, u8, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

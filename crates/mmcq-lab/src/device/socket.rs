@@ -1,4 +1,4 @@
-//! The socket: messages with descriptors, and waiting with a deadline.
+//! Sends and receives messages with file descriptors on a socket, with time limits.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Time in which a message that has begun must be complete, and an answer must be taken.
+/// Time limit for receiving the rest of a message, and for sending an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection.
+/// Connection to a client.
 #[derive(Debug)]
 pub struct Socket(UnixStream);
 
@@ -26,14 +26,14 @@ impl Socket {
         Ok(Socket(stream))
     }
 
-    /// Waits until there is something to read or the client has closed, at most for this time.
-    /// Returns true if so.
+    /// Waits at most `limit` until there is data to read or the client has closed. Returns false if
+    /// the time has passed.
     pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         ready(self.0.as_raw_fd(), libc::POLLIN, limit)
     }
 
-    /// Fills `buffer`, and adds descriptors that come with it to `descriptors`. Returns `Ok(false)`
-    /// if the client has closed before the first byte.
+    /// Fills `buffer`, and adds received file descriptors to `descriptors`. Returns `Ok(false)` if
+    /// the client has closed before the first byte.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
         fill(buffer, |rest| receive_some(self.0.as_raw_fd(), rest, descriptors))
     }
@@ -49,17 +49,18 @@ pub fn writable_now(file: &File) -> io::Result<bool> {
     ready(file.as_raw_fd(), libc::POLLOUT, Some(Duration::ZERO))
 }
 
-/// Waits for one of these events. Errors, and the closing by the other end, always count as events.
+/// Waits at most `limit` for one of these events. Returns false if the time has passed. Errors and
+/// a closed connection always count as events.
 fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: descriptor, events, revents: 0 };
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-        // Below 10^9: every type of this field holds it.
+        // The value is below 10^9, so every type of this field can hold it.
         tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one `pollfd` and, if not null, a timespec, which live until the call returns; no
-    // signal mask.
+    // SAFETY: one `pollfd` and a timespec (or null), both valid until the call returns; no signal
+    // mask.
     match unsafe { libc::ppoll(&mut poll, 1, limit, std::ptr::null()) } {
         -1 => match io::Error::last_os_error() {
             error if error.kind() == ErrorKind::Interrupted => Ok(false),
@@ -69,17 +70,17 @@ fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> i
     }
 }
 
-/// Buffer for the descriptors of a message, aligned as control messages must be.
+/// Buffer for a message's file descriptors, aligned as control messages must be.
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 64]);
 
-// SAFETY: CMSG_SPACE only computes.
+// SAFETY: CMSG_SPACE only computes a number.
 const _: () = assert!(
     unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) } as usize
         <= size_of::<Control>(),
 );
 
-/// Calls `recvmsg` once. Returns the number of bytes received; 0 at the end.
+/// Calls `recvmsg` once. Returns the number of bytes received; 0 if the client has closed.
 fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut control = Control([MaybeUninit::zeroed(); 64]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -1,4 +1,4 @@
-//! A client in the same process, at the other end of a pair of sockets.
+//! Tests the server with a client in the same process, at the other end of a socket pair.
 
 use super::memory::GuestMemory;
 use super::pci::{ConfigSpace, DEFAULT_ID};
@@ -35,11 +35,10 @@ const RESET: u16 = 13;
 const BAR: u32 = 0;
 const CONFIG: u32 = 7;
 
-/// What the server said when it ended.
+/// Result of the server when it ended.
 type End = Result<(), String>;
 
-/// Virtual time: a message takes a microsecond of it, and while there is none the next event is
-/// here at once.
+/// Virtual clock: each message takes 1 us, and without a message the time jumps to the next event.
 #[derive(Clone, Default)]
 struct Steps(Arc<AtomicU64>);
 
@@ -74,7 +73,7 @@ struct Client {
 }
 
 impl Client {
-    /// A client that has said nothing yet.
+    /// Makes a client that has sent nothing yet.
     fn silent() -> Self {
         let (socket, theirs) = UnixStream::pair().unwrap();
         let time = Steps::default();
@@ -98,7 +97,7 @@ impl Client {
         Client { socket, server: Some(server), outside, time, id: 0, _alive: watchdog::watch() }
     }
 
-    /// A client that has agreed on the version.
+    /// Makes a client that has agreed on the protocol version.
     fn new() -> Self {
         let mut client = Self::silent();
         let answer = client.ask(VERSION, b"\0\0\0\0{\"capabilities\":{}}\0").unwrap();
@@ -117,7 +116,7 @@ impl Client {
         out
     }
 
-    /// The payload of the answer, or its error number.
+    /// Sends a request. Returns the payload of the answer, or its error number.
     fn ask(&mut self, command: u16, payload: &[u8]) -> Result<Vec<u8>, u32> {
         let message = self.message(command, 0, payload);
         self.socket.write_all(&message).unwrap();
@@ -156,7 +155,7 @@ impl Client {
         self.ask(REGION_WRITE, &access(region, offset, count, data)).map(drop)
     }
 
-    /// Reads until it is this; virtual time passes meanwhile.
+    /// Reads a register until its masked value is `wanted`; virtual time passes meanwhile.
     fn until(&mut self, offset: u64, mask: u32, wanted: u32) -> u32 {
         self.when(offset, |value| value & mask == wanted)
     }
@@ -254,7 +253,7 @@ fn regions_answer_inside_and_refuse_outside() {
     assert_eq!(client.end(), Ok(()));
 }
 
-/// An eventfd, which the client reads.
+/// Makes an eventfd that the client reads.
 fn eventfd() -> File {
     use std::os::fd::FromRawFd;
     // SAFETY: a new descriptor without another owner.
@@ -265,7 +264,7 @@ fn told(event: &mut File) -> bool {
     event.read(&mut [0; 8]).is_ok()
 }
 
-/// Waits until it is told.
+/// Waits until the eventfd has a notification.
 fn hear(event: &mut File) {
     let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one `pollfd`, which lives through the call.
@@ -273,7 +272,7 @@ fn hear(event: &mut File) {
     assert!(told(event));
 }
 
-/// Clock at 400 kHz, power, all interrupts.
+/// Starts the controller: bus clock at 400 kHz, power, all interrupts.
 fn start(client: &mut Client) {
     client.write(CONFIG, 4, 2, 6).unwrap();
     client.write(BAR, 0x2c, 2, 0xfa01).unwrap();
@@ -293,7 +292,8 @@ fn the_pin_tells_masks_itself_and_tells_again() {
     client.ask_with(SET_IRQS, &trigger, &event).unwrap();
     start(&mut client);
     assert!(!told(&mut event));
-    // CMD0: by itself it completes, and only then is told; the client asks nothing meanwhile.
+    // CMD0 completes in the server, which notifies the client only then; the client asks nothing
+    // meanwhile.
     client.write(BAR, 0x0e, 2, 0).unwrap();
     hear(&mut event);
     assert_eq!(client.read(BAR, 0x30, 4), Ok(1), "command complete");
@@ -308,7 +308,7 @@ fn the_pin_tells_masks_itself_and_tells_again() {
     assert!(!told(&mut event));
     status = client.read(CONFIG, 6, 2).unwrap();
     assert_eq!(status & 8, 0);
-    // What there is not.
+    // Requests for interrupts or actions that do not exist.
     for bad in [
         words(&[20, irqs::DATA_NONE | irqs::UNMASK, 1, 0, 1]),
         words(&[20, irqs::DATA_NONE | irqs::UNMASK, 0, 1, 1]),
@@ -340,7 +340,7 @@ fn dma_goes_to_the_memory_that_the_client_passed() {
         client.write(BAR, 0x30, 4, status & !2).unwrap();
         client.read(BAR, 0x10, 4).unwrap()
     };
-    // Up to the transfer state, by the book: CMD0, CMD8, ACMD41, CMD2, CMD3, CMD7.
+    // CMD0, CMD8, ACMD41, CMD2, CMD3 and CMD7 bring the card to the transfer state.
     command(&mut client, 0, 0x00, 0, 0);
     command(&mut client, 8, 0x1a, 0, 0x1aa);
     let end_ns = client.time.now_ns() + 1_000_000_000;
@@ -356,7 +356,7 @@ fn dma_goes_to_the_memory_that_the_client_passed() {
     command(&mut client, 7, 0x1b, 0, rca);
     let status = client.until(0x30, 2, 2);
     client.write(BAR, 0x30, 4, status).unwrap();
-    // CMD17 by SDMA, to the second half of the page.
+    // CMD17 by SDMA to the second half of the memory page.
     client.write(BAR, 0, 4, 0x8800).unwrap();
     client.write(BAR, 4, 4, 0x0001_7200).unwrap();
     command(&mut client, 17, 0x3a, 0x13, 0x600);
@@ -370,7 +370,7 @@ fn dma_goes_to_the_memory_that_the_client_passed() {
     assert_eq!(client.end(), Ok(()));
 }
 
-/// What the server says to these bytes as the first ones.
+/// Checks the server's error when a client sends these bytes first.
 fn refused(bytes: &[u8], expected: &str) {
     let mut client = Client::silent();
     client.socket.write_all(bytes).unwrap();
@@ -413,7 +413,7 @@ fn any_bytes_after_the_greeting_do_no_harm() {
     for _ in 0..40 {
         let mut client = Client::new();
         for _ in 0..100 {
-            // Commands and sizes that may be, payloads that may not; the client waits for no
+            // Commands and sizes are valid, payloads are random. The client does not wait for
             // answers.
             let payload: Vec<u8> = (0..random() % 48).map(|_| (random() & random()) as u8).collect();
             let message = client.message((random() % 16).max(2) as u16, 1 << 4, &payload);
@@ -421,7 +421,7 @@ fn any_bytes_after_the_greeting_do_no_harm() {
                 break;
             }
         }
-        // It ends by the client's leaving or with a line about what was wrong, but it ends.
+        // The server must end: because the client closed, or with one line about what was wrong.
         if let Err(error) = client.end() {
             assert!(!error.contains('\n'), "{error}");
         }
@@ -432,7 +432,7 @@ fn any_bytes_after_the_greeting_do_no_harm() {
 fn a_card_is_taken_out_and_put_in_from_outside_and_loses_its_supply() {
     let mut client = Client::new();
     client.write(CONFIG, 4, 2, 6).unwrap();
-    // Power, a clock of 400 kHz, and CMD8 with its status; how it ends.
+    // Switches power and a 400 kHz clock on, and sends CMD8. True: the card answered.
     client.write(BAR, 0x34, 4, u32::MAX).unwrap();
     let answers = |client: &mut Client| {
         client.write(BAR, 0x29, 1, 0x0f).unwrap();

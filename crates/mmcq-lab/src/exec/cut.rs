@@ -1,66 +1,67 @@
-//! The card's power, and the time at which it is cut.
+//! Supply voltage of the card, and the time at which it is cut.
 
 use crate::controller::Controller;
 use mmcq_sim::card::{Kept, Stage};
 use mmcq_sim::world::Stream;
 
-/// What a power cut did to sectors that were not safe.
+/// What a power cut did to sectors that were not yet safe on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Number of sectors that were not safe.
+    /// Number of sectors that were not yet safe.
     pub at_stake: u64,
-    /// Number of them that have their content from before.
+    /// Number of those sectors that have their old content.
     pub old: u64,
-    /// Number of them that are torn: the first half is new and the second old, as they were being
-    /// programmed.
+    /// Number of those sectors that are torn, since they were being programmed: the first half is
+    /// new, the second half is old.
     pub torn: u64,
 }
 
-/// When the power is cut, and what that did.
+/// Supply voltage of the card: when it is cut, and what the cut did.
 pub struct Supply {
-    /// Time in ns after the begin of the program.
+    /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub at_ns: Option<u64>,
-    /// Number of flushes that the card completes before the cut. The program gets no answer to the
-    /// last.
+    /// Number of flushes that the card completes before the power is cut. The program gets no
+    /// answer to the last of them.
     pub after_flush: Option<u64>,
     controller: Controller,
     luck: Stream,
     runs: bool,
-    /// What the cut did; `None`: the power is not cut yet.
+    /// Sectors that the cut damaged; `None`: the power is not cut yet.
     pub failed: Option<Lost>,
 }
 
 impl Supply {
-    /// Makes the power of this controller's card. The seed decides which sectors are lost.
+    /// Makes the supply of this controller's card. The seed decides which sectors are lost.
     pub fn new(controller: Controller, at_ns: Option<u64>, after_flush: Option<u64>, seed: u64) -> Self {
         let luck = Stream::new(seed, "cut");
         Supply { at_ns, after_flush, controller, luck, runs: false, failed: None }
     }
 
-    /// Starts the clock of the cut. Returns whether a time was set and the clock did not run
-    /// before.
+    /// Starts the timer of the power cut. Returns true if a time is set and the timer was not
+    /// running.
     pub fn begins(&mut self) -> bool {
         self.at_ns.is_some() && !std::mem::replace(&mut self.runs, true)
     }
 
-    /// Returns whether that clock runs.
+    /// Returns whether the timer of the power cut runs.
     pub fn runs(&self) -> bool {
         self.runs
     }
 
-    /// Stops that clock while no job of the program exists.
+    /// Stops the timer of the power cut while the program has no job.
     pub fn rests(&mut self) {
         self.runs = false;
     }
 
-    /// Cuts the power now.
+    /// Cuts the power of the card now.
     pub fn fails(&mut self, now_ns: u64) {
         if self.failed.is_none() {
             let mut lost = Lost::default();
             let luck = &mut self.luck;
             self.controller.cut(now_ns, &mut |what| {
                 lost.at_stake += 1;
-                // An image cannot hold a sector that cannot be read: a torn one is two halves.
+                // An image cannot store a sector as unreadable, so a torn sector consists of two
+                // halves.
                 let kept = match luck.bits() % if what.stage == Stage::InFlight { 3 } else { 2 } {
                     0 => Kept::Old,
                     1 => Kept::New,

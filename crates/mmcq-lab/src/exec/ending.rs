@@ -1,5 +1,5 @@
-//! Ends a program before its time: on a signal to the laboratory (Ctrl-C), together with all
-//! processes that it started.
+//! Ends a program before its time when the laboratory receives a signal (Ctrl-C), together with all
+//! processes that the program started.
 
 use super::shared::{Shared, Word};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
@@ -12,20 +12,20 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval at which an interrupted program is polled.
+/// Interval between two checks whether an interrupted program has ended.
 const STEP: Duration = Duration::from_millis(50);
-/// Number of polls before the signal is forwarded to the program. From a terminal it has received
-/// it already.
+/// Number of checks before the signal is forwarded to the program. A program on a terminal has
+/// received the signal already.
 const FORWARD_AT: u32 = 4;
-/// Number of polls before the program is killed.
+/// Number of checks before the program is killed.
 const KILL_AT: u32 = 100;
-/// Most rounds of killing what is left: each round may make orphans of other processes.
+/// Largest number of rounds of killing processes that are left: each round may orphan more of them.
 const ROUNDS: u32 = 64;
 
 /// Sends a signal to a process, if it has not ended.
 pub fn kill(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // It may end in this moment.
+        // The process may end just now, so an error is ignored.
         let _ = kill_process(pid, signal);
     }
 }
@@ -37,16 +37,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Installs the signal handlers. [`Watch::over`] names the program.
+    /// Installs the signal handlers. [`Watch::over`] then names the program.
     ///
     /// # Errors
-    /// The system refuses the handler.
+    /// The system refuses the handlers.
     pub fn hears() -> io::Result<Signals> {
         Signals::new([SIGINT, SIGTERM])
     }
 
-    /// Watches this program. After a first signal the program may end by itself. A second signal,
-    /// or five seconds, kill it.
+    /// Watches this program. After the first signal the program may end by itself. A second signal,
+    /// or five seconds, kill the program.
     pub fn over(mut signals: Signals, program: i32, shared: Arc<Shared>) -> Self {
         let handle = signals.handle();
         let closed = handle.clone();
@@ -77,22 +77,22 @@ impl Watch {
         Watch { handle, thread }
     }
 
-    /// Ends the watch when the program has ended. Returns the number of the signal, if there was
-    /// one.
+    /// Ends the watch after the program has ended. Returns the number of the received signal, if
+    /// any.
     pub fn ends(self) -> Option<i32> {
         self.handle.close();
         self.thread.join().ok().flatten()
     }
 }
 
-/// Makes orphans of the program children of this process, so that they can be found.
+/// Makes this process the parent of the program's orphaned processes, so that it can find them.
 pub fn adopt() {
-    // An old kernel without it leaves them to process 1.
+    // A kernel without this call makes orphans children of process 1; the error is ignored.
     let _ = set_child_subreaper(Some(getpid()));
 }
 
-/// Kills the processes that the program has left behind. They are identified by the name of the
-/// shared memory in their environment.
+/// Kills the processes that the program has left behind. `mark`, the name of the shared memory in
+/// their environment, identifies them.
 pub fn sweep(mark: &str) {
     let mark = format!("MMCQ_SHARED={mark}");
     for _ in 0..ROUNDS {
@@ -108,7 +108,7 @@ pub fn sweep(mark: &str) {
     let _ = set_child_subreaper(None);
 }
 
-/// Returns the children of this process with these words in their environment.
+/// Returns the children of this process whose environment contains `mark`.
 fn children(mark: &[u8]) -> BTreeSet<i32> {
     let own = getpid().as_raw_nonzero().get();
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();

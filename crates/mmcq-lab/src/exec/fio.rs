@@ -1,6 +1,6 @@
-//! Examines the user's fio and its jobs before `mmcq fio` runs them.
+//! Checks the user's fio and its jobs before `mmcq fio` runs them.
 //!
-//! Fio itself lists its job files (`--showcmd`), so that its own rules apply.
+//! Fio itself parses its job files (`--showcmd`), so that its own rules apply.
 
 use super::programs::JOBS_MAX;
 use crate::fio::options::RANDOM;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Oldest minor version that is supported. Older ones have another helper thread, whose sleeps the
+/// Oldest supported minor version of fio 3. Older ones have another helper thread, whose sleeps the
 /// laboratory cannot handle.
 const MINOR_LEAST: u32 = 20;
 
@@ -33,14 +33,14 @@ const REFUSED: [(&str, &str); 11] = [
     ("exec_postrun", "its time is not the card's; expected jobs without it"),
 ];
 
-/// One option of one job, or of all.
+/// Option of one fio job, or of all jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
     name: String,
     value: String,
 }
 
-/// What the user's fio jobs work on.
+/// Devices and files that the user's fio jobs use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     has_job: bool,
@@ -48,13 +48,13 @@ pub struct Asked {
     pub devices: Vec<PathBuf>,
     /// Other files that the jobs name.
     pub files: Vec<PathBuf>,
-    /// Files that fio would make in a `directory`, with their lengths.
+    /// Files that fio would create in a `directory`, with their lengths in bytes.
     pub made: Vec<(PathBuf, u64)>,
     /// Whether no job names a file.
     pub names_none: bool,
 }
 
-/// Returns the program in the user's path, or at the given path.
+/// Returns the path of fio: searched in the user's PATH, or as given.
 fn find(fio: &Path) -> Result<PathBuf, String> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let found = match fio.components().count() {
@@ -69,7 +69,7 @@ fn find(fio: &Path) -> Result<PathBuf, String> {
 /// Returns a fio program whose clock the laboratory can replace.
 ///
 /// # Errors
-/// There is none, or it is of another kind.
+/// There is no fio, or its version or kind is not supported.
 pub fn program(fio: &Path) -> Result<PathBuf, String> {
     let path = find(fio)?;
     let shown = path.display();
@@ -94,7 +94,7 @@ pub fn program(fio: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Parses words of fio's command line as options.
+/// Parses words of fio's command line into options.
 fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
     let mut all: Vec<Given> = Vec::new();
     let mut open = false;
@@ -115,12 +115,12 @@ fn options<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Given> {
     all
 }
 
-/// Returns what these fio arguments work on.
+/// Returns the devices and files that these fio arguments use.
 ///
 /// # Errors
 /// An option is refused, or fio does not accept the arguments.
 pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
-    // With the library, fio does not measure a clock first.
+    // The preloaded library keeps fio from calibrating the CPU clock first.
     let library = super::library::library()?;
     let mut command = Command::new(fio);
     command.env("LD_PRELOAD", library).env("MMCQ_FIO_READS_JOBS", "1").env_remove("MMCQ_SHARED");
@@ -143,15 +143,15 @@ pub fn asked(fio: &Path, arguments: &[OsString]) -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// Returns the file names that job files give to all of their jobs. `--showcmd` shows them as if
-/// each were a job.
+/// Returns the file names that job files give in their common section. `--showcmd` shows these
+/// names as if each were a job.
 fn names_of_all(arguments: &[OsString]) -> Vec<String> {
     let files = arguments.iter().filter(|word| !word.as_bytes().starts_with(b"-"));
     let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
     texts.flat_map(|text| names_in(&text)).collect()
 }
 
-/// Returns these names of one file.
+/// Returns the file names in the common section of one job file's text.
 fn names_in(text: &str) -> Vec<String> {
     let mut of_all = false;
     let mut names = Vec::new();
@@ -166,11 +166,11 @@ fn names_in(text: &str) -> Vec<String> {
     names
 }
 
-/// A job while it is read, or the common part of all jobs.
+/// Section of a job file while it is parsed: a job, or the part common to all jobs.
 #[derive(Clone)]
 struct Section {
     name: String,
-    /// Files of `filename=`.
+    /// Names in the option `filename=`.
     files: Vec<String>,
     directory: Option<String>,
     bytes: Option<u64>,
@@ -188,7 +188,7 @@ impl Section {
         files_each: 1,
     };
 
-    /// Handles an option about files and their lengths.
+    /// Handles an option about files or their lengths.
     fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
         let number = || value.parse().map_err(|_| format!("fio's {option}={value}: expected a number"));
         match option {
@@ -207,8 +207,8 @@ impl Section {
         Ok(())
     }
 
-    /// Returns the files that fio makes in its `directory`, each with its length. The names are
-    /// fio's own, or those of `filename`.
+    /// Returns the files that fio creates in its `directory`, each with its length. Their names are
+    /// fio's default, or those of `filename`.
     fn made(&self, directory: &str) -> Result<Vec<(PathBuf, u64)>, String> {
         let Section { name, files, bytes, jobs, files_each, .. } = self;
         let each = if files.is_empty() { u64::from(*files_each) } else { files.len() as u64 };
@@ -221,7 +221,7 @@ impl Section {
         Ok(names.into_iter().map(|name| (Path::new(directory).join(name), bytes)).collect())
     }
 
-    /// Adds what the job works on. Returns false if it names no file.
+    /// Adds the job's devices and files to `asked`. Returns false if the job names no file.
     fn close(self, asked: &mut Asked) -> Result<bool, String> {
         if let Some(directory) = &self.directory {
             for (path, bytes) in self.made(directory)? {

@@ -1,5 +1,5 @@
-//! The library that is loaded into a program. The system's C compiler makes it from `preload/` when
-//! it is first needed, and it is kept in the user's cache.
+//! Library that is loaded into a program (`LD_PRELOAD`). The system's C compiler builds it from
+//! `preload/` when it is first needed, and the user's cache folder keeps it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ const SOURCE: &str = concat!(
     include_str!("preload/aio.c"),
 );
 
-/// Returns the FNV-1a hash of a text: another source gets another file.
+/// Returns the FNV-1a hash of a source text, so that each version of the source has its own file.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -31,10 +31,10 @@ fn cache() -> Result<PathBuf, String> {
     })
 }
 
-/// Returns the path of the library's file, which is made if it does not exist.
+/// Returns the path of the library, and builds it if it does not exist.
 ///
 /// # Errors
-/// There is no C compiler, it fails, or the cache cannot be written.
+/// There is no C compiler, the compiler fails, or the cache folder cannot be written.
 pub fn library() -> Result<PathBuf, String> {
     let folder = cache()?;
     let path = folder.join(format!("preload-{}-{:016x}.so", env!("CARGO_PKG_VERSION"), hash(SOURCE)));
@@ -47,7 +47,7 @@ pub fn library() -> Result<PathBuf, String> {
 fn compile(folder: &Path, path: &Path) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
-    // Whole or not there: it is made in a folder of its own, which goes with the variable, and moved.
+    // Builds in a temporary folder and then moves the file, so that it is never seen half written.
     let room = tempfile::tempdir_in(folder).map_err(cannot)?;
     let (source, made) = (room.path().join("preload.c"), room.path().join("preload.so"));
     std::fs::write(&source, SOURCE).map_err(cannot)?;
@@ -64,7 +64,8 @@ fn compile(folder: &Path, path: &Path) -> Result<(), String> {
         })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        // What a full disk is to the linker is told before its "ld returned 1".
+        // Shows the linker's own message (of a full disk, for example) before the line "ld returned
+        // 1".
         let first = said
             .lines()
             .find(|line| line.contains("No space left"))

@@ -1,17 +1,17 @@
-//! Decides whether to poll for another process's next action, or to sleep until it.
+//! Decides how to wait for another process's next action: by polling or by sleeping.
 
 use std::cell::Cell;
 
-/// Polls before a sleep.
+/// Number of polls before a sleep.
 const SPINS: u32 = 3000;
-/// Credit of polling at the beginning, and at most. Polling in vain costs two, polling with success
-/// gains one; without credit the process sleeps after one poll.
+/// Largest credit of polling, and its start value. A wait that polls in vain costs two, one that
+/// polls with success gains one. Without credit the process sleeps after one poll.
 const LUCK: u32 = 8;
-/// Interval, in calls, at which polling is tried again without credit.
+/// Number of waits after which a process without credit tries to poll again.
 const RETRY: u32 = 64;
 
-/// Statistics of polling. A poll costs less than a sleep if the other process has a CPU of its own.
-/// If not, polling keeps that process from its work.
+/// Credit of polling, from earlier waits. A poll costs less than a sleep if the other process has a
+/// CPU of its own. Otherwise polling keeps that process from its work.
 pub struct Luck {
     left: Cell<u32>,
     times: Cell<u32>,
@@ -24,7 +24,8 @@ impl Default for Luck {
 }
 
 impl Luck {
-    /// Polls until the action has come. Returns false if it has not, and the caller must sleep.
+    /// Polls until `came` returns true. Returns false if the action has not come; then the caller
+    /// must sleep.
     pub fn spins(&self, came: impl Fn() -> bool) -> bool {
         let (left, times) = (self.left.get(), self.times.get().wrapping_add(1));
         self.times.set(times);

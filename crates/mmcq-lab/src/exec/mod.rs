@@ -1,10 +1,10 @@
-//! Unmodified programs on a simulated card, in virtual time: `mmcq exec` and `mmcq fio`.
+//! Runs unmodified programs on a simulated card, in virtual time: `mmcq exec` and `mmcq fio`.
 //!
-//! `preload/` is C, and is loaded into the program (`library.rs` makes it). It redirects the
-//! program's clocks, its sleeps, and its reads and writes of the card's paths to the laboratory,
-//! through shared memory (`shared.rs`). There the program's threads are jobs of the machine
-//! (`programs.rs`), as fio's are in `mmcq run`. Only one of all threads runs at a time, and while
-//! it runs no time passes.
+//! A library, built by `library.rs` from C code in `preload/`, is loaded into the program. It
+//! redirects the program's clocks, its sleeps, and its reads and writes of the card's paths to the
+//! laboratory, through shared memory (`shared.rs`). The program's threads become jobs of the
+//! simulated machine (`programs.rs`), like the fio jobs of `mmcq run`. Only one of all threads runs
+//! at a time, and no virtual time passes while it runs.
 
 mod cut;
 mod ending;
@@ -39,40 +39,41 @@ use std::sync::Arc;
 /// Alignment in bytes of the card's files, as in `mmcq run`.
 const FILE_ALIGN: u64 = 1 << 20;
 
-/// The program to run, and how it sees the card.
+/// Program to run, and the paths by which it sees the card.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Paths that stand for the whole card.
+    /// Paths that represent the whole card.
     pub devices: Vec<PathBuf>,
-    /// Paths that stand for parts of the card, with their lengths, one after the other.
+    /// Paths that represent parts of the card, with their lengths in bytes. The parts lie one after
+    /// the other.
     pub files: Vec<(PathBuf, u64)>,
     /// Whether the program is fio.
     pub is_fio: bool,
-    /// Time in ns after the program's begin at which the power is cut.
+    /// Time in ns after the program's start at which the power is cut; `None`: at no time.
     pub cut_at_ns: Option<u64>,
-    /// Number of flushes of the card after which the power is cut.
+    /// Number of flushes of the card after which the power is cut; `None`: at no flush.
     pub cut_after_flush: Option<u64>,
-    /// Whether the card lies: its cache loses data, and it reports flushes as done that it has not
-    /// done.
+    /// Whether the card lies: its cache loses data, and it reports flushes as done that it did not
+    /// do.
     pub lying: bool,
 }
 
-/// How a program ended.
+/// Result of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Exit status of the program.
     pub status: ExitStatus,
-    /// The program's use of the card.
+    /// Use of the card by the program.
     pub tally: Tally,
     /// Counters of the machine.
     pub counters: Counters,
-    /// What the power cut lost; `None`: the power was not cut.
+    /// Sectors that the power cut damaged; `None`: the power was not cut.
     pub cut: Option<Lost>,
-    /// Whether the program never used the laboratory.
+    /// Whether the program never called the laboratory.
     pub absent: bool,
-    /// Signal to this process that ended the program.
+    /// Number of the signal to this process that ended the program; `None`: no signal.
     pub interrupted: Option<i32>,
 }
 
@@ -82,16 +83,17 @@ pub enum ExecError {
     /// The board, or the run, failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The program needs something that does not exist, or cannot be started.
+    /// Something that the program needs does not exist, or the program cannot be started; the text
+    /// says what.
     #[error("{0}")]
     Program(String),
 }
 
-/// Runs a program; `medium` replaces generated memory. Signals that end this process end the
-/// program first. Processes that the program started end with it.
+/// Runs a program; `medium` replaces generated data on the card. A signal that ends this process
+/// ends the program first. Processes that the program started end with it.
 ///
 /// # Errors
-/// The program cannot be started, or needs something that does not exist, or the board cannot be
+/// The program cannot be started, something that it needs does not exist, or the board cannot be
 /// built.
 pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<Ended, ExecError> {
     let library = library::library().map_err(ExecError::Program)?;
@@ -99,7 +101,7 @@ pub fn exec(run: &Run<'_>, medium: Option<Medium>, program: &Program) -> Result<
     place::on(run, medium, Start { program, library })?
 }
 
-/// Returns the path with the links of its folders resolved, where these exist.
+/// Returns the path with symbolic links of its folders resolved, as far as the folders exist.
 fn real(path: &Path) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
@@ -114,7 +116,7 @@ struct Start<'p> {
 }
 
 impl Start<'_> {
-    /// Returns the places of the paths on a card of this size.
+    /// Returns the ranges of a card of `capacity` that the program's paths represent.
     fn parts(&self, capacity: u64) -> Result<Vec<Part>, RunError> {
         let text = |path: &PathBuf| real(path).to_string_lossy().into_owned();
         let devices = self.program.devices.iter();

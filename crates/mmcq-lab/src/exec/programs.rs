@@ -1,4 +1,4 @@
-//! A program's threads as jobs of the machine.
+//! Makes a program's threads jobs of the simulated machine.
 
 use super::cut::Supply;
 use super::luck::Luck;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time without a command after which the state of a job's thread is read.
+/// Time without a command after which the state of the job's thread is read from the kernel.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of such reads before a job that waits for something outside the laboratory yields to
-/// others, and the time that it yields.
+/// Number of such reads after which a job that waits for something outside the laboratory lets
+/// other jobs run, and for how long in ns.
 const LOOKS: u32 = 3;
 const ASIDE_NS: u64 = 1_000_000;
 /// Error numbers that the program sees.
@@ -24,7 +24,8 @@ const EIO: i64 = 5;
 const EFAULT: i64 = 14;
 const EINVAL: i64 = 22;
 
-/// Key of an I/O within its job. Equal I/Os are interchangeable.
+/// Key of an I/O within its job: address, blocks, direction. I/Os with equal keys are
+/// interchangeable.
 type Key = (u64, u32, Direction);
 
 fn key(io: &Io) -> Key {
@@ -33,14 +34,14 @@ fn key(io: &Io) -> Key {
 
 #[derive(Default)]
 struct Job {
-    /// Number of commands that were handled.
+    /// Number of commands of the job that were handled.
     seen: u32,
-    /// Whether the last command has not been answered.
+    /// Whether the job's last command has no answer yet.
     asks: bool,
-    /// Whether it waited for something else when its state was last read.
+    /// Whether the job waited for something outside the laboratory when its state was last read.
     aside: bool,
     under_way: Vec<(Key, Asked)>,
-    /// Number of I/Os taken out of its ring, and of those done.
+    /// Number of I/Os taken out of the job's ring; below, the number of those done.
     taken: u32,
     done: u32,
     /// Number of I/Os done since the job last ran.
@@ -48,17 +49,17 @@ struct Job {
     finished: bool,
 }
 
-/// Most threads of a program.
+/// Largest number of threads of a program.
 pub const JOBS_MAX: u32 = 64;
 
-/// A program's use of the card.
+/// Use of the card by a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Number of reads, writes and flushes.
     pub ios: [u64; 3],
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// Number of flushes that are done.
+    /// Number of flushes that the card has done.
     pub flushed: u64,
     /// Number of I/Os that failed.
     pub failed: u64,
@@ -66,18 +67,18 @@ pub struct Tally {
     pub now_ns: u64,
 }
 
-/// A program's threads.
+/// The threads of a program.
 pub struct Programs {
     shared: Arc<Shared>,
     jobs: BTreeMap<u32, Job>,
-    /// Number of job starts, as the program reports it.
+    /// Number of job starts that the program has reported.
     known: u32,
     helper: bool,
     start_ns: u64,
     sectors: u64,
-    /// Whether flushes are refused: this setting has none for a card with a cache.
+    /// Whether flushes are refused, because this setting cannot flush a card with a cache.
     pub(super) no_flush: bool,
-    /// Whether a flush was requested that is refused.
+    /// Whether the program requested a flush that is refused.
     pub(super) flush_refused: bool,
     pub(super) supply: Option<Supply>,
     pub(super) tally: Tally,
@@ -86,16 +87,17 @@ pub struct Programs {
     luck: Luck,
 }
 
-/// What a job did while it was waited for.
+/// What a job did while the laboratory waited for its command.
 enum Heard {
     Command,
-    /// It waits for something outside the laboratory.
+    /// The job waits for something outside the laboratory.
     Nothing,
     Dead,
 }
 
 impl Programs {
-    /// Makes the jobs of a program on a card of this number of sectors, from this time on.
+    /// Makes the jobs of a program on a card of this number of sectors. The program's time starts
+    /// at `start_ns`.
     pub fn new(shared: Arc<Shared>, sectors: u64, start_ns: u64, waiting: Waiting) -> Self {
         Programs {
             shared,
@@ -114,12 +116,12 @@ impl Programs {
         }
     }
 
-    /// Returns whether the run ended before the program.
+    /// Returns whether the run has ended while the program had not.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_over()
     }
 
-    /// Returns whether the program never used the laboratory.
+    /// Returns whether the program never called the laboratory.
     pub(super) fn was_unused(&self) -> bool {
         self.known == 0
     }
@@ -128,7 +130,7 @@ impl Programs {
         self.shared.word(Word::Over).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the number of the job that cuts the power, which only sleeps.
+    /// Returns the number of the job that cuts the power and otherwise sleeps.
     fn supply_job(&self) -> u32 {
         self.shared.background() + 1
     }
@@ -147,7 +149,8 @@ impl Programs {
         }
     }
 
-    /// Waits until the job has posted a command. Until then it runs, and no time passes.
+    /// Waits until the job has posted a command. Until then the job runs, and no virtual time
+    /// passes.
     fn hear(&self, id: u32, seen: u32, was_aside: bool) -> Heard {
         let others =
             || self.in_front() > 1 || self.shared.word(Word::Ready).load(Ordering::Acquire) != self.known;
@@ -189,7 +192,7 @@ impl Programs {
         }
     }
 
-    /// Returns the next I/O of a job whose command has come.
+    /// Returns the next I/O of a job that has posted a command.
     fn next_io(&mut self, id: u32) -> Option<Io> {
         while let Some(taken) = self.shared.take(id, self.jobs.get(&id).map_or(0, |job| job.taken)) {
             let job = self.job(id);
@@ -219,7 +222,7 @@ impl Programs {
         None
     }
 
-    /// Records the result of an I/O, which the job sees when it next runs.
+    /// Records the result of an I/O for the job, which sees it when it runs next.
     fn tell_done(&mut self, id: u32, place: u32, result: i64) {
         let job = self.jobs.entry(id).or_default();
         self.shared.done(id, job.done, place, result);
@@ -267,7 +270,7 @@ enum State {
     Gone,
 }
 
-/// Returns the state of a thread in the kernel. One that has not begun yet counts as running.
+/// Returns the kernel's state of a thread. A thread that has not started yet counts as running.
 fn state((pid, tid): (i32, i32)) -> State {
     if pid == 0 {
         return State::Runs;
@@ -360,7 +363,7 @@ impl Workload for Programs {
         let background = self.shared.background();
         loop {
             if id == background && self.in_front() == 0 {
-                // Fio's helper alone moves no time.
+                // Fio's helper alone must not advance the time.
                 self.helper = false;
                 return self.end(id);
             }
@@ -406,7 +409,8 @@ impl Workload for Programs {
             && asked.op == Op::Write
             && !self.shared.fetch(io.job, asked, data)
         {
-            // Memory that the program does not have: told when it is done.
+            // The buffer is not in the program's memory; the write goes on with zeros, and the job
+            // gets an error at its end.
             data.fill(0);
         }
     }

@@ -1,8 +1,9 @@
-//! Memory that the laboratory and a program share. `preload/` has the same layout, in C.
+//! Memory that the laboratory and a program share. C code in `preload/` has the same layout.
 //!
-//! It has a head, then a slot for each job: its ring of I/Os, the one command that it has posted,
-//! and the ring of completed I/Os. All is read and written as atomic words, since a program may
-//! write anything there. Values are checked where they are used.
+//! A head comes first, then a slot for each job. A slot has the ring of requested I/Os, the one
+//! command that the job has posted, and the ring of completed I/Os. All is read and written as
+//! atomic words, since a program may write anything there. The code that uses a value checks it
+//! first.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,13 +18,14 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// Most paths of the card that a program may have.
+/// Largest number of paths of the card that a program may have.
 pub const FILES_MAX: usize = 64;
 /// Length of the longest path in bytes.
 pub const PATH_BYTES_MAX: usize = 159;
-/// I/Os of a job under way: each has a place in the ring, and a cell for its data.
+/// Largest number of I/Os of a job under way. Each has a place in the ring, and a cell for its
+/// data.
 pub const RING: u32 = 256;
-/// Size of a cell in bytes; longer data are not in a cell.
+/// Size of a cell in bytes; longer data stay in the program's memory.
 const CELL_BYTES: u32 = 32 << 10;
 /// Size of the longest I/O in bytes.
 pub const IO_BYTES_MAX: u32 = 16 << 20;
@@ -34,8 +36,8 @@ const SLOTS_AT: usize = 16384;
 const SLOT_BYTES: usize = 24576;
 const FILES_AT: usize = 1024;
 const FILE_BYTES: usize = 192;
-/// Offset of the stand-ins, after the files: for each file by number and by descriptor of this
-/// process.
+/// Offset of the stand-ins, behind the files. For each file there are its number and the
+/// descriptors of this process.
 const STANDINS_AT: usize = FILES_AT + FILES_MAX * FILE_BYTES;
 const STANDIN_FDS_AT: usize = STANDINS_AT + FILES_MAX * 3 * 8;
 const LOCK_FDS_AT: usize = STANDIN_FDS_AT + FILES_MAX * 3 * 4;
@@ -51,18 +53,18 @@ const STATE_FREE: u32 = 0;
 const STATE_READY: u32 = 2;
 const STATE_KNOWN: u32 = 3;
 
-/// A word of the head.
+/// Word of the head, by its index.
 #[derive(Clone, Copy)]
 pub enum Word {
-    /// Counter that increases when jobs may begin.
+    /// Counter that increases when a job may begin.
     Ready = 5,
-    /// Not 0: the program has ended, or something was refused to it.
+    /// Not 0 if the program has ended or something was refused to it.
     Over = 6,
-    /// Number of jobs that have not ended, without fio's helper.
+    /// Number of jobs that have not ended; fio's helper does not count.
     Front = 8,
 }
 
-/// A word of a slot.
+/// Word of a slot, by its index.
 #[derive(Clone, Copy)]
 enum Of {
     Posted = 0,
@@ -72,7 +74,7 @@ enum Of {
     Pid = 6,
     Tid = 7,
     State = 8,
-    // The laboratory's line of the cache.
+    // The words from here on are in a cache line that only the laboratory writes.
     Released = 16,
     DoneHead = 17,
     Heard = 18,
@@ -92,45 +94,45 @@ pub enum Command {
 /// Operation of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Data from the card.
+    /// Read data from the card.
     Read,
-    /// Data to it.
+    /// Write data to the card.
     Write,
-    /// Flush: what was written must be on the medium.
+    /// Flush: earlier writes must reach the medium.
     Flush,
 }
 
-/// An I/O as requested by a program.
+/// I/O as a program requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Operation.
+    /// Operation: read, write or flush.
     pub op: Op,
-    /// First byte on the card.
+    /// Offset in bytes of its first byte on the card.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// Address in the program's memory.
+    /// Address of the data in the program's memory.
     pub address: u64,
-    /// Place in the ring of its job.
+    /// Place of the I/O in the ring of its job.
     pub place: u32,
-    /// Whether its data are in the cell of that place.
+    /// Whether the data are in the cell of that place, not at `address`.
     pub in_cell: bool,
 }
 
-/// A path of the program that stands for a range of the card.
+/// Path of the program that represents a range of the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Absolute path.
     pub path: String,
-    /// First byte on the card.
+    /// Offset in bytes of the range on the card.
     pub start: u64,
-    /// Length in bytes.
+    /// Length of the range in bytes.
     pub bytes: u64,
-    /// Whether it looks like a block device, not like a file.
+    /// Whether the program sees a block device; otherwise a file.
     pub device: bool,
 }
 
-/// The shared memory, which is freed with this.
+/// The shared memory. Dropping this value frees it.
 pub struct Shared {
     words: &'static [AtomicU32],
     longs: &'static [AtomicU64],
@@ -140,15 +142,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Makes shared memory for this number of jobs, and one more for fio's helper.
+    /// Makes shared memory for this number of jobs, and for fio's helper.
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system has no memory for it.
     pub fn new(jobs: u32, of_fio: bool, parts: &[Part]) -> io::Result<Self> {
         let bytes = SLOTS_AT + (jobs as usize + 1) * (SLOT_BYTES + RING as usize * CELL_BYTES as usize);
         let file = File::from(memfd_create("mmcq", MemfdFlags::CLOEXEC)?);
         ftruncate(&file, bytes as u64)?;
-        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let at = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
@@ -156,8 +158,8 @@ impl Shared {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping has so many bytes, is aligned to a page, and stays until `drop`; all
-        // accesses to it are atomic.
+        // SAFETY: the mapping has this size, is aligned to a page, and stays valid until `drop`;
+        // all accesses to it are atomic.
         let (words, longs) = unsafe {
             (
                 std::slice::from_raw_parts(at.cast::<AtomicU32>(), bytes / 4),
@@ -199,20 +201,20 @@ impl Shared {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Returns the slot of fio's helper; the slots before it are those of jobs.
+    /// Returns the slot number of fio's helper. Jobs have the slots before it.
     pub fn background(&self) -> u32 {
         self.jobs
     }
 
-    /// Returns a word of the head.
+    /// Returns a word of the head by its name.
     pub fn word(&self, word: Word) -> &AtomicU32 {
         &self.words[word as usize]
     }
 
-    /// Sets the time that the program sees.
+    /// Sets the virtual time that the program sees.
     pub fn set_now(&self, now_ns: u64) {
         let sequence = &self.words[PAGE_AT / 4];
-        // Nothing else writes there.
+        // Only this function writes the sequence word.
         let before = sequence.load(Ordering::Relaxed);
         sequence.store(before.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -222,7 +224,7 @@ impl Shared {
         self.longs[NOW_AT / 8].store(now_ns, Ordering::Release);
     }
 
-    /// Returns the reason why the program cannot continue, if it reported one.
+    /// Returns the reason why the program cannot continue, if the program reported one.
     pub fn refusal(&self) -> Option<String> {
         (self.word(Word::Over).load(Ordering::Acquire) == 2).then(|| {
             let words = &self.words[REFUSAL_AT / 4..(REFUSAL_AT + REFUSAL_BYTES) / 4];
@@ -235,7 +237,7 @@ impl Shared {
     /// Records that the program has ended.
     pub fn ended(&self) {
         let over = self.word(Word::Over);
-        // A refusal stays.
+        // A refusal that was stored before is not overwritten.
         let _ = over.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         self.wake(over);
         self.wake(self.word(Word::Ready));
@@ -250,13 +252,13 @@ impl Shared {
         &self.longs[(SLOTS_AT + job as usize * SLOT_BYTES + byte) / 8]
     }
 
-    /// Returns the process and the thread of a job; 0 before it has begun.
+    /// Returns the process ID and the thread ID of a job; 0 before the job has begun.
     pub fn thread(&self, job: u32) -> (i32, i32) {
         let of = |word| self.of(job, word).load(Ordering::Acquire).cast_signed();
         (of(Of::Pid), of(Of::Tid))
     }
 
-    /// Returns the numbers of the jobs that may begin and were not returned before.
+    /// Returns the numbers of the jobs that may begin. Each number is returned once.
     pub fn begin(&self) -> Vec<u32> {
         let may = |job: &u32| {
             self.of(*job, Of::State)
@@ -271,7 +273,7 @@ impl Shared {
         self.of(job, Of::State).store(STATE_FREE, Ordering::Release);
     }
 
-    /// Returns the processes that have used the shared memory.
+    /// Returns the IDs of the processes that have used the shared memory.
     pub fn processes(&self) -> BTreeSet<i32> {
         (0..self.jobs).map(|job| self.thread(job).0).filter(|pid| *pid != 0).collect()
     }
@@ -281,7 +283,7 @@ impl Shared {
         self.of(job, Of::Posted).load(Ordering::Acquire)
     }
 
-    /// Waits until a job has posted more commands than this. Returns false after the time limit.
+    /// Waits until a job has posted more than `seen` commands. Returns false after the time limit.
     pub fn wait_posted(&self, job: u32, seen: u32, at_most: Duration) -> bool {
         let heard = self.of(job, Of::Heard);
         heard.store(1, Ordering::SeqCst);
@@ -290,7 +292,7 @@ impl Shared {
         came
     }
 
-    /// Waits until a word has another value. Returns false after the time limit.
+    /// Waits until a word differs from `seen`. Returns false after the time limit.
     pub fn wait(&self, word: &AtomicU32, seen: u32, at_most: Duration) -> bool {
         if word.load(Ordering::SeqCst) != seen {
             return true;
@@ -303,11 +305,11 @@ impl Shared {
     }
 
     fn wake(&self, word: &AtomicU32) {
-        // No thread may wait.
+        // Waking is no error if no thread waits.
         let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
-    /// Returns the command that a job has posted last.
+    /// Returns the last command that a job has posted.
     pub fn command(&self, job: u32) -> Command {
         let argument = self.long(job, ARGUMENT_AT).load(Ordering::Acquire);
         match self.of(job, Of::Kind).load(Ordering::Acquire) {
@@ -317,7 +319,8 @@ impl Shared {
         }
     }
 
-    /// Takes the I/O at `at` out of a job's ring. Returns `Err` with the place if it is invalid.
+    /// Returns the I/O at index `at` of a job's ring; `None`: there is none. `Some(Err)` has the
+    /// ring place of an invalid I/O.
     pub fn take(&self, job: u32, at: u32) -> Option<Result<Asked, u32>> {
         if at == self.of(job, Of::Head).load(Ordering::Acquire) {
             return None;
@@ -338,7 +341,7 @@ impl Shared {
         Some(Ok(Asked { op, offset, bytes, address, place, in_cell }))
     }
 
-    /// Records that an I/O of a job is done: `result` is the number of bytes, or a negative error
+    /// Records that an I/O of a job is done. `result` is the number of bytes, or a negative error
     /// number.
     pub fn done(&self, job: u32, at: u32, place: u32, result: i64) {
         let to = DONE_AT + (at % RING) as usize * 16;
@@ -352,21 +355,22 @@ impl Shared {
         &self.longs[(slots + index * CELL_BYTES as usize) / 8..][..CELL_BYTES as usize / 8]
     }
 
-    /// Reads whole words of a cell.
+    /// Reads whole words from a cell.
     fn read_cell(&self, job: u32, place: u32, into: &mut [u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(into.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
-    /// Writes whole words of a cell.
+    /// Writes whole words to a cell.
     fn write_cell(&self, job: u32, place: u32, from: &[u8]) {
         for (word, bytes) in self.cell(job, place).iter().zip(from.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
     }
 
-    /// Reads the data that a job wants to write. Returns false if it has no such memory.
+    /// Reads the data that a job wants to write. Returns false if the program has no memory at that
+    /// address.
     pub fn fetch(&self, job: u32, asked: &Asked, into: &mut [u8]) -> bool {
         if asked.in_cell {
             self.read_cell(job, asked.place, into);
@@ -375,7 +379,8 @@ impl Shared {
         read_memory(self.thread(job).0, asked.address, into)
     }
 
-    /// Stores the data that a job has read. Returns false if it has no such memory.
+    /// Stores the data that a job has read. Returns false if the program has no memory at that
+    /// address.
     pub fn bring(&self, job: u32, asked: &Asked, from: &[u8]) -> bool {
         if asked.in_cell {
             self.write_cell(job, asked.place, from);
@@ -384,7 +389,7 @@ impl Shared {
         write_memory(self.thread(job).0, asked.address, from)
     }
 
-    /// Lets a job continue, which sees this number of its I/Os done.
+    /// Lets a job continue. The job then sees `done` of its I/Os as done.
     pub fn release(&self, job: u32, done: u32) {
         self.of(job, Of::DoneHead).store(done, Ordering::Release);
         let released = self.of(job, Of::Released);
@@ -394,13 +399,13 @@ impl Shared {
         }
     }
 
-    /// Lets fio's helper check whether its main thread has told it to end.
+    /// Wakes fio's helper, so that it checks whether fio's main thread wants it to end.
     pub fn look(&self) {
         self.wake(self.of(self.jobs, Of::Released));
     }
 }
 
-/// Returns the two halves of a word.
+/// Returns the low and the high half of a word.
 fn two(word: u64) -> [u32; 2] {
     let bytes = word.to_ne_bytes();
     let [a, b, c, d, e, f, g, h] = bytes;
@@ -410,29 +415,29 @@ fn two(word: u64) -> [u32; 2] {
 impl Drop for Shared {
     fn drop(&mut self) {
         let bytes = self.words.len() * 4;
-        // SAFETY: `new` mapped so many bytes there, and the slices go with this.
+        // SAFETY: `new` mapped this number of bytes there, and the slices do not outlive `self`.
         unsafe {
             libc::munmap(self.words.as_ptr().cast_mut().cast(), bytes);
         }
     }
 }
 
-/// Reads a program's memory. Returns false if there is none at the address, or the program has
+/// Reads a program's memory. Returns false if the program has no memory at the address, or has
 /// ended.
 fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the kernel writes to `into` at most; the other address is in the other process.
+    // SAFETY: the kernel writes only to `into`; the other address belongs to the other process.
     let moved = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
     moved.cast_unsigned() == into.len()
 }
 
-/// Writes to a program's memory. Returns false if there is none at the address, or the program has
+/// Writes a program's memory. Returns false if the program has no memory at the address, or has
 /// ended.
 fn write_memory(pid: i32, address: u64, from: &[u8]) -> bool {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: from.len() };
-    // SAFETY: the kernel reads `from`; the other address is in the other process.
+    // SAFETY: the kernel only reads `from`; the other address belongs to the other process.
     let moved = unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
     moved.cast_unsigned() == from.len()
 }

@@ -1,9 +1,9 @@
-//! Stand-ins for the card's files, for which the kernel sees folders without a name.
+//! Stand-ins for the card's files. To the kernel they are folders without a name.
 //!
-//! The kernel refuses operations that the preload library does not handle: a folder cannot be read,
-//! written or mapped. The kernel keeps for each descriptor the position, `O_APPEND`, `O_SYNC` and
-//! the lock of `flock`. There are three folders for each file, so that a descriptor shows what it
-//! allows: reads, writes, or both.
+//! With a folder the kernel refuses operations that the preloaded library does not handle: a folder
+//! cannot be read, written or mapped. The kernel keeps for each descriptor the file position,
+//! `O_APPEND`, `O_SYNC` and the lock of `flock`. There are three folders for each file, so that a
+//! descriptor shows what it allows: reads, writes, or both.
 
 use rustix::fs::{MemfdFlags, SeekFrom, fstat, memfd_create, seek};
 use std::fs::File;
@@ -11,10 +11,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// A position that a folder must be able to keep.
+/// Large file position that a suitable folder must be able to keep.
 const FAR: u64 = (1 << 42) + 512;
 
-/// A folder whose name was removed.
+/// Folder whose name was removed.
 pub struct Folder {
     file: File,
     pub device: u64,
@@ -22,22 +22,22 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Returns its descriptor number in this process.
+    /// Returns the number of the folder's descriptor in this process.
     pub fn number(&self) -> u32 {
         self.file.as_raw_fd().cast_unsigned()
     }
 }
 
-/// The stand-in of a file.
+/// Stand-in for one file of the card.
 pub struct Standin {
-    /// Folders for reading, for writing, and for both.
+    /// Folders for descriptors that read, that write, and that do both.
     pub folders: [Folder; 3],
-    /// File with the record locks of all processes.
+    /// File that carries the record locks of all processes.
     locks: File,
 }
 
 impl Standin {
-    /// Returns the descriptor number of the file of locks in this process.
+    /// Returns the descriptor number in this process of the file with the locks.
     pub fn locks_number(&self) -> u32 {
         self.locks.as_raw_fd().cast_unsigned()
     }
@@ -46,7 +46,7 @@ impl Standin {
 /// Makes stand-ins for this number of files.
 ///
 /// # Errors
-/// No file system here has folders that keep a position.
+/// No file system on this machine has folders that keep a file position.
 pub fn of_files(count: usize) -> io::Result<Vec<Standin>> {
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
     let mut last = io::Error::from(io::ErrorKind::NotFound);

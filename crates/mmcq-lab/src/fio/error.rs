@@ -1,4 +1,4 @@
-//! The one-line error of the job reader: place, value, what was expected.
+//! Errors and notes of the job reader, each one line: where, which value, what was expected.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use std::fmt;
 pub enum Place {
     /// A line of a job file.
     Line {
-        /// The file as the user named it.
+        /// Name of the file, as the user gave it.
         file: String,
-        /// The line, counted from 1.
+        /// Number of the line, counted from 1.
         line: u32,
     },
-    /// An argument of the command line, counted from 1.
+    /// An argument of the command line; its number is counted from 1.
     Argument(u32),
     /// A job file or command line as a whole.
     Whole(String),
-    /// A job as a whole, named.
+    /// A job as a whole; the field is its name.
     Job(String),
 }
 
@@ -34,9 +34,9 @@ impl fmt::Display for Place {
 /// A job file or command line that cannot be used. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Place of the error.
+    /// Where the error is.
     pub place: Place,
-    /// What was found and what was expected.
+    /// The value that was found, and what was expected.
     pub message: String,
 }
 
@@ -62,7 +62,7 @@ pub struct Note {
     pub place: Place,
     /// The option.
     pub option: String,
-    /// Why it changes nothing.
+    /// Why the option has no effect.
     pub reason: String,
 }
 
@@ -72,7 +72,8 @@ impl fmt::Display for Note {
     }
 }
 
-/// Makes hostile text safe for one terminal line: control characters escaped, length bounded.
+/// Makes text from an untrusted file safe for one terminal line: escapes control characters and
+/// limits the length.
 fn one_line(text: &str) -> String {
     const MAX_CHARS: usize = 400;
     let mut out = String::new();

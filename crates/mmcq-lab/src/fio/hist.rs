@@ -1,12 +1,12 @@
-//! fio's latency histogram: 64 buckets an octave, exact below 128 ns. A percentile is the middle of
-//! its bucket.
+//! fio's latency histogram: 64 buckets for each power of two, exact below 128 ns. The middle of a
+//! bucket represents its latencies in percentiles.
 
 const BITS: u32 = 6;
 const PER_OCTAVE: u64 = 1 << BITS;
-/// Number of buckets: 29 groups of 64. A latency above about 17 s counts in the last one.
+/// Number of buckets: 29 groups of 64. The last bucket counts all latencies above about 17 s.
 pub const BUCKETS: usize = 29 << BITS;
 
-/// Returns the bucket of a latency.
+/// Returns the number of the bucket for a latency in ns.
 pub fn bucket(ns: u64) -> usize {
     let top = 63 - ns.max(1).leading_zeros();
     if top <= BITS {
@@ -18,7 +18,7 @@ pub fn bucket(ns: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// Returns the latency that a bucket stands for: its middle.
+/// Returns the latency in ns that represents a bucket: its middle.
 pub fn middle_ns(bucket: usize) -> u64 {
     let index = bucket as u64;
     if index < PER_OCTAVE << 1 {
@@ -29,7 +29,7 @@ pub fn middle_ns(bucket: usize) -> u64 {
     base + (index % PER_OCTAVE) * (1 << shift) + (1 << shift) / 2
 }
 
-/// Counts of latencies.
+/// Numbers of latencies by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -42,7 +42,8 @@ impl Histogram {
         self.add_at(bucket(ns), 1);
     }
 
-    /// Counts `count` latencies in one bucket (at most the last one).
+    /// Counts `count` latencies in one bucket. A bucket number beyond the end means the last
+    /// bucket.
     pub fn add_at(&mut self, bucket: usize, count: u64) {
         let bucket = bucket.min(BUCKETS - 1);
         if self.counts.len() <= bucket {
@@ -52,7 +53,7 @@ impl Histogram {
         self.total += count;
     }
 
-    /// Adds another histogram's counts.
+    /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (bucket, count) in other.filled() {
             self.add_at(bucket, count);
@@ -69,8 +70,8 @@ impl Histogram {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the latencies below or at which these shares (in percent, rising) lie. Empty if
-    /// nothing was counted.
+    /// Returns for each share in percent, in rising order, the latency in ns that this share of the
+    /// latencies does not exceed. Empty if nothing was counted.
     pub fn percentiles(&self, percents: &[f64]) -> Vec<u64> {
         let mut values = Vec::with_capacity(percents.len());
         let mut wanted = percents.iter().peekable();
@@ -81,7 +82,7 @@ impl Histogram {
                 values.push(middle_ns(bucket));
             }
         }
-        // Rounding in the product must not lose the last one.
+        // The product may be rounded, but the last bucket must still be reached.
         if let Some((last, _)) = self.filled().last() {
             values.resize(percents.len(), middle_ns(last));
         }
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn known_middles() {
-        // Printed by fio 3.33 as percentiles and as bins of json+.
+        // Values that fio 3.33 prints as percentiles and as bins of json+.
         for (ns, shown) in [(10, 10), (1000, 1004), (2784, 2800), (20300, 20352), (20500, 20608)] {
             assert_eq!(middle_ns(bucket(ns)), shown);
         }

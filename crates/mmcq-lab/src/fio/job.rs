@@ -1,4 +1,4 @@
-//! A job after all of its options are read, and the workers that it becomes.
+//! A fio job with all its options, and the workers that run it.
 
 mod draws;
 
@@ -7,17 +7,17 @@ use super::script::Script;
 pub use draws::{Distribution, RandomGenerator, Zone};
 use std::sync::Arc;
 
-/// Direction of one transfer.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dir {
-    /// From the card.
+    /// Data come from the card.
     Read,
-    /// To the card.
+    /// Data go to the card.
     Write,
 }
 
 impl Dir {
-    /// Both directions, in the order of fio's reports.
+    /// Both directions, in the order of fio's reports: read, write.
     pub const ALL: [Dir; 2] = [Dir::Read, Dir::Write];
 
     /// Returns the index into the pairs `[read, write]` of a [`Job`].
@@ -37,17 +37,17 @@ impl Dir {
     }
 }
 
-/// A number of bytes, or a share of the file.
+/// Size in bytes, or as a share of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// 1 to 100 percent of the file.
+    /// Share of the file, 1 to 100 percent.
     Percent(u8),
 }
 
 impl Size {
-    /// Returns the size in bytes when the whole is `whole_bytes`.
+    /// Returns the size in bytes; `whole_bytes` is 100 percent.
     pub fn of(self, whole_bytes: u64) -> u64 {
         match self {
             Size::Bytes(n) => n,
@@ -58,19 +58,19 @@ impl Size {
     }
 }
 
-/// `rw=`: directions and order.
+/// Option `rw=`: directions and order of the transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
-    /// Whether it reads.
+    /// Whether the job reads.
     pub read: bool,
-    /// Whether it writes.
+    /// Whether the job writes.
     pub write: bool,
     /// Whether offsets are random.
     pub random: bool,
 }
 
 impl Rw {
-    /// Returns fio's word for it.
+    /// Returns the word of fio's option `rw=` for this value.
     pub fn word(self) -> &'static str {
         match (self.read, self.write, self.random) {
             (true, true, false) => "rw",
@@ -82,7 +82,7 @@ impl Rw {
         }
     }
 
-    /// Returns whether it mixes both directions.
+    /// Returns whether the job both reads and writes.
     pub fn mixed(self) -> bool {
         self.read && self.write
     }
@@ -91,40 +91,42 @@ impl Rw {
 /// Block sizes of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// Smallest.
+    /// Smallest size in bytes.
     pub min: u64,
-    /// Largest.
+    /// Largest size in bytes.
     pub max: u64,
-    /// `bssplit=`: sizes with their percent, in the order written; empty without.
+    /// Option `bssplit=`: sizes in bytes, each with its percentage, in the order of the option;
+    /// empty if it is not given.
     pub split: Vec<(u64, u8)>,
 }
 
 impl BlockSize {
-    /// Makes one fixed size.
+    /// Makes block sizes that are all `bytes`.
     pub fn fixed(bytes: u64) -> Self {
         BlockSize { min: bytes, max: bytes, split: Vec::new() }
     }
 }
 
-/// `ioengine=`: how a program submits. Here it only changes the depth and the CPU time.
+/// Option `ioengine=`: how the program submits its I/Os. In the model this affects only the depth
+/// and the CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoEngine {
-    /// `pread`/`pwrite`, the default.
+    /// Calls `pread` and `pwrite`; the default.
     Psync,
-    /// `lseek`, `read`, `write`.
+    /// Calls `lseek`, then `read` or `write`.
     Sync,
-    /// Linux's native asynchronous calls.
+    /// Linux's native asynchronous I/O (`io_submit`).
     Libaio,
-    /// Linux's rings.
+    /// Linux's `io_uring`.
     IoUring,
-    /// POSIX asynchronous calls.
+    /// POSIX asynchronous I/O (`aio_read`, `aio_write`).
     PosixAio,
-    /// No I/O: what the job itself costs.
+    /// No I/O: measures only what the job itself costs.
     Null,
 }
 
 impl IoEngine {
-    /// Returns fio's word for it.
+    /// Returns the word of fio's option `ioengine=` for this value.
     pub fn word(self) -> &'static str {
         match self {
             IoEngine::Psync => "psync",
@@ -136,17 +138,17 @@ impl IoEngine {
         }
     }
 
-    /// Returns whether a call returns only when the transfer is over. The depth is 1 then, whatever
+    /// Returns whether each call waits for the end of its transfer. Then the depth is 1, whatever
     /// `iodepth=` is.
     pub fn blocks(self) -> bool {
         matches!(self, IoEngine::Psync | IoEngine::Sync)
     }
 }
 
-/// `verify=`: how written data is recognised.
+/// Option `verify=`: how written data are recognised when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Not at all.
+    /// Written data are not verified.
     Off,
     /// A header with place and seed, no checksum over the data.
     Meta,
@@ -158,18 +160,18 @@ pub enum Verify {
     Crc32,
     /// CRC-32C (Castagnoli) of the data.
     Crc32c,
-    /// The bytes of `verify_pattern=`, no header.
+    /// The bytes of `verify_pattern=`, without a header.
     Pattern,
 }
 
-/// `exit_what=`: which workers end with a job that has `exitall`.
+/// Option `exit_what=`: which workers end together with a job that has `exitall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitWhat {
-    /// Those of the same report group.
+    /// Workers of the same report group.
     Group,
-    /// Those that are running.
+    /// Workers that are running.
     Stonewall,
-    /// All, also those that have not begun.
+    /// All workers, even those that have not begun.
     All,
 }
 
@@ -184,21 +186,21 @@ pub struct Continue {
     pub verify: bool,
 }
 
-/// `rw=...:N` and `rw_sequencer=`.
+/// Options `rw=...:N` and `rw_sequencer=`: offsets between random jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequencer {
-    /// Offsets continue sequentially between random jumps.
+    /// Offsets continue sequentially until the next random jump.
     Sequential,
-    /// The offset stays the same between random jumps.
+    /// The offset stays the same until the next random jump.
     Identical,
 }
 
 /// Content of a write's buffer when `verify=` does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// Random bytes, made once.
+    /// Random bytes, generated once and used for all writes.
     Random,
-    /// Random bytes, new for each write.
+    /// Random bytes, generated for each write.
     Refill,
     /// Zeros.
     Zero,
@@ -206,11 +208,11 @@ pub enum Buffers {
     Pattern(Vec<u8>),
 }
 
-/// Percentiles that fio prints when `percentile_list=` does not say.
+/// Percentiles that fio prints if `percentile_list=` is not given.
 pub const DEFAULT_PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// One section of a job file: `numjobs` equal workers.
+/// A section of a job file: it becomes `numjobs` equal workers.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     missing_docs,
@@ -218,44 +220,45 @@ pub const DEFAULT_PERCENTILES: [f64; 17] =
 )]
 pub struct Job {
     pub name: String,
-    /// Where the section starts.
+    /// Where the section begins.
     pub place: Place,
-    /// The options as written in the section itself, in order. Flags without a value are left out,
-    /// as in fio's JSON.
+    /// Options that the section itself has, in order. Flags without a value are left out, as in
+    /// fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
-    /// Names of `filename=`. Empty: each worker has one file, named after the job.
+    /// Names in `filename=`. Empty: each worker has its own file, named after the job.
     pub filename: Vec<String>,
     pub filename_format: Option<String>,
     pub directory: Option<String>,
-    /// `None`: the whole file.
+    /// Bytes that one pass transfers; `None`: the whole file.
     pub size: Option<Size>,
-    /// Least and most bytes of one file; `None`: `size` decides.
+    /// Smallest and largest size of a file in bytes; `None`: `size` decides.
     pub filesize: Option<(u64, u64)>,
     pub io_size: Option<Size>,
     pub number_ios: Option<u64>,
     pub nrfiles: u32,
     pub overwrite: bool,
     pub rw: Rw,
-    /// `rw=randread:N`: a random jump after each N transfers.
+    /// Option `rw=randread:N`: number of transfers from one random jump to the next.
     pub rw_every: u32,
-    /// `rw=read:BYTES`: number that is added after each sequential transfer.
+    /// Option `rw=read:BYTES`: number of bytes that is added to the offset after each sequential
+    /// transfer.
     pub rw_add_bytes: i64,
     pub rw_sequencer: Sequencer,
-    /// Percent of reads in mixed jobs.
+    /// Percentage of reads in a job that reads and writes.
     pub rwmixread: u8,
-    /// `[read, write]`
+    /// Block sizes, `[read, write]`.
     pub bs: [BlockSize; 2],
     pub bs_unaligned: bool,
-    /// `[read, write]`; `None`: the smallest block.
+    /// Alignment of random offsets in bytes, `[read, write]`; `None`: the smallest block.
     pub blockalign: [Option<u64>; 2],
     pub numjobs: u32,
     pub iodepth: u32,
     pub iodepth_batch: u32,
     pub iodepth_batch_complete_min: u32,
-    /// 0: as the minimum.
+    /// Largest number of completions to collect in one call; 0: the same as the smallest number.
     pub iodepth_batch_complete_max: u32,
-    /// 0: as `iodepth`.
+    /// Number of outstanding transfers at which the job submits again; 0: as `iodepth`.
     pub iodepth_low: u32,
     pub ioengine: IoEngine,
     pub direct: bool,
@@ -269,32 +272,33 @@ pub struct Job {
     pub ramp_time_ns: u64,
     pub thinktime_ns: u64,
     pub thinktime_blocks: u32,
-    /// Bytes a second, `[read, write]`.
+    /// Limit of the rate in bytes per second, `[read, write]`.
     pub rate_bytes: [Option<u64>; 2],
     pub rate_iops: [Option<u32>; 2],
-    /// Whether requests come at random times with that rate.
+    /// Whether requests arrive at random times, with the limit as their mean rate.
     pub poisson: bool,
-    /// Weight among the jobs of a flow; 0: in no flow.
+    /// Weight among the jobs of the same flow; 0: the job is in no flow.
     pub flow: u32,
     pub flow_id: u32,
     pub flow_sleep_ns: u64,
     pub wait_for: Option<String>,
-    /// Whether the end of the job ends others too.
+    /// Whether the end of this job also ends others.
     pub exitall: bool,
     pub exit_what: ExitWhat,
-    /// Number of writes after which a flush follows; 0: none.
+    /// Number of writes after which the job flushes; 0: never.
     pub fsync: u32,
     pub fdatasync: u32,
     pub end_fsync: bool,
-    /// Whether each write is on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows it.
+    /// Whether each write must be on the medium when it ends (`O_SYNC`, `O_DSYNC`): a flush follows
+    /// each write.
     pub sync: bool,
     pub verify: Verify,
     pub verify_pattern: Vec<u8>,
-    /// Bytes from one header to the next; 0: the block size.
+    /// Bytes from one verification header to the next; 0: the block size.
     pub verify_interval: u64,
-    /// Number of writes after which they are read back; 0: at the end of the pass.
+    /// Number of writes after which the job reads them back to verify; 0: at the end of the pass.
     pub verify_backlog: u32,
-    /// Number of writes that are read back then; 0: all.
+    /// Number of writes that the job reads back each time; 0: as many as `verify_backlog`.
     pub verify_backlog_batch: u32,
     pub do_verify: bool,
     pub verify_fatal: bool,
@@ -315,7 +319,7 @@ pub struct Job {
     pub significant_figures: u8,
     pub bwavgtime_ms: u64,
     pub iopsavgtime_ms: u64,
-    /// Prefix of the log files; the empty prefix means the job's name.
+    /// Prefix of the names of the log files; an empty prefix means the job's name.
     pub write_bw_log: Option<String>,
     pub write_lat_log: Option<String>,
     pub write_iops_log: Option<String>,
@@ -327,7 +331,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes a job with fio's defaults.
+    /// Makes a job with the defaults of fio's options.
     pub fn new(name: &str, place: Place) -> Self {
         Job {
             name: name.to_string(),
@@ -428,13 +432,13 @@ impl Job {
         self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
     }
 
-    /// Returns the unit of the random map: as in fio, the smallest block of both directions, in use
-    /// or not.
+    /// Returns the unit of the random map in bytes. As in fio, it is the smallest block of both
+    /// directions, even of a direction that the job does not use.
     pub fn map_unit(&self) -> u64 {
         self.bs[0].min.min(self.bs[1].min)
     }
 
-    /// Returns the smallest block among the directions in use.
+    /// Returns the smallest block in bytes among the directions that the job uses.
     pub fn min_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].min.min(self.bs[1].min),
@@ -443,7 +447,7 @@ impl Job {
         }
     }
 
-    /// Returns the largest block among the directions in use.
+    /// Returns the largest block in bytes among the directions that the job uses.
     pub fn max_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].max.max(self.bs[1].max),
@@ -452,7 +456,7 @@ impl Job {
         }
     }
 
-    /// Checks the combination of options.
+    /// Checks that the options fit together.
     pub fn check(&self) -> Result<(), ParseError> {
         let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
         for dir in Dir::ALL {
@@ -501,39 +505,40 @@ impl Job {
     }
 }
 
-/// One running copy of a job.
+/// A running copy of a job.
 #[derive(Clone, Debug)]
 pub struct Worker {
     /// The job that it runs.
     pub job: Arc<Job>,
-    /// Number among all workers, from 1: the seed of its random offsets.
+    /// Number among all workers, from 1. It determines the seed of the random offsets.
     pub thread_number: u32,
     /// Number among the copies of its job, from 0.
     pub subjob: u32,
     /// Report group, from 0.
     pub group: u32,
-    /// Whether it starts only when all earlier workers are done.
+    /// Whether the worker starts only when all earlier workers have ended.
     pub waits_for_earlier: bool,
-    /// Names of its files.
+    /// Names of the worker's files.
     pub files: Vec<String>,
-    /// Its requests, if they come from a script instead of the job's options.
+    /// Requests of the worker; `None`: the job's options determine them.
     pub script: Option<Script>,
 }
 
 impl Worker {
-    /// Returns its largest transfer in bytes.
+    /// Returns the size of the largest transfer in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.script.as_ref().map_or(self.job.max_block(), Script::max_bytes)
     }
 }
 
-/// Most workers of one run, as in fio.
+/// Largest number of workers in a run, as in fio.
 pub const MAX_WORKERS: u32 = 4096;
 
-/// Most files of one run, all workers together.
+/// Largest number of files in a run, of all workers together.
 pub const MAX_FILES: usize = 100_000;
 
-/// Turns jobs into workers, in order. Copies, groups and stonewalls are resolved here.
+/// Makes the workers of these jobs, in order, with their copies (`numjobs`), report groups and
+/// stonewalls.
 pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
     let mut workers: Vec<Worker> = Vec::new();
     let mut group = 0;

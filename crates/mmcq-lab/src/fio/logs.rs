@@ -1,9 +1,9 @@
 //! The log files of `write_bw_log`, `write_lat_log`, `write_iops_log` and `write_iolog`.
 //!
 //! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without
-//! `log_avg_msec` there is one line a transfer; with it one line a window and direction, with the
-//! mean and without bytes and offset. The I/O log is fio's version 3: microseconds, file, what,
-//! offset, bytes.
+//! `log_avg_msec` there is one line for each transfer. With it there is one line for each window
+//! and direction, with the mean, and without bytes and offset. The I/O log has fio's version 3:
+//! microseconds, file, action, offset, bytes.
 
 use super::job::{Dir, Job};
 use super::state::Io;
@@ -18,7 +18,7 @@ struct Entry {
     offset: u64,
 }
 
-/// What a window collects for one direction.
+/// Sum over a window for one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     amount: u128,
@@ -29,13 +29,13 @@ struct Sum {
 struct Log {
     suffix: &'static str,
     prefix: String,
-    /// Whether the value is the amount per second, not the mean of the amounts.
+    /// Whether a window's value is the amount per second; otherwise it is the mean of the amounts.
     rate: bool,
     entries: Vec<Entry>,
     sums: [Sum; 2],
 }
 
-/// All logs of one worker.
+/// All log files of one worker.
 #[derive(Debug)]
 pub struct Logs {
     avg_ms: u64,
@@ -82,7 +82,8 @@ impl Logs {
         }
     }
 
-    /// Records a completed transfer. `latencies_ns`: submission, completion and both.
+    /// Records a completed transfer. `latencies_ns`: latency of submission, of completion, and of
+    /// both together.
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
         if let Some((_, list)) = &mut self.io {
@@ -94,7 +95,7 @@ impl Logs {
         let single = self.avg_ms == 0;
         let [_, clat_ns, _] = latencies_ns;
         let per_second = u128::from(bytes) * 1_000_000 / u128::from(clat_ns.unwrap_or(1).max(1));
-        // fio logs a single transfer's bandwidth in units of 1000 bytes, and its rate as 1.
+        // For a single transfer, fio logs the bandwidth in units of 1000 bytes, and the rate as 1.
         let bw = if single { u64::try_from(per_second).unwrap_or(u64::MAX) } else { bytes };
         for (log, value) in [(&mut self.bw, bw), (&mut self.iops, 1)] {
             if let Some(log) = log {
@@ -121,7 +122,7 @@ impl Logs {
         self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
     }
 
-    /// Returns the files as name and text. `thread_number` makes the names of different workers
+    /// Returns the log files as name and text. `thread_number` makes the names of different workers
     /// differ.
     pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
         let logs = self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten());
@@ -173,7 +174,7 @@ impl Log {
             if count == 0 {
                 continue;
             }
-            // Bandwidth is in KiB a second.
+            // Bandwidth is in KiB per second.
             let unit = if self.suffix == "bw" { 1024 } else { 1 };
             let value = if self.rate {
                 amount * 1000 / u128::from(window_ms) / unit

@@ -1,35 +1,36 @@
-//! Reads job files and fio command lines into [`Job`]s.
+//! Parses job files and fio command lines into [`Job`]s.
 //!
-//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;`
-//! or `#` to the end. `[global]` sets what later sections start from, and may come back. On a
-//! command line the options before the first `--name` are global, one dash does as well as two, and
-//! words without a dash are job files. A line may be pasted with the program in front.
+//! A job file has lines of these kinds: `[section]`, `option=value`, `flag`, `include FILE`, and
+//! comments from `;` or `#` to the end of the line. `[global]` sets defaults for later sections,
+//! and may occur again. On a command line, the options before the first `--name` are global. One
+//! dash means the same as two, and words without a dash are job files. The name of the program may
+//! stand before the options.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;
 use super::options;
 use std::path::Path;
 
-/// Longest job file, in bytes.
+/// Size in bytes of the longest job file.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// Deepest chain of `include`.
+/// Largest depth of nested `include` lines.
 pub const INCLUDE_DEPTH_MAX: u32 = 16;
-/// Most files that one run reads.
+/// Largest number of files that one run reads.
 pub const FILES_MAX: u32 = 64;
-/// Most sections of one run.
+/// Largest number of sections in a run.
 pub const SECTIONS_MAX: usize = 4096;
-/// Most options of one section.
+/// Largest number of options in a section.
 const OPTIONS_MAX: usize = 4096;
 
-/// Source of files and environment variables: the system, or a test.
+/// Source of files and environment variables: the system, or fixed ones in a test.
 pub trait Sources {
-    /// The environment variable `name`.
+    /// Returns the value of the environment variable `name`, if it is set.
     fn variable(&self, name: &str) -> Option<String>;
     /// Returns the bytes of a file.
     fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
 }
 
-/// The process's own environment and files.
+/// Source that uses the process's own environment and files.
 pub struct System;
 
 impl Sources for System {
@@ -46,21 +47,21 @@ impl Sources for System {
     }
 }
 
-/// `--output-format=`.
+/// Option `--output-format=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// For people.
+    /// Text to be read by people.
     Normal,
     /// JSON.
     Json,
-    /// JSON with every histogram bucket.
+    /// JSON with all histogram buckets.
     JsonPlus,
-    /// One line a job, version 3.
+    /// Terse version 3: one line for each job.
     Terse,
 }
 
 impl OutputFormat {
-    /// Returns the format of this fio name.
+    /// Returns the format that has this name in fio.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "normal" => OutputFormat::Normal,
@@ -72,27 +73,27 @@ impl OutputFormat {
     }
 }
 
-/// All jobs of a run, and the options of fio's own command line.
+/// All jobs of a run, and those options of the command line that concern the whole run.
 #[derive(Clone, Debug)]
 pub struct JobFile {
-    /// The sections other than `[global]`, in order.
+    /// Sections of the job file except `[global]`, in order.
     pub jobs: Vec<Job>,
-    /// The options of `[global]` as written, in order; repeated ones are repeated.
+    /// Options of `[global]` in order; repeated options are kept.
     pub global_options: Vec<(String, String)>,
-    /// `--output-format=`, in the order given; empty without.
+    /// Formats of `--output-format=`, in order; empty if the option is not given.
     pub formats: Vec<OutputFormat>,
-    /// `--output=`.
+    /// File of `--output=`.
     pub output: Option<String>,
     /// Notes about options that were accepted without effect.
     pub notes: Vec<Note>,
-    /// The sections and options as they were read, a line each. As a job file they give the same
-    /// jobs.
+    /// Sections and options as they were parsed, one per line. As a job file these lines give the
+    /// same jobs.
     pub lines: Vec<String>,
 }
 
 impl JobFile {
-    /// Gives every job this option, as if it stood last in its section. `change` is `option=value`;
-    /// `shown` names it in errors.
+    /// Applies an option to every job, as if it were last in each section. `change` is
+    /// `option=value`; `shown` names it in errors.
     pub fn set(&mut self, change: &str, shown: &str) -> Result<(), ParseError> {
         let place = Place::Whole(shown.to_owned());
         let (name, value) = split_option(change);
@@ -112,15 +113,15 @@ pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseEr
     reader.finish(&path.display().to_string())
 }
 
-/// Reads a job file's text; `name` stands for it in errors.
+/// Reads the text of a job file; `name` is the file's name in errors.
 pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
     reader.text(name, Path::new(name), text, 0)?;
     reader.finish(name)
 }
 
-/// Counts the words in front of a pasted line's options: `fio` or a path that ends in it, and `sudo`
-/// with its own options before that. A word that stands alone is a job file, whatever its name.
+/// Returns the number of words before the options of a pasted command line: `fio` (or a path that
+/// ends in it), and before it `sudo` with its options. A single word is always a job file.
 pub fn program_words(words: &[impl AsRef<Path>]) -> usize {
     let is = |word: &Path, name: &str| word.file_name().is_some_and(|last| last == name);
     let after_sudo = match words.first() {
@@ -137,7 +138,7 @@ pub fn program_words(words: &[impl AsRef<Path>]) -> usize {
     }
 }
 
-/// Reads the arguments of a fio command line. The program's name may stand before them.
+/// Reads the arguments of a fio command line. The name of the program may stand before them.
 pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobFile, ParseError> {
     let mut reader = Reader::new(sources);
     reader.section = Section::Global;
@@ -153,7 +154,7 @@ pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobF
             return Err(ParseError::new(&place, format!("'{arg}': expected an option such as --rw=read")));
         }
         let (name, mut value) = split_option(option);
-        // As with getopt, a value may be the next word; a flag takes none that way.
+        // As with getopt, the value may be the next word; a flag never takes a next word.
         let needs = name == "name" || is_run_option(name) || takes_value(name);
         if value.is_none()
             && needs
@@ -173,7 +174,7 @@ pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobF
     reader.finish("command line")
 }
 
-/// Splits `name=value`; blanks around both are ignored.
+/// Splits `name=value` and removes blanks around both parts.
 fn split_option(text: &str) -> (&str, Option<&str>) {
     match text.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim())),
@@ -181,13 +182,13 @@ fn split_option(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns whether an option of a job stands with a value.
+/// Returns whether this option of a job needs a value.
 fn takes_value(name: &str) -> bool {
     let name = options::ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, n)| n);
     options::USED.iter().any(|o| o.name == name && !o.flag)
 }
 
-/// Returns whether an option belongs to the run as a whole.
+/// Returns whether this option concerns the run as a whole, not a job.
 fn is_run_option(name: &str) -> bool {
     matches!(
         name,
@@ -196,11 +197,11 @@ fn is_run_option(name: &str) -> bool {
 }
 
 enum Section {
-    /// Before the first `[section]` of a file.
+    /// Lines before the first `[section]` of a file.
     Outside,
     Global,
     Job(Box<Job>),
-    /// Left out by `--section`.
+    /// A section that `--section` leaves out.
     Skipped,
 }
 
@@ -339,7 +340,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Handles an option that belongs to the run and not to a job. Returns false if it is none.
+    /// Handles an option that concerns the run as a whole. Returns false if it is no such option.
     fn run_option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<bool, ParseError> {
         let fail = |expected: &str| {
             Err(ParseError::new(place, format!("{name}={}: expected {expected}", value.unwrap_or(""))))
@@ -412,7 +413,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Replaces `${NAME}` by the environment variable.
+    /// Replaces each `${NAME}` by the value of the environment variable.
     fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
         const VALUE_BYTES_MAX: usize = 4096;
         let mut out = String::new();

@@ -1,15 +1,15 @@
-//! Measurements by program: whose requests of a trace took how long.
+//! Measurements for each program that made requests in a trace.
 
 use super::job::Dir;
 use super::stats::Latency;
 use std::collections::BTreeMap;
 
-/// Requests of one kind.
+/// Measurements of requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
     /// Bytes transferred or discarded.
     pub bytes: u64,
-    /// From submission to completion.
+    /// Latency from submission to completion.
     pub clat: Latency,
 }
 
@@ -25,14 +25,14 @@ impl Taken {
     }
 }
 
-/// Requests of one program.
+/// Measurements of the requests of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramStats {
-    /// `[read, write]`
+    /// Transfers, `[read, write]`.
     pub dirs: [Taken; 2],
-    /// Discards.
+    /// Discard requests.
     pub discards: Taken,
-    /// Flushes.
+    /// Flush requests.
     pub flushes: Taken,
 }
 
@@ -45,10 +45,10 @@ impl ProgramStats {
     }
 }
 
-/// Requests of each program, by its number in the trace.
+/// Measurements by the number of the program in the trace.
 pub type Programs = BTreeMap<u16, Box<ProgramStats>>;
 
-/// Kind of a request that a program has made.
+/// Kind of a program's request.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A read or a write.
@@ -69,7 +69,7 @@ pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64
     }
 }
 
-/// Adds the programs of another worker.
+/// Adds the measurements of another worker's programs.
 pub fn pool(programs: &mut Programs, other: &Programs) {
     for (number, theirs) in other {
         programs.entry(*number).or_default().pool(theirs);

@@ -1,4 +1,4 @@
-//! A worker whose requests are in a list (a script) instead of drawn from a job's options.
+//! A worker whose requests come from a list (a script), not from a job's options.
 
 mod entries;
 
@@ -10,29 +10,29 @@ use std::sync::Arc;
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
+    /// Reads data.
     Read,
-    /// Writes.
+    /// Writes data.
     Write,
-    /// Writes; complete when it is on the medium.
+    /// Writes data; complete only when they are on the medium.
     WriteDurable,
     /// Flushes the card's cache.
     Flush,
-    /// Blocks need not keep their content.
+    /// Discards blocks: they need not keep their content.
     Discard,
 }
 
-/// Kind of a transfer.
+/// How a transfer is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
-    /// A usual transfer.
+    /// An ordinary read or write.
     #[default]
     Plain,
-    /// A write that is complete when it is on the medium.
+    /// A write that is complete only when its data are on the medium.
     Durable,
-    /// No data: the blocks need not keep their content.
+    /// A discard: no data are transferred, and the blocks need not keep their content.
     Discard,
-    /// A read of a boot area of an eMMC, 1 or 2.
+    /// A read of a boot area of an eMMC; the field is the number of the area, 1 or 2.
     Boot(u8),
 }
 
@@ -41,44 +41,45 @@ pub enum How {
 pub enum When {
     /// As soon as the depth allows.
     AtOnce,
-    /// This time in ns after the begin of the run.
+    /// At this time in ns after the start of the run.
     At(u64),
-    /// This time in ns after the start of the request before.
+    /// This time in ns after the start of the previous request.
     AfterStart(u64),
-    /// This time in ns after the end of a request, which is named by its place in the list.
+    /// This time in ns after the end of another request; the first field is that request's index in
+    /// the list.
     AfterEnd(u32, u64),
 }
 
-/// One request.
+/// A request of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Operation.
+    /// Operation of the request.
     pub op: Op,
-    /// First byte, in the load's own address space.
+    /// Offset in bytes of its first byte, in the address space of the load.
     pub offset: u64,
-    /// Length; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub bytes: u64,
-    /// Time at which it may start.
+    /// Time at which the request may start.
     pub when: When,
-    /// Ideal start in ns from the begin of the run, from which its lateness is computed. `None`:
-    /// the load does not follow the trace's times.
+    /// Ideal start in ns after the start of the run; lateness counts from it. `None`: the load does
+    /// not follow the trace's times.
     pub due: Option<u64>,
 }
 
-/// How the load's space comes onto a smaller or larger card.
+/// How addresses of the load are mapped to a card of another size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remap {
-    /// It must fit.
+    /// The load must fit on the card; otherwise it is refused.
     #[default]
     Refuse,
-    /// What is beyond the end goes on at the begin.
+    /// Addresses beyond the card's end continue at its start.
     Modulo,
-    /// Pieces of 1 MiB are spread over the whole card, or moved together.
+    /// Addresses scale to the size of the card, in pieces of 1 MiB.
     Scale,
 }
 
 impl Remap {
-    /// Returns its name in options and reports.
+    /// Returns the name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Remap::Refuse => "refuse",
@@ -99,16 +100,17 @@ impl std::str::FromStr for Remap {
     }
 }
 
-/// The requests of one worker.
+/// The list of requests of one worker.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The requests in the order in which they start.
+    /// Requests in the order in which they start.
     pub entries: Arc<Entries>,
-    /// Number of the program that made each request; empty: not known.
+    /// Number of the program that made each request; empty if programs are not known.
     pub programs: Arc<[u16]>,
-    /// End of the load's address space, and the place of the request that reaches it.
+    /// End in bytes of the load's address space, and where in the trace the request is that reaches
+    /// it.
     pub extent: (u64, Place),
-    /// How that space is mapped to the card.
+    /// How the load's address space is mapped to the card.
     pub remap: Remap,
 }
 
@@ -116,28 +118,27 @@ pub struct Script {
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Script {
-    /// Returns the bytes that it reads and writes.
+    /// Returns the number of bytes that all requests read and write.
     pub fn bytes(&self) -> u64 {
         let moves = |entry: &Entry| !matches!(entry.op, Op::Flush | Op::Discard);
         self.entries.iter().filter(moves).map(|entry| entry.bytes).sum()
     }
 
-    /// Returns its largest read or write in bytes.
+    /// Returns the size in bytes of the largest read or write.
     pub fn max_bytes(&self) -> u64 {
         let moves = |entry: &Entry| entry.op != Op::Discard;
         self.entries.iter().filter(moves).map(|entry| entry.bytes).max().unwrap_or(0).max(512)
     }
 
-    /// Returns whether it has requests of this operation.
+    /// Returns whether there are requests with this operation.
     pub fn has(&self, op: Op) -> bool {
         self.entries.iter().any(|entry| entry.op == op)
     }
 
-    /// Checks whether it fits a card of this size.
+    /// Checks that the load fits on a card of this size.
     ///
     /// # Errors
-    ///
-    /// It must fit, and does not.
+    /// The load is larger than the card, and its addresses must not be mapped.
     pub fn fit(&self, capacity: u64) -> Result<(), ParseError> {
         let (end, place) = &self.extent;
         if self.remap == Remap::Refuse && *end > capacity {
@@ -156,7 +157,7 @@ impl Script {
         }
     }
 
-    /// Returns the place of a request on a card of this size: first byte and length.
+    /// Returns the first byte and the length of a request on a card of this size.
     pub(super) fn place(&self, entry: &Entry, capacity: u64) -> (u64, u64) {
         let bytes = entry.bytes.min(capacity);
         let offset = match self.remap {

@@ -1,21 +1,21 @@
-//! Measurements of a worker, and their sums over a group.
+//! Measurements of a worker, and their sum over a group of workers.
 
 use super::hist::Histogram;
 use super::job::Dir;
 use super::programs::{self, Programs};
 
-/// Least, greatest, mean and deviation of a series.
+/// Smallest value, largest value, mean and deviation of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
     /// Number of samples.
     pub samples: u64,
-    /// Least; 0 without samples.
+    /// Smallest sample; 0 without samples.
     pub min: u64,
-    /// Greatest.
+    /// Largest sample.
     pub max: u64,
-    /// Mean.
+    /// Mean of the samples.
     pub mean: f64,
-    /// Sum of squared distances from the mean.
+    /// Sum of the squared distances of the samples from their mean.
     pub squares: f64,
 }
 
@@ -30,12 +30,12 @@ impl Running {
         self.squares += delta * (value as f64 - self.mean);
     }
 
-    /// Returns the deviation of the samples.
+    /// Returns the standard deviation of the samples.
     pub fn stddev(&self) -> f64 {
         if self.samples > 1 { (self.squares / (self.samples - 1) as f64).sqrt() } else { 0.0 }
     }
 
-    /// Adds another series, as if one had seen all samples: for latencies.
+    /// Adds another series of latencies, as if all samples were in one series.
     pub fn pool(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -53,8 +53,8 @@ impl Running {
         self.max = self.max.max(other.max);
     }
 
-    /// Adds another series of rates, as fio groups bandwidth: least, greatest, mean and squares are
-    /// each added.
+    /// Adds another series of rates, as fio sums the bandwidths of a group: smallest, largest, mean
+    /// and squares are each added.
     pub fn add_rates(&mut self, other: &Running) {
         if other.samples == 0 {
             return;
@@ -67,12 +67,12 @@ impl Running {
     }
 }
 
-/// One kind of latency.
+/// Latencies of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Its series in nanoseconds.
+    /// Series of the latencies in ns.
     pub ns: Running,
-    /// Its histogram.
+    /// Histogram of the latencies.
     pub histogram: Histogram,
 }
 
@@ -83,48 +83,48 @@ impl Latency {
         self.histogram.add(ns);
     }
 
-    /// Adds a latency that may last hours: the histogram counts it in microseconds, up to 4.7
+    /// Adds a latency that may last hours. The histogram counts it in microseconds, up to 4.7
     /// hours.
     pub fn add_long(&mut self, ns: u64) {
         self.ns.add(ns);
         self.histogram.add(ns / 1000);
     }
 
-    /// Adds another's latencies.
+    /// Adds all latencies of another series.
     pub fn pool(&mut self, other: &Latency) {
         self.ns.pool(&other.ns);
         self.histogram.merge(&other.histogram);
     }
 }
 
-/// One direction of one worker or group.
+/// Measurements of one direction, of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirStats {
     /// Bytes transferred.
     pub io_bytes: u64,
-    /// Transfers ended, failed ones too.
+    /// Number of transfers that ended, even with an error.
     pub total_ios: u64,
-    /// Transfers that ended early.
+    /// Number of transfers that ended before all bytes.
     pub short_ios: u64,
-    /// Transfers given up.
+    /// Number of transfers that were given up.
     pub drop_ios: u64,
-    /// Time in this direction's phases.
+    /// Time in ns of the phases in which this direction transferred data.
     pub runtime_ns: u64,
-    /// Submission latency; only I/O engines that do not block have one.
+    /// Latency of submission. Only I/O engines that do not block have one.
     pub slat: Latency,
-    /// From submission to completion.
+    /// Latency from submission to completion (`clat`).
     pub clat: Latency,
-    /// From submission to completion, with the submission latency.
+    /// Latency from the start of submission to completion: the sum of `slat` and `clat`.
     pub lat: Latency,
-    /// KiB a second in each window.
+    /// Rate in KiB per second, a sample for each window.
     pub bw_kib: Running,
-    /// Transfers a second in each window.
+    /// Transfers per second, a sample for each window.
     pub iops: Running,
 }
 
 impl DirStats {
-    /// Returns the time in this direction in whole milliseconds, at least 1 when anything was
-    /// transferred: the base of every rate.
+    /// Returns `runtime_ns` in whole milliseconds, at least 1 if anything was transferred. All
+    /// rates are computed with it.
     pub fn runtime_ms(&self) -> u64 {
         let ms = (self.runtime_ns + 500_000) / 1_000_000;
         if ms == 0 && self.io_bytes > 0 { 1 } else { ms }
@@ -145,7 +145,7 @@ impl DirStats {
         self.total_ios += other.total_ios;
         self.short_ios += other.short_ios;
         self.drop_ios += other.drop_ios;
-        // The group takes as long as its slowest worker.
+        // The time of a group is that of its slowest worker.
         self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
         self.slat.pool(&other.slat);
         self.clat.pool(&other.clat);
@@ -158,71 +158,75 @@ impl DirStats {
 /// CPU time that the model charged to a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// In the program.
+    /// CPU time in ns in the program.
     pub user_ns: u64,
-    /// In the system.
+    /// CPU time in ns in the operating system.
     pub system_ns: u64,
-    /// Context switches.
+    /// Number of context switches.
     pub context_switches: u64,
-    /// Page faults with input or output.
+    /// Number of page faults that needed I/O.
     pub major_faults: u64,
-    /// Page faults without.
+    /// Number of page faults that needed no I/O.
     pub minor_faults: u64,
 }
 
-/// An error that a worker met.
+/// An error that ended a transfer or the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerError {
     /// Error number as in `errno.h`.
     pub errno: u32,
-    /// What happened, one line.
+    /// Description of the error, one line.
     pub text: String,
 }
 
-/// All that one worker or group measured.
+/// All measurements of one worker or group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// `[read, write]`
+    /// Measurements of the directions, `[read, write]`.
     pub dirs: [DirStats; 2],
-    /// Discards.
+    /// Measurements of discards.
     pub discards: DirStats,
-    /// Lateness of requests against the times of a script; its histogram is in microseconds.
+    /// Lateness of a script's requests, compared with their ideal times; the histogram is in
+    /// microseconds.
     pub late: Latency,
-    /// Flushes: how many, and their latency.
+    /// Number and latency of flushes.
     pub sync: Latency,
-    /// Outstanding transfers at each submission: 1, 2.., 4.., 8.., 16.., 32.., 64 and more.
+    /// Number of submissions, by how many transfers were then outstanding: 1, 2-3, 4-7, 8-15,
+    /// 16-31, 32-63, 64 and more.
     pub depth: [u64; 7],
-    /// Number of submissions by their number of transfers: 0, 1-4, 5-8, 9-16, 17-32, 33-64, more.
+    /// Number of submissions, by how many transfers each submitted: 0, 1-4, 5-8, 9-16, 17-32,
+    /// 33-64, more.
     pub submit: [u64; 7],
-    /// Number of times that completions were taken, by their number, in the same classes.
+    /// Number of calls that collected completions, by how many: 0, 1-4, 5-8, 9-16, 17-32, 33-64,
+    /// more.
     pub complete: [u64; 7],
-    /// Submissions made.
+    /// Number of submissions.
     pub submits: u64,
-    /// Completions taken.
+    /// Number of calls that collected completions.
     pub completes: u64,
-    /// Latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 ns.
+    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 ns.
     pub lat_ns: [u64; 10],
-    /// Latencies below the same limits in microseconds.
+    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750 and 1000 us.
     pub lat_us: [u64; 10],
-    /// Latencies below the same limits in milliseconds, with two more classes: below 2000, and all
+    /// Number of latencies below 2, 4, 10, 20, 50, 100, 250, 500, 750, 1000 and 2000 ms, and of all
     /// above.
     pub lat_ms: [u64; 12],
     /// CPU time.
     pub cpu: Cpu,
-    /// From the worker's start to its end.
+    /// Time in ns from the worker's start to its end.
     pub job_runtime_ns: u64,
-    /// The first error.
+    /// The first error of the worker.
     pub error: Option<WorkerError>,
-    /// Number of all errors, after which the job continued or not.
+    /// Number of all errors, even those after which the job continued.
     pub total_errors: u64,
-    /// Requests of a script by the program that made them, if the trace has names.
+    /// Measurements for each program that made requests, if the trace names programs.
     pub programs: Programs,
 }
 
 const LATENCY_STEPS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 
 impl Stats {
-    /// Counts a transfer's completion latency in the distribution.
+    /// Counts the completion latency of a transfer in the classes `lat_ns`, `lat_us` and `lat_ms`.
     fn mark_latency(&mut self, ns: u64) {
         let step = |value: u64| LATENCY_STEPS.iter().position(|limit| value < *limit);
         let (us, ms) = (ns / 1_000, ns / 1_000_000);
@@ -248,25 +252,25 @@ impl Stats {
         self.mark_latency(clat_ns);
     }
 
-    /// Counts the depth that a submission reached.
+    /// Counts how many transfers are outstanding after a submission.
     pub fn mark_depth(&mut self, outstanding: u32) {
         let i = outstanding.max(1).ilog2().min(6);
         self.depth[i as usize] += 1;
     }
 
-    /// Counts one submission of `transfers` at once.
+    /// Counts a submission of `transfers` at once.
     pub fn mark_submit(&mut self, transfers: u32) {
         self.submit[batch(transfers)] += 1;
         self.submits += 1;
     }
 
-    /// Counts `transfers` completions taken at once.
+    /// Counts a call that collected `transfers` completions.
     pub fn mark_complete(&mut self, transfers: u32) {
         self.complete[batch(transfers)] += 1;
         self.completes += 1;
     }
 
-    /// Adds a worker to a group, as `group_reporting` does.
+    /// Adds the measurements of a worker to a group, as `group_reporting` does.
     pub fn sum(&mut self, other: &Stats) {
         for (mine, theirs) in self.dirs.iter_mut().zip(&other.dirs) {
             mine.sum(theirs);
@@ -287,7 +291,7 @@ impl Stats {
         self.cpu.context_switches += other.cpu.context_switches;
         self.cpu.major_faults += other.cpu.major_faults;
         self.cpu.minor_faults += other.cpu.minor_faults;
-        // Shares of CPU time are shares of all workers' time together.
+        // A group's share of CPU time refers to the sum of its workers' times.
         self.job_runtime_ns += other.job_runtime_ns;
         self.total_errors += other.total_errors;
         programs::pool(&mut self.programs, &other.programs);
@@ -312,25 +316,25 @@ fn batch(transfers: u32) -> usize {
     [0, 4, 8, 16, 32, 64].iter().position(|limit| transfers <= *limit).unwrap_or(6)
 }
 
-/// Use of one disk during the run, supplied by the model.
+/// Use of a disk during the run, computed by the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskUtil {
-    /// Its name.
+    /// Name of the disk.
     pub name: String,
-    /// Transfers after merging, `[read, write]`.
+    /// Number of requests after merging, `[read, write]`.
     pub ios: [u64; 2],
-    /// Requests that were merged into another.
+    /// Number of requests that were merged into another, `[read, write]`.
     pub merges: [u64; 2],
-    /// Milliseconds that requests took, summed.
+    /// Sum in ms of the times of all requests, `[read, write]`.
     pub ticks_ms: [u64; 2],
-    /// Milliseconds waited, all requests together.
+    /// Time in ms that all requests together spent in the queue.
     pub in_queue_ms: u64,
-    /// Share of time that it was busy, percent.
+    /// Share of the time in percent in which the disk had work.
     pub util_percent: f64,
 }
 
-/// Cuts virtual time into windows and adds one rate sample for each window with work, as fio's
-/// averages do.
+/// Windows of virtual time of equal length. Each window with work gives one sample of a rate, as
+/// for fio's averages.
 #[derive(Clone, Debug)]
 pub struct Windows {
     window_ns: u64,
@@ -339,14 +343,14 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Makes windows of `window_ms` from `start_ns` on.
+    /// Makes windows of `window_ms` that begin at `start_ns`.
     pub fn new(start_ns: u64, window_ms: u64) -> Self {
         let window_ns = window_ms.max(1).saturating_mul(1_000_000);
         Windows { window_ns, end_ns: start_ns.saturating_add(window_ns), amount: 0 }
     }
 
-    /// Closes the windows that ended at or before `now_ns`, into `series`; `scale` amounts are one
-    /// unit.
+    /// Closes the windows that ended at or before `now_ns`, and adds their rates to `series`;
+    /// `scale` is the amount in one unit of the rate.
     pub fn advance(&mut self, now_ns: u64, scale: u64, series: &mut Running) {
         if now_ns < self.end_ns {
             return;
@@ -360,7 +364,7 @@ impl Windows {
         self.end_ns = self.end_ns.saturating_add(passed.saturating_mul(self.window_ns));
     }
 
-    /// Counts work at the present time.
+    /// Counts an amount of work in the present window.
     pub fn add(&mut self, amount: u64) {
         self.amount += amount;
     }

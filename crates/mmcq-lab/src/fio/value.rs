@@ -1,13 +1,13 @@
 //! Parsers of option values: sizes, times, booleans, numbers, lists, byte patterns. Each returns
-//! the value, or what was expected, in words that can follow "expected".
+//! the value, or a text that says what was expected and can follow the word "expected".
 
-/// What a parser expected: `a size such as 4k`.
+/// Text about what a parser expected, for example `a size such as 4k`.
 pub type Expected = String;
 
 const SIZE: &str = "a size such as 4k";
 
-/// Reads a size in bytes. `k m g t p` are powers of 1024 and, with `kb_base` 1000, powers of 1000;
-/// as in fio the spelling `kib` means the other base. Decimal or `0x` hexadecimal.
+/// Parses a size in bytes, decimal or `0x` hexadecimal. `k m g t p` are powers of 1024; with
+/// `kb_base` 1000, powers of 1000. As in fio, the spelling `kib` means the other base.
 pub fn size(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let expected = || SIZE.to_string();
     let text = text.trim();
@@ -33,7 +33,7 @@ pub fn size(text: &str, kb_base: u64) -> Result<u64, Expected> {
     base.checked_pow(power).and_then(|f| number.checked_mul(f)).ok_or("a size below 16 EiB".to_string())
 }
 
-/// Reads a size or a share such as `20%`.
+/// Parses a size in bytes, or a share such as `20%`.
 pub fn size_or_percent(text: &str, kb_base: u64) -> Result<super::job::Size, Expected> {
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: u8 =
@@ -43,7 +43,7 @@ pub fn size_or_percent(text: &str, kb_base: u64) -> Result<super::job::Size, Exp
     size(text, kb_base).map(super::job::Size::Bytes)
 }
 
-/// Parses a time and returns nanoseconds; a bare number counts `default_unit_ns`.
+/// Parses a time and returns nanoseconds; a number without a unit counts in `default_unit_ns`.
 pub fn time_ns(text: &str, default_unit_ns: u64) -> Result<u64, Expected> {
     let expected = || "a time such as 30s or 500ms".to_string();
     let text = text.trim();
@@ -64,14 +64,14 @@ pub fn time_ns(text: &str, default_unit_ns: u64) -> Result<u64, Expected> {
     number.checked_mul(unit_ns).ok_or("a time below 584 years".to_string())
 }
 
-/// Reads a whole number in `min..=max`; size suffixes are allowed.
+/// Parses a whole number in `min..=max`; size suffixes such as `k` are allowed.
 pub fn number(text: &str, kb_base: u64, min: u64, max: u64) -> Result<u64, Expected> {
     let expected = || format!("a number from {min} to {max}");
     let n = size(text, kb_base).map_err(|_| expected())?;
     if (min..=max).contains(&n) { Ok(n) } else { Err(expected()) }
 }
 
-/// Reads `0` or `1`.
+/// Parses `0` or `1`.
 pub fn boolean(text: &str) -> Result<bool, Expected> {
     match text.trim() {
         "0" => Ok(false),
@@ -80,7 +80,7 @@ pub fn boolean(text: &str) -> Result<bool, Expected> {
     }
 }
 
-/// Parses one of these words; the error lists them.
+/// Parses a word of this list. The error lists all words.
 pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Expected> {
     let text = text.trim();
     words.iter().find(|(w, _)| *w == text).map(|(_, v)| *v).ok_or_else(|| {
@@ -108,9 +108,9 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, Expected> {
 /// Length in bytes of the longest pattern.
 pub const PATTERN_BYTES_MAX: usize = 512;
 
-/// Reads a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least
-/// significant byte first), or a text in double quotes; several follow each other without a
-/// separator between quoted and other parts.
+/// Parses a byte pattern: `0x` hexadecimal (most significant byte first), a decimal number (least
+/// significant byte first), or text in double quotes. Several parts may follow each other, without
+/// a separator beside a quoted part.
 pub fn pattern(text: &str) -> Result<Vec<u8>, Expected> {
     let expected =
         || format!("a pattern such as 0xdeadbeef, 255 or \"abcd\", of 1 to {PATTERN_BYTES_MAX} bytes");
@@ -127,7 +127,7 @@ pub fn pattern(text: &str) -> Result<Vec<u8>, Expected> {
     if out.is_empty() { Err(expected()) } else { Ok(out) }
 }
 
-/// Parses one quoted, hexadecimal or decimal part of a pattern. Also returns the text after it.
+/// Parses a quoted, hexadecimal or decimal part of a pattern. Also returns the text after it.
 fn pattern_part(text: &str) -> Option<(Vec<u8>, &str)> {
     if let Some(inner) = text.strip_prefix('"') {
         let (quoted, left) = inner.split_once('"')?;
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn sizes_are_fios() {
-        // Measured with fio 3.33: the line "bs=(R) ..." for each spelling.
+        // Sizes that fio 3.33 prints in its line "bs=(R) ..." for each spelling.
         for (text, base, bytes) in [
             ("4k", 1024, 4096),
             ("4KB", 1024, 4096),

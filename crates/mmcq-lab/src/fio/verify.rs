@@ -1,9 +1,9 @@
 //! Content of written blocks, and how a read verifies it.
 //!
-//! The header is that of fio 3.33, so that fio can check what the laboratory wrote and the other
-//! way round: magic, kind, length, seed, offset, time, worker, number of the write and a CRC-32C
-//! over those 36 bytes. The checksum of the rest of the block follows. All numbers are
-//! little-endian.
+//! The header is that of fio 3.33, so that fio can check what the laboratory wrote, and the
+//! laboratory what fio wrote. It has magic, kind, length, seed, offset, time, worker, number of the
+//! write, and a CRC-32C over these 36 bytes. The checksum of the rest of the block follows. All
+//! numbers are little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
 use mmcq_sim::sequence;
@@ -12,23 +12,23 @@ use std::fmt;
 const MAGIC: u16 = 0xacca;
 const HEADER: usize = 40;
 
-/// Identity of a write, which a later read must find.
+/// Identity of a write's content, which a later read must find again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Random seed of the contents.
     pub seed: u64,
     /// Number of the write, modulo 2^16.
     pub number: u16,
-    /// The worker's thread number, modulo 2^16.
+    /// Number of the worker's thread, modulo 2^16.
     pub thread: u16,
 }
 
-/// Data that differ from what was written.
+/// A difference between data read and data written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Byte of the file: of the header, or of the first differing byte of a pattern.
+    /// Offset in the file of the header, or of the first byte that differs from a pattern.
     pub offset: u64,
-    /// The part that differs.
+    /// Name of the part that differs.
     pub what: &'static str,
     /// Expected value.
     pub expected: u64,
@@ -45,12 +45,12 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Returns the bytes of header and checksum; `None` when blocks have no header.
+/// Returns the number of bytes of header and checksum; `None` if this kind has no header.
 pub fn header_bytes(verify: Verify) -> Option<u64> {
     checksum_kind(verify).map(|(_, bytes)| (HEADER + bytes) as u64)
 }
 
-/// Returns fio's number of the kind, and the bytes of its checksum.
+/// Returns fio's number of the kind, and the number of bytes of its checksum.
 fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     match verify {
         Verify::Off | Verify::Pattern => None,
@@ -62,8 +62,8 @@ fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
     }
 }
 
-/// Returns the distance between headers: `verify_interval=`, else the block, or the common divisor
-/// of all blocks when they vary.
+/// Returns the distance between headers in bytes: `verify_interval=` or the block size. If block
+/// sizes vary, it is their greatest common divisor.
 pub fn interval(job: &Job) -> u64 {
     if job.verify_interval > 0 {
         return job.verify_interval;
@@ -79,7 +79,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Fills the buffer of a write at `offset`. `now_ns` is the time that headers carry.
+/// Fills the buffer of a write at `offset`; `now_ns` is the time in the headers.
 pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8]) {
     let Some((kind, checksum)) = checksum_kind(job.verify) else {
         match (&job.verify, &job.buffers) {
@@ -117,8 +117,8 @@ pub fn fill(job: &Job, stamp: &Stamp, offset: u64, now_ns: u64, buffer: &mut [u8
     }
 }
 
-/// Checks the data of a read at `offset`. With a stamp, seed and number of the write must match it
-/// too.
+/// Checks the data of a read at `offset`. With a stamp, the seed and the number of the write must
+/// also match it.
 pub fn check(job: &Job, stamp: Option<&Stamp>, offset: u64, data: &[u8]) -> Result<(), VerifyError> {
     if job.verify == Verify::Pattern {
         return check_pattern(&job.verify_pattern, offset, data);
@@ -177,7 +177,7 @@ fn repeat(pattern: &[u8], buffer: &mut [u8]) {
     }
 }
 
-/// Fills a buffer with random bytes: the SplitMix64 sequence from `seed`.
+/// Fills a buffer with random bytes: the SplitMix64 sequence that starts at `seed`.
 fn random(seed: u64, buffer: &mut [u8]) {
     sequence::write(sequence::later(seed, 1), buffer);
 }
@@ -185,12 +185,12 @@ fn random(seed: u64, buffer: &mut [u8]) {
 fn checksum_of(verify: Verify, data: &[u8]) -> u32 {
     match verify {
         Verify::Crc32c => crc32c(data),
-        // fio's "crc32" is the unreflected one that starts at 0.
+        // fio's "crc32" is the CRC without bit reflection that starts at 0.
         Verify::Crc32 => data.iter().fold(0, |crc, b| CRC32[top_byte(crc, *b)] ^ crc << 8),
         Verify::Crc16 => {
             data.iter().fold(0, |crc, b| CRC16[usize::from((crc ^ u32::from(*b)) as u8)] ^ crc >> 8)
         }
-        // Kept in the upper seven bits of a byte until the end.
+        // The seven bits of the CRC are in the upper bits of a byte until the last shift.
         Verify::Crc7 => data.iter().fold(0, |crc, b| CRC7[usize::from(crc as u8 ^ *b)]) >> 1,
         Verify::Off | Verify::Meta | Verify::Pattern => 0,
     }
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(crc32c(digits) ^ u32::MAX, 0xe306_9283);
         assert_eq!(checksum_of(Verify::Crc16, digits), 0xbb3d);
         assert_eq!(checksum_of(Verify::Crc7, digits), 0x75);
-        // CRC-32/CKSUM without length and inversion.
+        // CRC-32/CKSUM without the length at the end and without the final inversion.
         assert_eq!(checksum_of(Verify::Crc32, digits), 0x89a1_897f);
     }
 

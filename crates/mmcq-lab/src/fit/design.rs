@@ -1,5 +1,5 @@
-//! Which jobs say something of which value: the jobs to run on the board, and those that would say
-//! what others do not.
+//! Chooses jobs that determine the free values: jobs to run on the board before a fit, and jobs
+//! that would add to the present figures.
 
 use super::free::Free;
 use super::measured::{Figure, Load, What, in_words, size};
@@ -10,7 +10,7 @@ use crate::fio::{Dir, Place, options};
 use nalgebra::DMatrix;
 use std::sync::Arc;
 
-/// The jobs that are chosen from: direction and order, block in KiB, depth.
+/// Jobs to choose from: direction and order, block size in KiB, depth.
 const JOBS: [(&str, u64, u32); 20] = [
     ("randread", 4, 1),
     ("randread", 16, 1),
@@ -33,35 +33,36 @@ const JOBS: [(&str, u64, u32); 20] = [
     ("write", 1024, 1),
     ("write", 128, 8),
 ];
-/// Beside them where a flush has a price.
+/// More jobs to choose from, if the time of a flush is a free value.
 const DURABLE: [(&str, u64, u32); 2] = [("randwrite+fsync", 4, 1), ("randwrite+fsync", 64, 1)];
-/// More jobs than these are not asked for.
+/// Largest number of jobs that are proposed.
 const JOBS_MOST: usize = 12;
-/// Jobs are added until every value is known so well, as a factor.
+/// Factor within which each value must be known; jobs are added until this is reached.
 const KNOWN: f64 = 1.06;
-/// The same pull as the solver's, without which nothing has a size before the first job.
+/// Standard deviation of the pull to the start value, as in the solver. Without it, no value would
+/// have a size before the first job.
 const PULL: f64 = 1.386;
 const DIFFERENCE: f64 = 0.05;
 
-/// A value that is not determined, and all that is known.
+/// A fit in which some values are not determined, with all that is known.
 pub struct Open<'a> {
-    /// Where the model runs.
+    /// Board, card and stack of the model.
     pub bench: &'a Bench,
-    /// All free values.
+    /// All free values, even those with steps.
     pub free: &'a [Free],
-    /// Which of them the solver's are.
+    /// Indices of the free values that the solver handles, which are those without steps.
     pub smooth: &'a [usize],
-    /// The values found.
+    /// Values that were found, as changes `key=value`.
     pub changes: &'a [String],
-    /// The same for the solver.
+    /// Logarithms of the values that the solver found.
     pub at: &'a [f64],
-    /// What the figures say.
+    /// Information matrix of the figures (inverse of the values' covariance).
     pub information: &'a DMatrix<f64>,
-    /// Of a figure.
+    /// Expected standard deviation of a figure, as a share.
     pub noise: f64,
 }
 
-/// A job, with the figure that it would give.
+/// Returns a job, with the figure (a rate) that it would give.
 fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
     let (rw, fsync) = parted(rw);
     let at = Place::Whole("mmcq fit".to_owned());
@@ -103,12 +104,12 @@ fn load((rw, kib, depth): (&'static str, u64, u32)) -> Result<Load, String> {
 
 const FILE_SIZE: &str = "256M";
 
-/// The order of a job, and after how many writes it flushes.
+/// Splits a job's kind into the value of `rw=` and the number of writes after which it flushes.
 fn parted(rw: &'static str) -> (&'static str, &'static str) {
     rw.strip_suffix("+fsync").map_or((rw, "0"), |rw| (rw, "1"))
 }
 
-/// Those that are chosen from, for these values.
+/// Returns the jobs to choose from for these values.
 fn candidates(free: &[Free]) -> Vec<(&'static str, u64, u32)> {
     let durable = free.iter().any(|free| free.key.ends_with("flash.cache.flush_us"));
     JOBS.into_iter().chain(DURABLE.into_iter().filter(|_| durable)).collect()
@@ -118,7 +119,8 @@ fn name((rw, kib, depth): (&str, u64, u32)) -> String {
     format!("{}-{}-depth{depth}", rw.replace('+', "-"), size(kib * 1024))
 }
 
-/// What each of the jobs that can be chosen says: a row of the Jacobian each.
+/// Returns the Jacobian of the jobs to choose from: one row for each job, one column for each
+/// value.
 fn rows(
     bench: &Bench,
     free: &[Free],
@@ -150,10 +152,11 @@ fn with(information: &DMatrix<f64>, rows: &DMatrix<f64>, job: usize, noise: f64)
     information + row.transpose() * row / (noise * noise)
 }
 
-/// For each of the values that are open: the job that would say most of it, if one does.
+/// Returns, for each of these values, the job that would determine it best; `None` if no job helps
+/// enough.
 ///
 /// # Errors
-/// One line: the model cannot run the jobs.
+/// The model cannot run the jobs; the error is one line.
 pub fn more(
     open: &Open<'_>,
     values: &[usize],
@@ -169,7 +172,7 @@ pub fn more(
         let best = (0..rows.nrows())
             .map(|job| (half(&with(&pulled, &rows, job, open.noise)), job))
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        // A job that halves what is not known is worth its time.
+        // A job is worth its time if it halves the uncertainty.
         jobs.push(best.filter(|(after, _)| *after < before / 2.0).map(|(after, job)| {
             let (rw, kib, depth) = candidates(open.free)[job];
             let whole = if after <= DETERMINED.ln() { "" } else { ", with other jobs" };
@@ -179,10 +182,10 @@ pub fn more(
     Ok(jobs)
 }
 
-/// The jobs to run on the board, as a fio job file that says what each is for.
+/// Returns the jobs to run on the board, as a fio job file whose comments say what each job is for.
 ///
 /// # Errors
-/// One line: the model cannot run the jobs.
+/// The model cannot run the jobs; the error is one line.
 pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize)) -> Result<String, String> {
     let smooth: Vec<usize> = (0..free.len()).filter(|at| free[*at].steps.is_empty()).collect();
     let at: Vec<f64> = smooth.iter().map(|value| free[*value].before.ln()).collect();
@@ -215,7 +218,7 @@ pub fn jobs(bench: &Bench, free: &[Free], noise: f64, told: &mut dyn FnMut(usize
         let better = (0..count).filter(|value| after[*value] < before[*value] * 0.8).collect();
         chosen.push((job, better));
     }
-    // Reads first: a card that has just been written to is another one for a while.
+    // Reads come first, since writes change a card's speed for a while.
     chosen.sort_by_key(|(job, _)| *job);
     let known = halves(&information);
     let mut text = "\

@@ -1,10 +1,10 @@
-//! Which values are free, and within which bounds.
+//! Free values of a fit: which values may change, and within which bounds.
 
 use crate::params::{self, Param};
 use crate::platform::CARD;
 
-/// Without `--free`: those of these that the card's file has. Sizes are not among them, and not
-/// garbage collection, which few jobs are long enough for.
+/// Values that are free without `--free`, if the card's file has them. Sizes are not among them,
+/// nor garbage collection, for which few jobs are long enough.
 const USUAL: [&str; 14] = [
     "flash.read.read_first_us",
     "flash.read.read_next_4k_us",
@@ -21,50 +21,51 @@ const USUAL: [&str; 14] = [
     "flash.cache.program_us",
     "flash.cache.flush_us",
 ];
-/// What has no range is looked for within this factor.
+/// Factor within which a value without a range is searched.
 const FACTOR: f64 = 16.0;
-/// A range that begins at 0 begins at this share of the value: the solver works on logarithms.
+/// Lower bound as a share of the start value, for ranges that begin at 0: the solver needs
+/// logarithms.
 const LEAST_SHARE: f64 = 1e-3;
-/// Sizes that are powers of two, and the least and the most of them.
+/// Sizes that must be powers of two, each with its smallest and largest value.
 const POWERS: [(&str, u64, u64); 2] = [("program_kib", 4, 4096), ("page_kib", 1, 1024)];
-/// These are whole numbers.
+/// Endings of keys whose values are whole numbers.
 const WHOLE: [&str; 4] = ["_kib", "_hz", "capacity_mib", "_blocks"];
 
-/// A free value.
+/// A value that the fit may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Free {
-    /// As `--set` takes it.
+    /// Key of the value, as in `--set`.
     pub key: String,
-    /// By its name.
+    /// Unit, which follows from the key's name.
     pub unit: &'static str,
-    /// What it begins with.
+    /// Start value.
     pub before: f64,
-    /// The least and the most.
+    /// Lower and upper bound.
     pub bounds: [f64; 2],
-    /// The only values that it can have; empty: all.
+    /// Values that are allowed; empty: all values within the bounds.
     pub steps: Vec<f64>,
-    /// What kind of number it was.
+    /// Kind of the value in its file before the fit, for example `prior`.
     pub kind: String,
     whole: bool,
 }
 
 impl Free {
-    /// It is one of the card's.
+    /// Returns whether the value belongs to the card, not to the board.
     pub fn of_card(&self) -> bool {
         self.key.starts_with(CARD)
     }
 
-    /// The change that makes it this value.
+    /// Returns the change `key=value` that sets this value.
     pub fn change(&self, value: f64) -> String {
         format!("{}={}", self.key, self.shown(value))
     }
 
-    /// The value as a file has it.
+    /// Returns the value as text for a file.
     pub fn shown(&self, value: f64) -> String {
         if self.whole {
             return format!("{}", value.round());
         }
-        // Six digits are more than any figure has; a file stays readable.
+        // Six digits are more than any figure has, and keep the file readable.
         let digits = 5 - value.abs().max(1e-12).log10().floor() as i32;
         let text = format!("{value:.*}", digits.clamp(0, 12) as usize);
         match text.contains('.') {
@@ -77,11 +78,13 @@ impl Free {
     }
 }
 
-/// The values that `wanted` names: keys of `mmcq params`, with `*` at the end for all that begin so,
-/// and with `=LEAST..MOST` for other bounds. None: the usual ones of the card.
+/// Returns the free values that `wanted` names. An entry is a key of `mmcq params`, with `*` at its
+/// end for all keys that begin so, and with `=LEAST..MOST` for other bounds. An empty list means
+/// the card's usual values.
 ///
 /// # Errors
-/// One line: a key that is not there, is no number, or has no room.
+/// A key does not exist, is not a number, or its value is not within the bounds; the error is one
+/// line.
 pub fn free(
     platform: &str,
     card: Option<&str>,
@@ -125,7 +128,7 @@ pub fn free(
             _ => {}
         }
         for param in matching {
-            // Of many keys those are meant that can be fitted.
+            // A pattern selects only those keys whose values can be fitted.
             if several && !param.number().is_some_and(|value| value > 0.0) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! What was measured: figures with the jobs that they are of.
+//! Reads measured figures, and the jobs that they belong to.
 //!
-//! Four kinds of files are read, by what they hold: fio's JSON (`--output-format=json` or `json+`,
-//! whose `job options` say what to run again), the tables of `iozone -a`, rows as `mmcq sweep`
-//! writes them (JSON lines or CSV), and traces, whose requests are replayed.
+//! A file's content decides how it is read: fio's JSON (`--output-format=json` or `json+`, whose
+//! `job options` say what to run again), tables of `iozone -a`, rows as `mmcq sweep` writes them
+//! (JSON lines or CSV), or traces, whose requests are replayed.
 
 mod fio;
 mod iozone;
@@ -18,24 +18,24 @@ use std::sync::Arc;
 pub use trace::Class;
 pub(super) use trace::figure as of_trace;
 
-/// Longest file of figures, in bytes: json+ has every bucket of a histogram.
+/// Size in bytes of the largest file of figures, since json+ has every bucket of a histogram.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a figure says.
+/// Quantity that a figure measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// Mean rate of a direction, MiB/s.
+    /// Mean rate of a direction in MiB/s.
     Rate,
-    /// Time from submission to completion, us: mean.
+    /// Mean time from submission to completion in us.
     Mean,
-    /// Likewise, below which so many percent of the I/Os stay.
+    /// Time from submission to completion in us that this percentage of the I/Os does not exceed.
     Percentile(f64),
-    /// Time from the driver to the completion (D2C), us: the median of a class of a trace.
+    /// Median time in us from the driver to the completion (D2C), of a class of a trace's requests.
     Device(Class),
 }
 
 impl What {
-    /// Its unit.
+    /// Returns the unit of the quantity.
     pub fn unit(self) -> &'static str {
         match self {
             What::Rate => "MiB/s",
@@ -55,63 +55,63 @@ impl std::fmt::Display for What {
     }
 }
 
-/// One figure.
+/// A measured figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// In which file, and where in it.
+    /// File and place in it where the figure was read.
     pub place: String,
-    /// In words: `randread 4k, depth 1`.
+    /// Name of the job, such as `randread 4k, depth 1`.
     pub name: String,
-    /// What it says.
+    /// Quantity that the figure measures.
     pub what: What,
-    /// Of which direction.
+    /// Direction that the figure measures.
     pub dir: Dir,
-    /// Of which sections of the load, from the first up to the one before the last.
+    /// Sections of the load that the figure covers: the first, and the one after the last.
     pub sections: (usize, usize),
-    /// Block size of the direction, the largest.
+    /// Largest block size of this direction in bytes.
     pub block_bytes: u64,
-    /// As measured, in the unit of [`Figure::what`].
+    /// Measured value, in the unit of [`Figure::what`].
     pub measured: f64,
 }
 
 impl Figure {
-    /// It is that figure, to the last digit: the same measurement.
+    /// Returns whether both figures are the same measurement, equal to the last digit.
     pub fn is_again(&self, other: &Figure) -> bool {
         let of = |figure: &Figure| (figure.what, figure.dir, figure.block_bytes, figure.measured);
         self.name == other.name && of(self) == of(other)
     }
 }
 
-/// Jobs that ran together, and what was measured of them.
+/// Jobs that ran together, and their measured figures.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The jobs.
+    /// Jobs of the load; empty for a trace.
     pub jobs: Vec<Job>,
-    /// The workers of a trace, in place of jobs.
+    /// Workers that replay a trace, in place of jobs.
     pub trace: Arc<[Worker]>,
-    /// What of board, card and jobs differs from the others: `key=value`; a row's axes.
+    /// Changes `key=value` of board, card and jobs for this load only: the axes of a sweep's row.
     pub changes: Vec<String>,
-    /// The row's own setting and seed.
+    /// Name of the setting in a sweep's row; `None`: that of the fit.
     pub setting: Option<String>,
-    /// Likewise.
+    /// Seed in a sweep's row; `None`: that of the fit.
     pub seed: Option<u64>,
-    /// At least one.
+    /// Figures of the load, at least one.
     pub figures: Vec<Figure>,
 }
 
-/// Which of the figures of a file are wanted.
+/// Which figures of a file to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Also these percentiles of fio's times.
+    /// Percentiles of fio's completion times to read, besides rates.
     pub percentiles: &'a [f64],
-    /// The jobs of rows that have none.
+    /// Jobs for rows that have no jobs of their own.
     pub job: Option<&'a JobFile>,
 }
 
 /// Reads the figures of a file.
 ///
 /// # Errors
-/// One line: the file, the place in it, and what was expected.
+/// The file cannot be used; the error is one line with the place and what was expected.
 pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     if recorded::files(path).first().is_some_and(|file| recorded::format(file).is_some()) {
         return trace::read(path).map(|load| vec![load]);
@@ -126,7 +126,7 @@ pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     read_text(&name, &text, wanted)
 }
 
-/// Likewise, of a text; `name` stands for its file in errors.
+/// Reads the figures of a text; `name` names its file in errors.
 ///
 /// # Errors
 /// As [`read`].
@@ -149,10 +149,11 @@ pub fn read_text(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>
     }
 }
 
-/// The figures of these block sizes, and all others. Without sizes: all of them, and none.
+/// Splits the figures into those of these block sizes and all others. Without sizes, all figures
+/// are in the first part.
 ///
 /// # Errors
-/// One line: a size that is none, or that no figure has.
+/// A text is not a size, or no figure has this size; the error is one line.
 pub fn parts(all: Vec<Load>, blocks: &[String]) -> Result<(Vec<Load>, Vec<Load>), String> {
     if blocks.is_empty() {
         return Ok((all, Vec::new()));
@@ -174,7 +175,7 @@ pub fn parts(all: Vec<Load>, blocks: &[String]) -> Result<(Vec<Load>, Vec<Load>)
     Ok((of(true), of(false)))
 }
 
-/// A job by its options; `place` names it in errors.
+/// Makes a job from its options; `place` names it in errors.
 fn job<'a>(
     name: &str,
     place: &str,
@@ -190,7 +191,7 @@ fn job<'a>(
     Ok(job)
 }
 
-/// A job in words.
+/// Returns the name of a job for one direction, such as `randread 4k, depth 1`.
 pub(super) fn in_words(job: &Job, dir: Dir) -> String {
     let word = match (job.rw.mixed(), dir) {
         (true, Dir::Read) => format!("{} (read)", job.rw.word()),
@@ -201,7 +202,7 @@ pub(super) fn in_words(job: &Job, dir: Dir) -> String {
     format!("{word} {}, depth {}{many}", size(job.bs[dir.index()].max), job.depth())
 }
 
-/// Bytes, as fio writes them.
+/// Returns a number of bytes as fio writes it, such as `4k`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{}M", b >> 20),

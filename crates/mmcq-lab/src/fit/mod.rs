@@ -1,9 +1,9 @@
-//! Values of board and card from measured figures.
+//! Fits values of board and card to measured figures.
 //!
-//! [`measured`] reads the figures, [`free`] says which values may change and within which bounds,
-//! [`model`] runs the same jobs on the board as it would be, [`solve`] finds the values that agree,
-//! and [`design`] knows which other jobs would say what these do not. [`save`] writes the board or
-//! the card with them.
+//! [`measured`] reads the figures, [`free`] determines which values may change and within which
+//! bounds, [`model`] runs the same jobs on the modelled board, [`solve`] finds the values that
+//! agree best, and [`design`] proposes jobs that would add information. [`save`] writes the board
+//! or the card with the fitted values.
 
 pub mod design;
 pub mod free;
@@ -21,31 +21,32 @@ pub use report::{Fit, Held, Value};
 use measured::What;
 use solve::{Problem, Solution};
 
-/// A fit whose residuals are larger than so many times the noise is tried from other places, too.
+/// Ratio of the residuals to the noise above which the fit is repeated from other start values.
 const DOUBTFUL: f64 = 4.0;
-/// These places: every value times this.
+/// Factors by which all start values are multiplied for these repetitions.
 const ELSEWHERE: [f64; 4] = [0.33, 0.6, 1.7, 3.0];
 
-/// What is fitted to what.
+/// Input of a fit.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// On this board, with this card and stack.
+    /// Board, card and stack of the model.
     pub bench: Bench,
-    /// These may change.
+    /// Values that may change.
     pub free: Vec<Free>,
-    /// To these.
+    /// Loads to whose figures the values are fitted.
     pub fitted: Vec<Load>,
-    /// These are held out: nothing is fitted to them.
+    /// Loads that are held out: the values are not fitted to them, but the result is compared with
+    /// them.
     pub held: Vec<Load>,
-    /// Standard deviation of a figure that is expected at least, as a share.
+    /// Smallest standard deviation that is expected of a figure, as a share.
     pub noise: f64,
 }
 
-/// Values as they are in the model's files: those between are told apart, those with steps are
-/// given.
+/// Free values in the units of the model's files. The solver varies those without steps; the values
+/// with steps are fixed in a space.
 struct Space<'a> {
     free: &'a [Free],
-    /// Values with steps, by their place in `free`.
+    /// For each free value with steps, its present step; `None` for the others.
     steps: Vec<Option<f64>>,
 }
 
@@ -54,7 +55,7 @@ impl Space<'_> {
         self.free.iter().enumerate().filter(|(at, _)| self.steps[*at].is_none())
     }
 
-    /// All values at a point of the solver.
+    /// Returns all values at a point of the solver.
     fn values(&self, at: &[f64]) -> Vec<f64> {
         let mut at = at.iter();
         self.steps.iter().map(|step| step.unwrap_or_else(|| at.next().map_or(1.0, |x| x.exp()))).collect()
@@ -65,13 +66,13 @@ impl Space<'_> {
     }
 }
 
-/// What a figure is told that only a card which reads ahead can have.
+/// Text for a figure that only a card with read-ahead can reach.
 const NO_READ_AHEAD: Option<&str> =
     Some("the model cannot: this card reads nothing ahead (prefetch_kib, prefetch_us, prefetch_mib_s)");
-/// So much slower than measured, as a share, no noise is.
+/// Difference from the measured rate, as a share, that noise cannot explain.
 const TOO_SLOW: f64 = 0.05;
 
-/// A rate of reads one after the other that the model does not reach.
+/// Returns whether the model is clearly slower than a measured rate of sequential reads.
 fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
     let in_sequence =
         !load.jobs.is_empty() && load.jobs.iter().all(|job| job.rw.read && !job.rw.write && !job.rw.random);
@@ -79,10 +80,10 @@ fn is_too_slow_in_sequence(load: &Load, held: &Held) -> bool {
 }
 
 impl Task {
-    /// Fits; `told` hears of every run of the model.
+    /// Fits the values; calls `told` with the number of runs of the model that begin.
     ///
     /// # Errors
-    /// One line: too few figures, or a load that the model cannot run.
+    /// There are too few figures, or the model cannot run a load; the error is one line.
     pub fn fit(&self, told: &mut dyn FnMut(usize)) -> Result<Fit, String> {
         let figures: usize = self.fitted.iter().map(|load| load.figures.len()).sum();
         let values = self.free.len();
@@ -108,7 +109,8 @@ impl Task {
                 }
             }
         }
-        // Values with steps, one after the other: each other step with all else fitted anew.
+        // Values with steps are handled one after the other: each other step is tried, with all
+        // else fitted again.
         let mut ranges = vec![None; values];
         for (at, free) in self.free.iter().enumerate() {
             let mut tried = vec![(best.0[at].unwrap_or(free.before), best.1.squares())];
@@ -126,7 +128,8 @@ impl Task {
                 }
             }
             if !free.steps.is_empty() {
-                // 95 % of one value.
+                // Increase of the sum of squares at the border of the 95 % interval of one value
+                // (chi-square 3.84).
                 let most = best.1.squares() + 3.84 * best.1.scale.powi(2);
                 let likely = tried.iter().filter(|(_, squares)| *squares <= most).map(|(step, _)| *step);
                 ranges[at] = Some(likely.fold((f64::MAX, 0.0), |(a, b): (f64, f64), x| (a.min(x), b.max(x))));
@@ -135,7 +138,7 @@ impl Task {
         self.report(best, &ranges, told)
     }
 
-    /// The problem of the solver with these steps, and its answer.
+    /// Runs the solver with these steps fixed, and returns its solution.
     fn at(
         &self,
         steps: &[Option<f64>],
@@ -230,7 +233,7 @@ impl Task {
 }
 
 impl Solution {
-    /// Weighted squares of the residuals: what tells steps apart.
+    /// Returns the weighted sum of squares of the residuals, by which steps are compared.
     fn squares(&self) -> f64 {
         self.cost * self.scale * self.scale
     }

@@ -1,4 +1,4 @@
-//! What the model says to the same jobs.
+//! Runs the measured jobs on the model.
 
 use super::measured::{self, Figure, Load, What};
 use crate::fio::job::{Job, Size};
@@ -11,43 +11,43 @@ use crate::recorded::export;
 use crate::runner::{self, Outcome, Run, Setting};
 use mmcq_sim::parallel;
 
-/// No run of the model moves more than this, or [`LEAST_IOS`].
+/// Largest number of bytes that a run of the model transfers, unless [`LEAST_IOS`] need more.
 const MOST_BYTES: u64 = 32 << 20;
-/// A steady rate needs some completions.
+/// Smallest number of I/Os in a run, since a steady rate needs some completions.
 const LEAST_IOS: u64 = 6;
-/// Loads of several jobs run so long at most: where each would be cut by its own bytes, the faster
-/// one would leave the other alone.
+/// Longest run in ns of a load with several jobs. Such jobs are not cut by bytes, since the slower
+/// job would be alone when the faster has ended.
 const TOGETHER_NS: u64 = 1_000_000_000;
 
-/// What the jobs run on.
+/// Everything on which the model runs the jobs.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The board.
+    /// Name of the board.
     pub platform: String,
-    /// Another card than the board's.
+    /// Name of a card that replaces the board's own; `None`: the board's own.
     pub card: Option<String>,
     /// The stack that was measured.
     pub setting: Setting,
-    /// Of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// As `--set` takes them: of the board, the card, and of all jobs.
+    /// Changes of board, card and all jobs, as in `--set`.
     pub changes: Vec<String>,
-    /// I/Os of a job in the model, at most.
+    /// Largest number of I/Os of a job in the model.
     pub ios: u64,
-    /// Threads.
+    /// Number of threads that run the model.
     pub threads: usize,
 }
 
 impl Bench {
-    /// Changes of the board and the card, without those of the jobs.
+    /// Returns the changes of board and card, without those of the jobs.
     pub fn of_board(&self) -> Vec<String> {
         self.changes.iter().filter(|change| !change.starts_with(JOB)).cloned().collect()
     }
 
-    /// The card's file says how it reads ahead, or how it goes by page.
+    /// Returns whether the card's file describes its read-ahead or its pages.
     ///
     /// # Errors
-    /// One line: board or card cannot be loaded.
+    /// The board or the card cannot be loaded; the error is one line.
     pub fn card_reads_ahead(&self) -> Result<bool, String> {
         let all = params::all(&self.platform, self.card.as_deref(), &self.of_board());
         let keys = ["flash.read.prefetch_kib", "flash.read.page_kib"];
@@ -55,11 +55,11 @@ impl Bench {
         all.map(|all| all.iter().any(is_one)).map_err(|error| error.to_string())
     }
 
-    /// The figures of all loads, one after the other, at each of these points: what is changed
-    /// there.
+    /// Returns the figures of all loads at each point, where a point is a list of changes
+    /// `key=value`.
     ///
     /// # Errors
-    /// One line: a load cannot be run.
+    /// A load cannot be run; the error is one line.
     pub fn figures(&self, loads: &[Load], points: &[Vec<String>]) -> Result<Vec<Vec<f64>>, String> {
         let mut all: Vec<Vec<f64>> = vec![Vec::new(); points.len()];
         let mut at = 0;
@@ -76,7 +76,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// The figures of a load at one point.
+    /// Returns the figures of a load at one point.
     fn load(&self, load: &Load, point: &[String]) -> Result<Vec<f64>, String> {
         let place = load.figures.first().map_or("", |figure| figure.place.as_str());
         let fault = |what: &dyn std::fmt::Display| format!("{place}: {what}");
@@ -123,7 +123,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// The figures of a trace on this board.
+    /// Returns the figures of a trace that is replayed on this board.
     fn replayed(&self, load: &Load, platform: &Platform) -> Result<Vec<f64>, String> {
         let place = load.figures.first().map_or("", |figure| figure.place.as_str());
         let fault = |what: &dyn std::fmt::Display| format!("{place}: {what}");
@@ -149,11 +149,11 @@ impl Bench {
     }
 }
 
-/// Makes jobs as short as the model needs them. True: they were longer, and the steady rate stands
-/// for the whole.
+/// Makes jobs as short as the model allows. Returns true if they were longer, so that the steady
+/// rate must stand for the whole.
 fn cut(jobs: &mut [Job], ios: u64) -> bool {
     for job in &mut *jobs {
-        // What would be thrown away of the beginning, the steady rate leaves out.
+        // No ramp time is needed, since the steady rate leaves the beginning out.
         job.ramp_time_ns = 0;
         (job.write_bw_log, job.write_lat_log, job.write_iops_log, job.write_iolog) = Default::default();
     }

@@ -1,4 +1,4 @@
-//! What a fit found, as a table and as JSON.
+//! Writes the result of a fit, as a table and as JSON.
 
 use super::free::Free;
 use super::measured::{Figure, What};
@@ -6,24 +6,24 @@ use super::solve::DETERMINED;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
-/// One free value.
+/// Result for one free value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// As `--set` takes it.
+    /// Key of the value, as in `--set`.
     pub key: String,
-    /// By its name.
+    /// Unit, which follows from the key's name.
     pub unit: &'static str,
-    /// What it began with.
+    /// Start value.
     pub before: f64,
-    /// What agrees best.
+    /// Value that agrees best with the figures.
     pub after: f64,
-    /// The least and the most of 95 %; `None`: these jobs say nothing.
+    /// Ends of the 95 % interval; `None`: these jobs do not determine the value at all.
     pub interval: Option<[f64; 2]>,
-    /// It stands at a bound.
+    /// Whether the value is at one of its bounds.
     pub at_bound: bool,
-    /// It is known only together with this one.
+    /// Key of another value together with which only this value is known; `None`: no such value.
     pub traded: Option<String>,
-    /// The job that would say more.
+    /// Job that would determine the value; `None`: no single job is known.
     pub would: Option<String>,
     steps: bool,
 }
@@ -35,7 +35,7 @@ impl Value {
             key: free.key.clone(),
             unit: free.unit,
             before: free.before,
-            // As a file will have it.
+            // The value has the digits that a file will have.
             after: free.shown(after).parse().unwrap_or(after),
             interval: range.map(|(least, most)| [least, most]),
             at_bound: free.bounds.iter().any(|bound| near(*bound)),
@@ -45,13 +45,13 @@ impl Value {
         }
     }
 
-    /// Half of the interval, in logarithms.
+    /// Sets the interval from half of its width in logarithms.
     pub(super) fn said(&mut self, half: f64, traded: Option<String>) {
         self.interval = half.is_finite().then(|| [self.after * (-half).exp(), self.after * half.exp()]);
         self.traded = traded.filter(|_| !self.determined());
     }
 
-    /// The jobs determine it.
+    /// Returns whether the jobs determine the value.
     pub fn determined(&self) -> bool {
         let Some([least, most]) = self.interval else { return false };
         match self.steps {
@@ -60,12 +60,12 @@ impl Value {
         }
     }
 
-    /// The jobs say at least of what size it is: within a factor of two.
+    /// Returns whether the jobs determine the value at least within a factor of two.
     pub fn is_of_the_jobs(&self) -> bool {
         self.interval.is_some_and(|[least, most]| (most / least).sqrt() <= 2.0)
     }
 
-    /// Its uncertainty: percent, or the range of steps.
+    /// Returns the uncertainty as text: a percentage, or the range of steps.
     fn uncertainty(&self) -> String {
         match self.interval {
             None => "?".to_owned(),
@@ -99,22 +99,22 @@ fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// A figure beside the model's.
+/// A measured figure beside the model's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// Where it was read.
+    /// File and place in it where the figure was read.
     pub place: String,
-    /// The job in words.
+    /// Name of the job.
     pub name: String,
-    /// What it says.
+    /// Quantity that the figure measures.
     pub what: What,
-    /// As measured.
+    /// Measured value.
     pub measured: f64,
-    /// As the model has it.
+    /// The model's value.
     pub model: f64,
-    /// How much it counted, 0 to 1.
+    /// Weight of the figure in the fit, 0 to 1.
     pub weight: f64,
-    /// Why the model cannot be as fast as was measured, if it cannot.
+    /// Reason why the model cannot be as fast as measured; `None`: no reason is known.
     pub cannot: Option<&'static str>,
 }
 
@@ -139,26 +139,27 @@ impl Held {
         }
     }
 
-    /// How far the model is off, as a share of what was measured.
+    /// Returns the relative error of the model; above 0 if the model's value is larger than the
+    /// measured one.
     pub fn error(&self) -> f64 {
         self.model / self.measured - 1.0
     }
 }
 
-/// What a fit found.
+/// Result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// The free values.
     pub values: Vec<Value>,
-    /// What they were fitted to.
+    /// Figures to which the values were fitted.
     pub fitted: Vec<Held>,
-    /// What was held out.
+    /// Figures that were held out.
     pub held: Vec<Held>,
-    /// Standard deviation of a figure, as a share.
+    /// Standard deviation of a figure around the model, as a share.
     pub scale: f64,
 }
 
-/// Mean of the errors' sizes.
+/// Returns the mean size of the relative errors.
 pub fn mean_error(figures: &[Held]) -> f64 {
     figures.iter().map(|held| held.error().abs()).sum::<f64>() / figures.len().max(1) as f64
 }
@@ -167,16 +168,16 @@ fn worst(figures: &[Held]) -> Option<&Held> {
     figures.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()))
 }
 
-/// Below this weight a figure is marked: it does not go with the others.
+/// Weight below which a figure is marked: it does not agree with the others.
 const ODD: f64 = 0.5;
 
 impl Fit {
-    /// The mean error of what was held out.
+    /// Returns the mean size of the errors of the held-out figures; `None`: nothing was held out.
     pub fn held_error(&self) -> Option<f64> {
         (!self.held.is_empty()).then(|| mean_error(&self.held))
     }
 
-    /// One line that says how good it is.
+    /// Returns one line about the quality of the fit.
     pub fn verdict(&self) -> String {
         let said = |figures: &[Held]| {
             let worst = worst(figures).map_or(String::new(), |held| {
@@ -203,7 +204,7 @@ impl Fit {
         }
     }
 
-    /// What to try where the held-out figures are further off than noise explains.
+    /// Returns advice if the held-out figures differ from the model by more than noise explains.
     pub fn advice(&self) -> Option<&'static str> {
         let fixed = !self.values.iter().any(|value| value.key.starts_with("cost."));
         let far = self.held_error()? > 2.0 * self.scale.max(0.01);
@@ -213,7 +214,7 @@ impl Fit {
         )
     }
 
-    /// For people.
+    /// Returns the result as readable text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let wide = self.values.iter().map(|value| value.key.len()).max().unwrap_or(0).max(5);
@@ -261,7 +262,7 @@ impl Fit {
         out
     }
 
-    /// For programs.
+    /// Returns the result as JSON.
     pub fn json(&self) -> Json {
         let value = |value: &Value| {
             json!({
@@ -306,7 +307,7 @@ fn counted(figures: usize) -> String {
     format!("{figures} figure{}", if figures == 1 { "" } else { "s" })
 }
 
-/// Four digits.
+/// Returns a number as text with four digits.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),

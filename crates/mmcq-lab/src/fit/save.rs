@@ -1,4 +1,4 @@
-//! Fitted values as files that `--card` and `--platform` take.
+//! Writes fitted values into files for `--card` and `--platform`.
 
 use super::report::{Fit, Value};
 use crate::board;
@@ -6,10 +6,10 @@ use crate::platform::{CARD, Files};
 use toml::{Table, Value as Toml};
 use toml_edit::{Array, DocumentMut, InlineTable, Item};
 
-/// Where a file has the intervals of its values.
+/// Name of the table that has the intervals of a file's values.
 const INTERVAL: &str = "interval";
 
-/// The uncertainty of some values, in words.
+/// Returns the uncertainty of these values as text.
 fn said(values: &[&Value]) -> String {
     let one = |value: &&Value| {
         let name = value.key.rsplit('.').next().unwrap_or(&value.key);
@@ -23,7 +23,8 @@ fn said(values: &[&Value]) -> String {
     values.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The interval of a value, for `mmcq compare`: four digits. `None`: the jobs do not say enough.
+/// Returns the interval of a value with four digits, for `mmcq compare`. `None`: the jobs do not
+/// determine the value well enough.
 fn interval(value: &Value) -> Option<[f64; 2]> {
     let [least, most] = value.interval.filter(|_| value.is_of_the_jobs())?.map(|end| {
         let digits = 10_f64.powi(3 - end.abs().log10().floor() as i32);
@@ -32,10 +33,11 @@ fn interval(value: &Value) -> Option<[f64; 2]> {
     (0.0 <= least && least < most).then_some([least, most])
 }
 
-/// The card's file with the values that are its own. Kinds become `fit`; the sources say of what.
+/// Returns the card's file with the fitted values of the card. The table's source then begins with
+/// `fit` and names the figures.
 ///
 /// # Errors
-/// One line: the card cannot be read.
+/// The card's file cannot be read; the error is one line.
 pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
     let own: Vec<&Value> = fit.values.iter().filter(|value| value.key.starts_with(CARD)).collect();
     let mut all: Vec<String> = changes.to_vec();
@@ -77,7 +79,7 @@ pub fn card(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<
     Ok(document.to_string())
 }
 
-/// What a table says of its value's interval; of one that changed and is not known, nothing.
+/// Sets the interval of a value in its table, or removes the old interval of a value without one.
 fn set_interval(table: &mut Item, name: &str, interval: Option<[f64; 2]>) {
     let known = table.get_mut(INTERVAL).and_then(Item::as_table_like_mut);
     match (interval, known) {
@@ -101,10 +103,10 @@ fn inside(value: &Value, steps: &[&str]) -> bool {
     path.split_last().is_some_and(|(_, table)| table == steps)
 }
 
-/// The board's file, with all that it stands on, and with the values that are its own.
+/// Returns the board's file, complete, with the fitted values of the board.
 ///
 /// # Errors
-/// One line: the board cannot be read, or does not take a value.
+/// The board's file cannot be read, or refuses a value; the error is one line.
 pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Result<String, String> {
     let own: Vec<&Value> = fit.values.iter().filter(|value| !value.key.starts_with(CARD)).collect();
     let mut all: Vec<String> = changes.to_vec();
@@ -123,7 +125,7 @@ pub fn platform(name: &str, changes: &[String], fit: &Fit, figures: &str) -> Res
                 quantity.insert(INTERVAL.to_owned(), ends.map(Toml::Float).to_vec().into());
             }
             if !value.is_of_the_jobs() {
-                // It is still where its own source has it from.
+                // The fit did not determine this value, so its old source stays.
                 let source = format!("{before}; {} by mmcq fit, to {figures}", said(&[value]));
                 quantity.insert("source".to_owned(), Toml::String(source));
                 continue;

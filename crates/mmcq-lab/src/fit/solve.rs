@@ -1,76 +1,77 @@
-//! Least squares in logarithms: Levenberg and Marquardt's steps by finite differences, within
-//! bounds, robust against single figures, and what the figures say of each value.
+//! Least squares in logarithms: steps of Levenberg and Marquardt by finite differences, within
+//! bounds, robust against single figures. Also computes how well the figures determine each value.
 //!
-//! A value `v` is `ln v` here, a figure likewise: a time that is a third too long counts as much
-//! for 4 us as for 4 ms. Figures that are far off count less (Huber). What the figures do not say
-//! stays near where it began: a weak pull (a factor of four) holds it there, which is nothing beside a
-//! figure that says something.
+//! A value `v` and a figure are handled as their logarithms: so an error of a third counts as much
+//! for 4 us as for 4 ms. Figures that are far off count less (Huber). A weak pull, with a standard
+//! deviation of a factor of four, holds each value near its start value. It has an effect only on
+//! values that the figures do not determine.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
-/// A value whose interval is wider than this, as a factor, is not determined.
+/// Largest half width of a determined value's interval, as a factor.
 pub const DETERMINED: f64 = 1.25;
-/// Standard deviation of the pull to where a value began: a factor of four.
+/// Standard deviation of the pull to the start value, in logarithms: a factor of four.
 const PULL: f64 = 1.386;
-/// Where Huber's residuals begin to count less, in standard deviations.
+/// Residual in standard deviations above which Huber's weights decrease.
 const HUBER: f64 = 1.5;
-/// Step of the finite differences. It is large because the results of the model are not smooth:
-/// they change in small jumps.
+/// Step of the finite differences, in logarithms. It is large because the model's results change in
+/// small jumps.
 const DIFFERENCE: f64 = 0.02;
-/// Likewise of those that the uncertainty is taken from.
+/// Step of the finite differences from which the uncertainty is computed, in logarithms.
 const DIFFERENCE_LAST: f64 = 0.03;
-/// No step is longer.
+/// Largest change of a value in one step of the search, in logarithms.
 const STEP_MOST: f64 = 1.1;
-/// So many steps; each makes the sum of squares smaller.
+/// Largest number of steps of the search; each makes the sum of squares smaller.
 const STEPS_MOST: usize = 25;
-/// A step that is shorter ends the search.
+/// Step, in logarithms, below which the search ends.
 const STEP_LEAST: f64 = 1e-3;
-/// So does one that gains less, beside what noise alone costs.
+/// Relative decrease of the cost below which the search ends.
 const GAIN_LEAST: f64 = 1e-3;
-/// How often a step is shortened before it is given up.
+/// How often a step is tried again with more damping before the search ends.
 const SHORTENED_MOST: usize = 6;
-/// Below this a direction says nothing.
+/// Eigenvalue of the information below which a combination of values is not determined.
 const NOTHING: f64 = 1e-9;
 
-/// The model: points to logarithms of figures.
+/// The model: computes logarithms of figures at each of these points.
 pub type Model<'a> = dyn FnMut(&[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> + 'a;
 
-/// What is looked for.
+/// Least-squares problem: figures, start values and bounds, all in logarithms.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
-    /// Logarithms of the figures.
+    /// Logarithms of the measured figures.
     pub measured: &'a [f64],
-    /// Where the values began, and are pulled to.
+    /// Logarithms of the start values, to which the values are pulled.
     pub before: &'a [f64],
-    /// The least and the most of each.
+    /// Lower and upper bound of each value, in logarithms.
     pub bounds: &'a [(f64, f64)],
-    /// Standard deviation of a figure's logarithm that is expected at least.
+    /// Smallest standard deviation that is expected of a figure's logarithm.
     pub noise: f64,
 }
 
-/// What was found.
+/// Solution of a problem.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    /// The values.
+    /// Logarithms of the values that were found.
     pub at: Vec<f64>,
-    /// The model's figures there.
+    /// Logarithms of the model's figures at these values.
     pub model: Vec<f64>,
-    /// How much each figure counted, 0 to 1.
+    /// Weight of each figure, 0 to 1.
     pub weights: Vec<f64>,
-    /// Change of each figure by each value.
+    /// Derivative of each figure (row) by each value (column), in logarithms.
     pub jacobian: DMatrix<f64>,
-    /// Standard deviation of a figure, by the residuals, and the noise at least.
+    /// Standard deviation of a figure, from the residuals; never below the expected noise.
     pub scale: f64,
-    /// Robust sum of squares.
+    /// Robust sum of squares at the solution.
     pub cost: f64,
-    /// Half of the interval of 95 %; infinite: these figures say nothing.
+    /// Half of the width of each value's 95 % interval, in logarithms; infinite: these figures do
+    /// not determine the value.
     pub half: Vec<f64>,
-    /// With which other value each can be traded: the one that changes most where the figures say
-    /// least.
+    /// For each value, the index of the value that it can be traded for: both can change together
+    /// with little effect on the figures.
     pub traded: Vec<Option<usize>>,
 }
 
-/// Finds the values, beginning at `from`.
+/// Finds the values that agree best, and starts the search at `from`.
 ///
 /// # Errors
 /// As the model's.
@@ -80,8 +81,8 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     };
     let mut at = clamp(from);
     let mut figures = one(model, &at)?;
-    // Far from the figures, a misfit is no noise: first the expected noise stands, and only where
-    // the values then stand do the residuals say how large it is.
+    // Far from the solution, a residual is not noise. So the first search uses the expected noise,
+    // and only the second estimates the noise from the residuals.
     for known in [true, false] {
         let scale = |figures: &[f64]| if known { problem.noise } else { problem.scale(figures) };
         (at, figures) = descend(problem, at, figures, &scale, &clamp, model)?;
@@ -89,7 +90,7 @@ pub fn solve(problem: &Problem<'_>, from: &[f64], model: &mut Model<'_>) -> Resu
     problem.solution(at, figures, model)
 }
 
-/// Steps downwards until they are short or gain little.
+/// Takes steps that reduce the cost, until they are short or gain little.
 fn descend(
     problem: &Problem<'_>,
     mut at: Vec<f64>,
@@ -105,7 +106,7 @@ fn descend(
         let jacobian = problem.jacobian(&at, &figures, DIFFERENCE, model)?;
         let mut step_taken = None;
         for _ in 0..SHORTENED_MOST {
-            // Two at once: as many as a small machine has cores.
+            // Two dampings are tried at once, since even a small machine has two cores.
             let tries: Vec<Vec<f64>> = [damping, damping * 10.0]
                 .iter()
                 .map(|damping| clamp(&problem.step(&at, &figures, scale, &jacobian, *damping)))
@@ -144,7 +145,8 @@ impl Problem<'_> {
         figures.iter().zip(self.measured).map(|(model, measured)| model - measured)
     }
 
-    /// Standard deviation by the middle one of the residuals, which a few bad ones do not move.
+    /// Returns the standard deviation by the median of the residuals, which a few bad figures do
+    /// not change.
     fn scale(&self, figures: &[f64]) -> f64 {
         let mut sizes: Vec<f64> = self.residuals(figures).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
@@ -166,7 +168,8 @@ impl Problem<'_> {
         self.residuals(figures).map(|residual| (HUBER * scale / residual.abs().max(1e-12)).min(1.0)).collect()
     }
 
-    /// Forward differences, or backward ones at the upper bound.
+    /// Returns the derivatives by forward differences, or by backward differences at the upper
+    /// bound.
     fn jacobian(
         &self,
         at: &[f64],
@@ -213,7 +216,7 @@ impl Problem<'_> {
             square[(value, value)] += 1.0 / (PULL * PULL);
             slope[value] += (at[value] - self.before[value]) / (PULL * PULL);
         }
-        // What stands at its bound and is pushed outwards stays there.
+        // A value at its bound that would move beyond it stays at the bound.
         for value in 0..count {
             let (least, most) = self.bounds[value];
             let pushed = at[value] <= least && slope[value] > 0.0 || at[value] >= most && slope[value] < 0.0;
@@ -233,7 +236,7 @@ impl Problem<'_> {
     }
 
     fn solution(&self, at: Vec<f64>, figures: Vec<f64>, model: &mut Model<'_>) -> Result<Solution, String> {
-        // Central differences, within the bounds.
+        // Central differences within the bounds.
         let ends = |value: usize| {
             let (least, most) = self.bounds[value];
             ((at[value] - DIFFERENCE_LAST).max(least), (at[value] + DIFFERENCE_LAST).min(most))
@@ -255,7 +258,8 @@ impl Problem<'_> {
         let weights = self.weights(&figures, robust);
         let left = figures.len().saturating_sub(at.len());
         let squares: f64 = self.residuals(&figures).zip(&weights).map(|(r, w)| w * r * r).sum();
-        // Few residuals say little of the noise: what is expected counts as much as some of them.
+        // A few residuals do not tell the noise, so the expected noise counts as much as some of
+        // them.
         let spread = (EXPECTED * self.noise * self.noise + squares) / (EXPECTED + left as f64);
         let scale = spread.sqrt().max(self.noise);
         let cost = self.cost(&at, &figures, robust);
@@ -267,10 +271,11 @@ impl Problem<'_> {
     }
 }
 
-/// What is expected of the noise counts as much as so many residuals.
+/// Number of residuals that the expected noise counts for.
 const EXPECTED: f64 = 4.0;
 
-/// How much rows of a Jacobian say, as the inverse of a covariance.
+/// Returns the information of the rows of a Jacobian, which is the inverse of the values'
+/// covariance.
 pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMatrix<f64> {
     let count = jacobian.ncols();
     DMatrix::from_fn(count, count, |a, b| {
@@ -279,8 +284,8 @@ pub fn information(jacobian: &DMatrix<f64>, weights: &[f64], scale: f64) -> DMat
     })
 }
 
-/// The variance of each value, infinite where nothing is said; and with which other one it is traded
-/// most.
+/// Returns the variance of each value, infinite if it is not determined, and the value that it can
+/// be traded for most.
 pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     let count = information.ncols();
     let eigen = SymmetricEigen::new(information.clone());
@@ -307,7 +312,7 @@ pub fn variances(information: &DMatrix<f64>) -> (Vec<f64>, Vec<Option<usize>>) {
     (variances, traded)
 }
 
-/// Student's t for 95 %, by degrees of freedom.
+/// Returns Student's t of the 95 % interval for this number of degrees of freedom.
 pub fn quantile(freedom: usize) -> f64 {
     const FIRST: [f64; 12] =
         [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
@@ -321,7 +326,7 @@ pub fn quantile(freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Times of two parts: a fixed one and one by size.
+    /// Model of times with two parts: a fixed one, and one in proportion to the size.
     fn affine(points: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, String> {
         let sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
         Ok(points

@@ -1,18 +1,18 @@
-//! Two runs of one machine.
+//! Compares two runs of the same guest.
 
 use super::{Failure, Report, Run};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Whether two runs were the same.
+/// Result of running a guest twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Twice {
-    /// Console, counters and the log of the bus, byte for byte.
+    /// Whether console, counters and bus log were equal, byte for byte.
     pub same: bool,
-    /// A hash of all that, for each.
+    /// Hash over console, counters and bus log of each run.
     pub hashes: [u64; 2],
-    /// How far the rates of one load are from each other at most, in percent.
+    /// Largest difference between the two rates of a load, in percent.
     pub spread_percent: f64,
 }
 
@@ -25,7 +25,7 @@ impl Twice {
         Ok(Twice { same: hashes[0] == hashes[1], hashes, spread_percent })
     }
 
-    /// In one line.
+    /// Returns the result in one line.
     pub fn line(&self) -> String {
         let [one, other] = self.hashes;
         if self.same {
@@ -47,7 +47,7 @@ fn hash(run: &Run) -> Result<u64, Failure> {
     Ok(state.0)
 }
 
-/// Fowler, Noll and Vo's, 64 bits, 1a.
+/// FNV-1a hash (Fowler, Noll, Vo) with 64 bits.
 struct Fnv(u64);
 
 impl Default for Fnv {

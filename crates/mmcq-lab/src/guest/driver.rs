@@ -1,4 +1,4 @@
-//! Driver of a guest's slot.
+//! Drivers that a guest may use for its slot.
 
 use super::{Failure, Machine};
 use crate::board;
@@ -7,13 +7,13 @@ use crate::platform::{Busy, Platform};
 use std::fs;
 use std::path::PathBuf;
 
-/// Name of the setting for Linux's software queue with [`Driver::Hsq`].
+/// Name of the setting that [`Driver::Hsq`] stands for: Linux's software queue.
 const SOFTWARE_QUEUE: &str = "hsq-tag";
 
-/// Name of `mmcq.ko` in a report. `mmcq` is the stack on bare metal.
+/// Name of `mmcq.ko` in a report. The name `mmcq` stands for the stack on bare metal.
 pub const MODULE: &str = "mmcq.ko";
 
-/// A driver of Linux's, or ours in Linux.
+/// Driver of the slot in the guest: Linux's own, or mmcq's kernel module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Driver {
     /// Linux's own `mmc_core`, `mmc_block` and `sdhci`, with the queue of --setting
@@ -26,7 +26,8 @@ pub enum Driver {
 }
 
 impl Machine {
-    /// Returns the name of the setting in the report, and of Linux's own driver.
+    /// Returns the name of the setting in the report. For Linux's own driver, checks that the name
+    /// fits.
     pub(super) fn setting(&self) -> Result<&str, Failure> {
         let given = self.setting.as_str();
         let wrong = |why: &str| {
@@ -44,7 +45,7 @@ impl Machine {
     }
 
     /// Returns the parameters of `mmcq.ko` for the slot, as words of the kernel's command line.
-    /// Refuses slots that it does not drive.
+    /// Refuses slots that the module cannot drive.
     pub(super) fn module_words(&self, platform: &Platform) -> Result<String, Failure> {
         let wrong = |why: String| Err(Failure::Input(format!("--driver mmcq: {why}")));
         let ControllerConfig::Sdhci(controller) = &platform.controller else {
@@ -52,16 +53,18 @@ impl Machine {
         };
         let card = match board::card_table(self.card.as_deref().unwrap_or(&platform.card), &[]) {
             Ok(card) => card,
-            // A card with functions has no blocks.
+            // An I/O card has no blocks, which the module needs.
             Err(why) => return wrong(format!("mmcq.ko drives SD cards and eMMCs alone: {why}")),
         };
-        // 1.8 V by registers alone is an SD card's; an eMMC's lines are the board's word.
+        // On an SD card, registers alone switch to 1.8 V. For an eMMC, the board says whether its
+        // lines can be at 1.8 V.
         let emmc_18 = card.contains_key("emmc") && (controller.fixed || !platform.timings.is_empty());
         let departures = if platform.busy == Busy::Interrupt { "" } else { "no-busy-irq" };
         Ok(format!(" mmcq.driver=mmcq mmcq.emmc_18={} mmcq.departures={departures}", u8::from(emmc_18)))
     }
 
-    /// Returns an archive with the module for the guest; `None`: Linux's own driver uses the slot.
+    /// Returns an archive with the module for the guest; `None` if Linux's own driver uses the
+    /// slot.
     pub(super) fn module(&self) -> Result<Option<Vec<u8>>, Failure> {
         if self.driver != Driver::Mmcq {
             return Ok(None);

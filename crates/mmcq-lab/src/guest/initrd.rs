@@ -1,13 +1,14 @@
-//! Archives for the beginning of a guest. The kernel unpacks each over the ones before it.
+//! Builds archives for the guest's initial file system. The kernel unpacks each archive over those
+//! before it.
 
-/// Appends an archive of these files (name, mode, content) to `archive`, in the form that Linux
-/// reads (`newc`).
+/// Appends an archive of these files (name, mode, content) to `archive`, in the format of Linux
+/// (cpio `newc`).
 pub(super) fn append(archive: &mut Vec<u8>, files: &[(&str, u32, &[u8])]) {
-    // An archive begins at a multiple of four; zeros between two are skipped.
+    // An archive begins at a multiple of four bytes; the kernel skips zeros between archives.
     pad(archive);
     let begin = archive.len();
     for (number, (name, mode, content)) in (1..).zip(files) {
-        // A regular file.
+        // Mode bits of a regular file.
         entry(archive, number, 0o100_000 | mode, name, content);
     }
     entry(archive, 0, 0, "TRAILER!!!", b"");
@@ -19,8 +20,8 @@ fn pad(archive: &mut Vec<u8>) {
 }
 
 fn entry(archive: &mut Vec<u8>, inode: u32, mode: u32, name: &str, content: &[u8]) {
-    // inode, mode, uid, gid, links, time, size, device (2), its own device (2), bytes of the name
-    // with its zero, checksum.
+    // Fields: inode, mode, uid, gid, links, time, size, device (2), device of a special file (2),
+    // bytes of the name with its final zero, checksum.
     let fields = [inode, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     archive.extend(b"070701");
     for field in fields {
@@ -47,7 +48,7 @@ mod tests {
         let Ok(mut cpio) =
             Command::new("cpio").arg("-tv").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
         else {
-            // Not each machine has it: then the bytes are looked at.
+            // Not every machine has cpio; without it the test only checks the bytes.
             assert_eq!(&archive[4..10], b"070701");
             assert!(archive.windows(11).any(|bytes| bytes == b"echo 12345\n"));
             return;

@@ -1,9 +1,9 @@
-//! A guest: an unmodified kernel in a virtual machine, with the laboratory's controller and card,
-//! in virtual time.
+//! Runs a guest: an unmodified kernel in a virtual machine, with the laboratory's controller and
+//! card, in virtual time.
 //!
-//! QEMU, the plugin that puts the model into it, the kernel and what the guest begins with are
-//! *parts*, files in a folder (`tools/guest-parts.sh` builds them). Nothing of them is linked with
-//! this program: it starts QEMU, waits for its end, and reads what it wrote.
+//! QEMU, the plugin that connects the model to QEMU, the kernel and the initial file system are the
+//! *parts*: files in a folder, built by `tools/guest-parts.sh`. This program is not linked with
+//! them: it starts QEMU, waits for its end, and reads its output.
 
 mod compare;
 mod driver;
@@ -31,10 +31,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The one version of QEMU that the plugin works with: it depends on that version's internals.
+/// The only version of QEMU that the plugin works with, since the plugin depends on internals of
+/// that version.
 pub const QEMU: &str = "QEMU emulator version 11.1.3";
 
-/// Offset at which the guest's driver expects the command queue engine.
+/// Register offset at which the guest's driver expects the command queue engine (CQHCI).
 const ENGINE_AT: u16 = 0x200;
 
 /// File names of the parts.
@@ -43,14 +44,14 @@ const PARTS: [&str; 5] = ["qemu", "kernel", "initrd", "plugin.so", "library.so"]
 /// Longest time that a program may take to print its version.
 const ASKED: Duration = Duration::from_secs(20);
 
-/// Exit code of QEMU when an image reports success.
+/// Exit code of QEMU when a firmware image reports success.
 const IMAGE_WELL: i32 = 33;
 const COMMAND_LINE_MAX: usize = 200;
 
-/// Interval at which a running machine is polled.
+/// Interval between two checks of a running machine.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Last line of a job that came to its end.
+/// Last line of output of a job that ran to its end.
 const END: &str = "guest: end";
 const BEGIN: &str = "guest: begin";
 const WRONG: &str = "guest: wrong: ";
@@ -58,9 +59,9 @@ const WRONG: &str = "guest: wrong: ";
 /// Reason why a guest did not run, or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// An input is wrong; nothing was started.
+    /// An input is wrong, and no machine was started; the text says why.
     Input(String),
-    /// The machine failed.
+    /// The machine failed while it ran; the text says why.
     Run(String),
 }
 
@@ -71,36 +72,36 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A machine and its job.
+/// A virtual machine and its options.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Folder with the parts.
+    /// Folder with the parts (QEMU, plugin, kernel, initial file system).
     pub parts: PathBuf,
-    /// A kernel in place of that of the parts.
+    /// Kernel that replaces the kernel of the parts.
     pub kernel: Option<PathBuf>,
-    /// An initial file system in place of that of the parts; it must run `/job`.
+    /// Initial file system that replaces that of the parts; it must run `/job`.
     pub initrd: Option<PathBuf>,
     /// Words to add to the kernel's command line.
     pub arguments: String,
-    /// Firmware without an operating system in place of Linux; the job is its command line.
+    /// Firmware without an operating system that replaces Linux; the job is its command line.
     pub image: Option<PathBuf>,
     /// Schedule of events at the slot ([`mmcq_sim::schedule`]).
     pub schedule: Option<PathBuf>,
-    /// Board with an SDHCI controller, or DesignWare's.
+    /// Board, whose controller must be an SDHCI or DesignWare's.
     pub platform: String,
     /// Card in the slot; `None`: the board's own.
     pub card: Option<String>,
-    /// `none`, `hsq-tag` or `cqe`; for an image its name.
+    /// Setting in the report: `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
-    /// Driver of the slot.
+    /// Driver of the slot in the guest.
     pub driver: Driver,
-    /// Scheduler of the block layer; `None`: the kernel's default.
+    /// Linux's I/O scheduler for the card; `None`: the kernel's default.
     pub scheduler: Option<String>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: u8,
-    /// Time of an instruction in nanoseconds: 1, 2, 4, 8 or 16.
+    /// Time of an instruction in ns: 1, 2, 4, 8 or 16.
     pub instruction_ns: u32,
-    /// Time in ns from the waking of a thread to its first instruction; `None`: the board's
+    /// Time in ns from waking a thread to its first instruction; `None`: the board's
     /// `cost.job_wake`.
     pub wake_ns: Option<u64>,
     /// Time in ns from the assertion of the interrupt to the first instruction of its handler.
@@ -109,46 +110,47 @@ pub struct Machine {
     pub limit: Duration,
 }
 
-/// Results of a run.
+/// Results of one run of the machine.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) console: String,
     pub(crate) counters: String,
-    /// The log of the bus, in a folder that is removed with this.
+    /// Path of the bus log, in a folder that is removed when this value is dropped.
     pub(crate) log: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// A machine whose parts exist, with the QEMU version that the plugin needs.
+/// A machine that was checked: its parts exist, and QEMU has the version that the plugin needs.
 struct Checked {
     machine: Machine,
     settings: Settings,
     initrd: Vec<u8>,
     /// Command line of an image.
     command_line: String,
-    /// Schedule as in the report.
+    /// Lines of the schedule, as in the report.
     schedule: Vec<String>,
 }
 
-/// The board's settings for the machine.
+/// Settings of the machine that follow from the board.
 #[derive(Clone, Debug)]
 struct Settings {
-    /// Setting as in the report.
+    /// Name of the setting in the report.
     setting: String,
     wake_ns: u64,
     read_ns: u64,
     write_ns: u64,
     hs400: bool,
     fixed: bool,
-    /// Whether Linux's dw_mmc-pci drives it, at BAR 2 of a device with its numbers.
+    /// Whether Linux's driver dw_mmc-pci drives the slot. The registers are then at BAR 2 of a PCI
+    /// device with that driver's IDs.
     designware: bool,
-    /// Parameters of mmcq's module in Linux.
+    /// Parameters of `mmcq.ko` on the kernel's command line.
     module_words: String,
 }
 
 impl Machine {
-    /// Runs `job`, a script of the guest's shell. Writes the log of the bus to `log`. `stop` ends
-    /// the run before its time.
+    /// Runs `job`, a script for the guest's shell. Copies the bus log to `log`. `stop` ends the run
+    /// early.
     pub fn run(&self, job: &str, log: Option<&Path>, stop: &AtomicBool) -> Result<Report, Failure> {
         let checked = self.check(job, stop)?;
         let run = checked.run(cores().first().copied(), log.is_some(), stop)?;
@@ -158,7 +160,7 @@ impl Machine {
         checked.report(&run)
     }
 
-    /// Runs the job twice, on two cores if there are, and compares all results.
+    /// Runs the job twice, on two cores if there are two, and compares all results.
     pub fn run_twice(
         &self,
         job: &str,
@@ -302,7 +304,7 @@ impl Checked {
         }
         let said = text(&said);
         let complaint = said.lines().find(|line| !line.trim().is_empty());
-        // An image ends QEMU by a device whose exit code is never 0.
+        // A firmware image ends QEMU through a device whose exit code is never 0.
         let well =
             if self.machine.image.is_some() { status.code() == Some(IMAGE_WELL) } else { status.success() };
         if !well {
@@ -316,8 +318,8 @@ impl Checked {
         Ok(Run { console, counters: text(&counters), log, _folder: folder })
     }
 
-    /// Returns the command that runs QEMU on a core of its own. If two of its threads ran at the
-    /// same time, their order could vary. QEMU ends with this program.
+    /// Returns the command that runs QEMU on a single core: if two of its threads ran at the same
+    /// time, their order could vary. QEMU ends when this program ends.
     fn command(&self, core: Option<usize>, folder: &tempfile::TempDir, logged: bool) -> Command {
         let Checked { machine, settings, .. } = self;
         let part = |name: &str| machine.parts.join(name).into_os_string();
@@ -357,8 +359,8 @@ impl Checked {
         } else {
             self.linux(&mut command, folder);
         }
-        // Neither the day nor what QEMU gives the kernel to begin its random numbers with may be
-        // another each time.
+        // The date, and the seed that QEMU gives to the kernel's random numbers, must be the same
+        // in each run.
         command.args(["-seed", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
         command.args(["-icount", &format!("shift={shift},sleep=off,align=off")]);
         command.args([
@@ -374,7 +376,7 @@ impl Checked {
         command
     }
 
-    /// Adds the kernel and its initial file system to the command.
+    /// Adds the kernel and its initial file system to QEMU's command line.
     fn linux(&self, command: &mut Command, folder: &tempfile::TempDir) {
         let Checked { machine, settings, .. } = self;
         let file = |name: &str| folder.path().join(name).display().to_string();
@@ -425,10 +427,10 @@ impl Checked {
     }
 }
 
-/// Returns the lines of a schedule, each as it was parsed.
+/// Returns the lines of a schedule file, after checking each.
 fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    // The plugin's options end at a comma.
+    // A comma would end the path in the plugin's options.
     if path.to_string_lossy().contains(',') {
         return Err(wrong("expected a name without a comma".to_owned()));
     }
@@ -437,18 +439,18 @@ fn read_schedule(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(schedule.lines().iter().map(ToString::to_string).collect())
 }
 
-/// A child process that is killed when this is dropped.
+/// Child process that is killed when this value is dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // One that has ended already refuses; there is nothing left to do then.
+        // A process that has ended refuses the signal; this error is ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs a short program and returns its output.
+/// Runs a short program with a time limit, and returns its output.
 fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command.spawn().map_err(|error| Failure::Input(format!("{name}: {error}")))?;
@@ -468,19 +470,19 @@ fn bounded(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<
     Ok(said)
 }
 
-/// Returns the text of a file that a guest or QEMU wrote; empty if there is none.
+/// Returns the text of a file that the guest or QEMU wrote; empty if the file does not exist.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\r', "")
 }
 
-/// Copies the log to the path that the user wants.
+/// Copies the bus log to the path that the user gave.
 fn keep(log: &Path, path: &Path) -> Result<(), Failure> {
     let copied = fs::copy(log, path);
     copied.map(|_| ()).map_err(|error| Failure::Run(format!("{}: {error}", path.display())))
 }
 
-/// Returns the cores that this program may use.
+/// Returns the numbers of the CPU cores that this program may use.
 #[cfg(target_os = "linux")]
 fn cores() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None);
@@ -490,7 +492,7 @@ fn cores() -> Vec<usize> {
     )
 }
 
-/// Returns no cores: on this system they cannot be listed.
+/// Returns an empty list: this system does not list its CPU cores.
 #[cfg(not(target_os = "linux"))]
 fn cores() -> Vec<usize> {
     Vec::new()

@@ -1,41 +1,42 @@
-//! Effects of a schedule on a program, and the kernel's messages.
+//! Finds the effect of each schedule event on a program, and the kernel's messages about it.
 
 use super::Report;
 
-/// Time in microseconds above which `tools/guest-time/probe.c` and `boards/pc` report a request.
+/// Time in us above which `tools/guest-time/probe.c` and `boards/pc` report a request as slow.
 const GAP_US: u64 = 1000;
 
-/// Effect of a line of the schedule.
+/// Effect of one line of the schedule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
     /// The line of the schedule.
     pub line: String,
-    /// Time in microseconds to the first successful request, from the beginning of the first
-    /// request that the line delayed. For a line with a length the time counts from its end.
-    /// `None`: no request took as long as a millisecond.
+    /// Time in us from the start of the first request that the event delayed to the first
+    /// successful request. For an event with a length the time counts from its end. `None`: no
+    /// request took 1 ms.
     pub us: Option<u64>,
-    /// Whether the next line began before a request succeeded.
+    /// Whether the next event began before a request succeeded again.
     pub outlasted: bool,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub errors: u64,
-    /// Messages of the kernel.
+    /// Messages of the kernel in this time.
     pub kernel: Vec<String>,
 }
 
-/// Parses `probe: gap FROM TO`, a line that the guest's program prints.
+/// Parses `probe: gap FROM TO`, a line that the guest's program prints for a slow request (times in
+/// us).
 fn gap(line: &str) -> Option<(u64, u64)> {
     let (from, to) = line.strip_prefix("probe: gap ")?.split_once(' ')?;
     Some((from.parse().ok()?, to.trim().parse().ok()?))
 }
 
-/// Returns the time of a line in microseconds, and the rest of the line.
+/// Returns the time in us at the start of a line after `prefix`, and the rest of the line.
 fn at<'a>(line: &'a str, prefix: &str) -> Option<(u64, &'a str)> {
     let (at_us, rest) = line.strip_prefix(prefix)?.split_once(' ')?;
     Some((at_us.parse().ok()?, rest))
 }
 
-/// Returns, for each event of the report's schedule, what happened from its begin to that of the
-/// next one.
+/// Returns the effect of each event of the report's schedule, from its begin to the begin of the
+/// next event.
 pub fn recovered(report: &Report) -> Vec<Recovered> {
     let us =
         |word: Option<&str>| word.and_then(|ms| ms.parse::<f64>().ok()).map_or(0, |ms| (ms * 1e3) as u64);
@@ -48,7 +49,7 @@ pub fn recovered(report: &Report) -> Vec<Recovered> {
         let lasts = end_us > begin_us;
         let gaps = report.output.iter().filter_map(|line| gap(line));
         let gaps = gaps.filter(|(from, to)| *to >= begin_us && *from < next_us && *to > end_us);
-        // A request that had not taken as long as a gap when the next line began is that one's.
+        // A request that is not slow yet when the next event begins counts for that event.
         let gaps = gaps.filter(|(from, to)| *to < next_us || from + GAP_US <= next_us);
         let felt =
             gaps.map(|(from, to)| (to.saturating_sub(if lasts { end_us.max(from) } else { from }), to));
@@ -116,8 +117,8 @@ mod tests {
         assert_eq!(all[0].kernel, ["mmc0: one"]);
     }
 
-    /// Checks that a request under way when a line begins is not counted as delayed by the line
-    /// before.
+    /// Checks that a request that is under way when an event begins does not count as delayed by
+    /// the event before.
     #[test]
     fn a_request_that_a_line_meets_is_not_that_of_the_line_before() {
         let report = report(&["300 resp_lost", "600 rd_crc"], &["probe: gap 599853 600927"]);

@@ -1,25 +1,26 @@
-//! Report of a guest: its output, and the counters of its run.
+//! Report of a guest's run: its output, and the counters.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counters from one mark to another, or from the beginning to the end.
+/// Counters over a period: between two marks, or over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Time of the guest in ns.
+    /// Guest time in ns at the end of the period.
     pub at_ns: u64,
-    /// Instructions, without the time in which the CPUs were idle or waited for a register.
+    /// Instructions executed. Time in which the CPUs were idle or waited for a register does not
+    /// count.
     pub instructions: u64,
-    /// Reads of the controller's registers.
+    /// Number of reads of the controller's registers.
     pub register_reads: u64,
-    /// Writes of them.
+    /// Number of writes of the controller's registers.
     pub register_writes: u64,
-    /// Number of rises of the interrupt line.
+    /// Number of times that the interrupt line was asserted.
     pub interrupts: u64,
-    /// Commands on the bus.
+    /// Number of commands on the bus.
     pub commands: u64,
-    /// Number of the driver's violations of the standard.
+    /// Number of violations of the standard by the driver.
     pub violations: u64,
 }
 
@@ -37,81 +38,81 @@ impl Counters {
     }
 }
 
-/// A load that the guest's program `load` ran.
+/// Result of one load that the guest's program `load` ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Kind of load, as fio's `rw`.
+    /// Kind of load, as in fio's option `rw`.
     pub load: String,
     /// Size of a request in bytes.
     pub bytes: u64,
-    /// Requests under way, for each job.
+    /// Number of requests under way, for each job.
     pub depth: u32,
-    /// Processes.
+    /// Number of processes.
     pub jobs: u32,
     /// Number of requests of all jobs.
     pub requests: u64,
-    /// `all`: completed requests are reaped in one call; `one`: one at a time.
+    /// How completed requests are reaped: `all` in one call, or `one` by one.
     pub reaps: String,
-    /// Rate in the steady state.
+    /// Rate in MiB/s in the steady state.
     pub mib_per_s: f64,
     /// Mean latency of all requests in microseconds.
     pub latency_us: f64,
-    /// Requests of the load in each request of the block layer.
+    /// Mean number of the load's requests in each request of the block layer.
     pub merged: f64,
     /// Duration of the whole load in microseconds.
     pub elapsed_us: f64,
-    /// Context switches.
+    /// Number of context switches.
     pub switches: u64,
-    /// Latency by percent of the requests that do not exceed it.
+    /// Latencies in us, by the percentage of requests that do not exceed them.
     pub percentiles_us: BTreeMap<String, f64>,
-    /// Counters of the run during the load.
+    /// Counters during the load; `None`: the counters do not cover it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }
 
 impl Load {
-    /// Returns the microseconds for each request in the steady state.
+    /// Returns the mean time in us for each request in the steady state.
     pub fn us(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.mib_per_s * 1e6
     }
 }
 
-/// Report on a run of a guest.
+/// Report on the run of a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Board.
+    /// Name of the board.
     pub platform: String,
-    /// Card; empty: the board's own.
+    /// Name of the card; empty: the board's own.
     pub card: String,
-    /// `none`, `hsq-tag` or `cqe`; for an image its name.
+    /// Setting: `none`, `hsq-tag` or `cqe`; for an image its name.
     pub setting: String,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u8,
     /// Time of an instruction in ns.
     pub instruction_ns: u32,
     /// Time of waking a thread in ns.
     pub wake_ns: u64,
-    /// Time in ns from an interrupt to the CPU's handler.
+    /// Time in ns from an interrupt to the first instruction of its handler.
     pub irq_ns: u64,
     /// Time of a register read in ns.
     pub register_read_ns: u64,
     /// Time of a register write in ns.
     pub register_write_ns: u64,
-    /// Events at the slot, a line each.
+    /// Events at the slot, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<String>,
-    /// Output of the guest before the job.
+    /// Output of the guest before the job began.
     pub begin: Vec<String>,
     /// Output of the job.
     pub output: Vec<String>,
-    /// The loads in that output.
+    /// Loads that the job's output reports.
     pub loads: Vec<Load>,
     /// Counters of the whole run.
     pub counters: Counters,
 }
 
 impl Report {
-    /// Returns the report as text for people.
+    /// Returns the report as readable text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for line in self.begin.iter().chain(self.output.iter().filter(|line| !line.starts_with('{'))) {
@@ -161,7 +162,7 @@ impl Report {
     }
 }
 
-/// A line of the plugin.
+/// A line of counters that the plugin wrote.
 #[derive(Deserialize)]
 struct Mark {
     mark: u64,
@@ -169,12 +170,12 @@ struct Mark {
     counters: Counters,
 }
 
-/// Marks of the guest's program around its load, and at the end of the run.
+/// Numbers of the marks that the guest's program sets around its load and at the end of the run.
 const LOAD_BEGINS: u64 = 1;
 const LOAD_ENDS: u64 = 2;
 
-/// Returns the loads in the output of a job, each with its counters, and the counters of the whole
-/// run.
+/// Returns the loads that a job's output reports, each with its counters, and the counters of the
+/// whole run.
 pub(super) fn join(output: &[String], counted: &str) -> Result<(Vec<Load>, Counters), String> {
     let marks = counted
         .lines()

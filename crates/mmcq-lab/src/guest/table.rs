@@ -1,13 +1,13 @@
-//! Tables that compare reports.
+//! Writes tables that compare reports of guests.
 
 use super::{Report, recovered};
 use std::fmt::Write;
 
-/// Most lines of kernel messages in a cell.
+/// Largest number of lines of kernel messages in a table's cell.
 const SAID_MAX: usize = 2;
 
-/// Returns the tables of these reports: of their loads, if they have any, and of the events at the
-/// card.
+/// Returns the tables of these reports: one of their loads, if there are any, and one of the events
+/// at the card.
 pub fn table(reports: &[Report]) -> String {
     let mut text = String::new();
     if reports.iter().any(|report| !report.loads.is_empty()) {
@@ -20,7 +20,7 @@ pub fn table(reports: &[Report]) -> String {
     text
 }
 
-/// Writes the table of the loads: each figure is for one request.
+/// Writes the table of the loads; each number is per request.
 fn loads(text: &mut String, reports: &[Report]) {
     let _ = writeln!(
         text,
@@ -48,7 +48,7 @@ fn loads(text: &mut String, reports: &[Report]) {
     }
 }
 
-/// Returns a time with a suitable number of digits.
+/// Returns a time in us as text with a suitable number of digits.
 fn time(us: Option<u64>) -> String {
     match us {
         None => "under 1 ms".to_owned(),
@@ -58,7 +58,7 @@ fn time(us: Option<u64>) -> String {
     }
 }
 
-/// Returns the first lines, each once.
+/// Returns the first lines without repetitions.
 fn shorter(lines: &[String]) -> Vec<&str> {
     let mut said: Vec<&str> = Vec::new();
     for line in lines {
@@ -69,8 +69,8 @@ fn shorter(lines: &[String]) -> Vec<&str> {
     said
 }
 
-/// Writes the effect of each line of the schedule in each report with the same schedule, with the
-/// first kernel's first messages.
+/// Writes the effect of each schedule event in all reports that have the first report's schedule,
+/// with the kernel messages of the first.
 fn recoveries(text: &mut String, reports: &[&Report], first: &Report) {
     let same: Vec<&&Report> = reports.iter().filter(|report| report.schedule == first.schedule).collect();
     *text += "| at ms, what |";

@@ -1,10 +1,11 @@
-//! Linux's own use of a card's command queue, by the controller's engine (`cqhci`): the worker takes
-//! requests out of the scheduler and hands each to the engine as a task, as long as that has room.
-//! The interrupt that tells of ends completes them by a soft interrupt, and a hop to the worker takes
-//! the next ones out. A flush is the engine's direct command.
+//! Model of Linux's driver for a card's command queue, on a controller with a CQHCI engine
+//! (`cqhci`). The worker thread takes requests out of the scheduler and hands each to the CQHCI
+//! engine as a task, while the engine has a free slot. The interrupt that reports finished tasks
+//! raises a soft interrupt, which completes them and wakes the worker for the next ones. A flush is
+//! the engine's direct command.
 //!
-//! The tasks go by our engine's lane of queue engines, with nothing merged: what is merged, the
-//! scheduler before it has merged.
+//! The tasks go through mmcq's lane for queue engines. This lane merges nothing here: the scheduler
+//! has already merged what it could.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::port::Memory;
@@ -17,34 +18,35 @@ use mmcq::task::Stack;
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
-/// Linux leaves the engine's pause between two questions at what the controller has: so many
-/// clocks of its timer.
+/// Pause between two status polls of the CQHCI engine, in clocks of the engine's timer. This is the
+/// controller's reset value, which Linux does not change.
 pub const POLL_CLOCKS: u32 = 4096;
-/// Tasks under way at most: the last of 32 slots is the direct command's.
+/// Largest number of tasks under way: 31 of the 32 slots. The last slot belongs to the direct
+/// command.
 const DEPTH: usize = 31;
 
-/// What is under way in a slot of the engine.
+/// Work that is under way in one slot of mmcq's engine.
 enum Task {
-    /// A request, whose data are the job's own memory.
+    /// A request of a single I/O; its data stay in the memory of the job.
     Lent(Request),
-    /// A request of several I/Os, whose data are gathered.
+    /// A request of several I/Os; their data are gathered in one buffer.
     Gathered(Request, Memory),
-    /// A flush, for all who asked for one by then.
+    /// A flush of the card's cache, for all I/Os that had asked for a flush when it began.
     Flush(Vec<Io>),
 }
 
-/// The front end.
+/// Model of Linux's block driver in front of mmcq's engine.
 pub struct Cqe<H: Host, const N: usize> {
-    /// The engine.
+    /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     elevator: Elevator,
     worker: Thread,
     runs: bool,
     kicked: bool,
     flushes: Vec<Io>,
-    /// One is under way.
+    /// Whether a flush is under way.
     flushing: bool,
-    /// The card has a cache, so that the block layer passes flushes on.
+    /// Whether the card has a cache. Only then does the block layer pass flushes on to the driver.
     has_cache: bool,
     depth: usize,
     in_flight: usize,
@@ -58,7 +60,8 @@ pub struct Cqe<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Cqe<H, N> {
-    /// Sets it up on a machine: a card's queue of so many tasks, requests of so many bytes at most.
+    /// Makes the driver on a machine. `depth`: tasks that the card's queue has; `max_bytes`: size
+    /// of the largest request.
     pub fn new(
         stack: Stack<(NoLock, H, Profile), N>,
         elevator: Elevator,
@@ -87,13 +90,13 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// The card has a cache that is on.
+    /// Sets whether the card has a cache that is on.
     #[must_use]
     pub fn with_cache(self, has_cache: bool) -> Self {
         Cqe { has_cache, ..self }
     }
 
-    /// What the block layer counted of its requests.
+    /// Returns the statistics of the block layer.
     pub fn disk(&self) -> DiskUse {
         self.elevator.disk()
     }
@@ -106,7 +109,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// Nothing can be taken: the worker sleeps, unless it was kicked meanwhile.
+    /// Puts the worker to sleep when it can take nothing, unless it was woken meanwhile.
     fn rest(&mut self, sys: &mut System) {
         if std::mem::take(&mut self.kicked) {
             sys.go_on(self.worker, 0, Step::Take);
@@ -115,7 +118,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// A request's data for the engine.
+    /// Returns the buffer of a request's data for mmcq's engine, and the task.
     fn task(&mut self, sys: &mut System, request: Request) -> (DmaBuf, Task) {
         if let [io] = request.ios[..] {
             return (sys.buffers.lend(io.buffer), Task::Lent(request));
@@ -126,7 +129,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         (piece, Task::Gathered(request, memory))
     }
 
-    /// Hands something to the engine.
+    /// Submits a task to mmcq's engine.
     fn enter(&mut self, sys: &mut System, kind: Kind, buf: DmaBuf, task: Task) {
         match self.stack.with(|e| e.submit(Asked::new(kind, buf), sys.time.now())) {
             Ok(id) => self.slots[id.index()] = Some((id, task)),
@@ -141,7 +144,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// A task is over: its memory goes back, and a soft interrupt completes it.
+    /// Ends a task: gives its memory back, and raises the soft interrupt that completes it.
     fn end(&mut self, sys: &mut System, task: Task, buf: DmaBuf, ok: bool) {
         sys.time.charge(sys.costs.done_ns);
         let task = match task {
@@ -179,7 +182,8 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         self.set_timer(sys, work.next_deadline_ns);
     }
 
-    /// One timer, which is never set later: if it goes off too early, it is set again then.
+    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
+    /// it expires too early, it is set again.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
         self.timer_ns = at_ns;
@@ -187,7 +191,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.queue.push(at_ns.max(sys.time.now()), Event::Timer(self.timer));
     }
 
-    /// The worker runs: a flush goes first, and one at a time.
+    /// Lets the worker take its next task. A waiting flush goes first; only one flush is under way.
     fn take(&mut self, sys: &mut System) {
         self.kicked = false;
         let price_ns = sys.costs.dispatch_ns + sys.costs.prep_ns;
@@ -209,7 +213,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         }
     }
 
-    /// What the worker took is ready for the engine.
+    /// Submits what the worker took, after the time of its preparation.
     fn prepared(&mut self, sys: &mut System) {
         sys.lock();
         match self.taken.take() {
@@ -232,7 +236,7 @@ impl<H: Host, const N: usize> Cqe<H, N> {
         sys.go_on(self.worker, 0, Step::Take);
     }
 
-    /// A soft interrupt completes what is over, and has the worker look for more.
+    /// Completes one finished task in the soft interrupt, and wakes the worker if more wait.
     fn complete(&mut self, sys: &mut System, core: u8) {
         match self.finished.pop_front() {
             Some((Task::Flush(ios), ok)) => {

@@ -1,8 +1,8 @@
 //! Model of Linux's I/O scheduler mq-deadline: sorting, batches, expiry, and merging at insert.
 //!
-//! A new I/O merges into a request that still waits in the scheduler, in front of it or behind it.
-//! A request that was dispatched to the driver cannot grow any more. So the number of requests that
-//! the driver takes out decides how large they get.
+//! A new I/O merges into a request that still waits in the scheduler and that ends or begins beside
+//! it. A request that was dispatched to the driver cannot grow any more. So the more requests the
+//! driver takes out, the smaller they are.
 
 use crate::system::Io;
 use mmcq::host::Direction;
@@ -10,23 +10,24 @@ use mmcq::host::Direction;
 /// A request of the block layer: contiguous I/Os of one direction.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Direction.
+    /// Direction of its data: read or write.
     pub direction: Direction,
-    /// First block.
+    /// Address of its first block, in blocks.
     pub lba: u64,
     /// Number of blocks.
     pub blocks: u32,
-    /// I/Os that it was merged from, in the order of their addresses.
+    /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
-    /// Number that identifies it among the waiting requests.
+    /// Number of this request among the waiting ones, unique in the scheduler.
     id: u64,
-    /// Place in the order of arrival (a merge keeps the older one's).
+    /// Place in the order of arrival. A merged request keeps the place of the older one.
     arrival: u64,
-    /// Time in ns at which the oldest of its I/Os came.
+    /// Time in ns at which the oldest of its I/Os arrived.
     came_ns: u64,
-    /// Time in ns at which it expires.
+    /// Time in ns at which the request expires, so that the scheduler serves it before others.
     expires_ns: u64,
-    /// Number that increases with each entry into the hash of end addresses.
+    /// Number of the request's last entry into the hash of end addresses; a higher number is more
+    /// recent.
     hashed: u64,
 }
 
@@ -43,22 +44,22 @@ pub struct DiskUse {
     pub ios: [u64; 2],
     /// I/Os, or requests, that were merged into another request.
     pub merges: [u64; 2],
-    /// Sum in ns of the times of all requests, from their begin to their completion.
+    /// Sum in ns of the times of all requests, each from its arrival to its completion.
     pub ticks_ns: [u64; 2],
 }
 
 /// The scheduler's tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
-    /// Largest request, in blocks.
+    /// Size of the largest request, in blocks.
     pub max_blocks: u32,
-    /// Most I/Os in a request.
+    /// Largest number of I/Os in a request.
     pub max_segments: usize,
-    /// Requests in a batch of one direction.
+    /// Number of requests in a batch of one direction.
     pub fifo_batch: u32,
-    /// Times that reads may be preferred while writes wait.
+    /// How many times reads may be preferred while writes wait.
     pub writes_starved: u32,
-    /// Time in ns after which a read or a write expires.
+    /// Time in ns from arrival after which a request expires, `[read, write]`.
     pub expire_ns: [u64; 2],
 }
 
@@ -78,7 +79,8 @@ impl Default for Tunables {
 #[derive(Default)]
 pub struct Elevator {
     tunables: Tunables,
-    /// Waiting requests of each direction, sorted by address; equals in the order of arrival.
+    /// Waiting requests of each direction, `[read, write]`, sorted by address. Requests with equal
+    /// addresses are in the order of arrival.
     sorted: [Vec<Request>; 2],
     next: [Option<u64>; 2],
     last_merge: Option<u64>,
@@ -227,8 +229,9 @@ impl Elevator {
             && request.ios.len() + ios <= self.tunables.max_segments
     }
 
-    /// Returns the request that an I/O can merge into, and whether at its back. The last one that
-    /// grew is tried first, then by end address (the most recent), then by start.
+    /// Returns the request that an I/O can merge into, and true if the I/O goes behind it. The
+    /// request that grew last is tried first, then the most recent with a fitting end address, then
+    /// one with a fitting start.
     fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
         let requests = &self.sorted[dir];
         let io_end = io.lba + u64::from(io.blocks);
@@ -249,7 +252,7 @@ impl Elevator {
         requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
     }
 
-    /// Merges two neighbours if the second continues the first.
+    /// Merges two neighbouring requests if the second begins where the first ends.
     fn join(&mut self, dir: usize, first: usize, second: usize) {
         let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
         if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {
@@ -307,7 +310,7 @@ mod tests {
         assert!(!e.insert(io(24), 0), "closes the gap");
         let request = e.dispatch(0).unwrap();
         assert_eq!((request.lba, request.blocks), (0, 40));
-        // Three I/Os and a request went into another.
+        // Four merges: three I/Os and one whole request went into another request.
         e.completed(request, 1000);
         assert_eq!(e.disk(), DiskUse { ios: [1, 0], merges: [4, 0], ticks_ns: [1000, 0] });
     }

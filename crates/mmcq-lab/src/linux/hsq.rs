@@ -1,7 +1,7 @@
-//! Model of Linux's software queue (mmc_hsq). Requests are admitted while no more than two are in
-//! flight; this is tested before the new one is counted, so three get in. The interrupt that ends
-//! one starts the next. Completion is a soft interrupt. A work item then takes the next request out
-//! of the scheduler.
+//! Model of Linux's software queue (mmc_hsq). The queue admits a request while at most two are in
+//! flight; this is tested before the new request is counted, so three get in. The interrupt that
+//! ends a transfer starts the next one. A soft interrupt completes the request. A work item then
+//! takes the next request out of the scheduler.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::tags::Tags;
@@ -13,7 +13,7 @@ use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
 use std::collections::VecDeque;
 
-/// Requests in flight above which no more are admitted.
+/// Number of requests in flight up to which one more is admitted.
 const DEPTH: u32 = 2;
 /// Number of slots, as many as there are tags.
 const SLOTS: u32 = 64;
@@ -26,18 +26,19 @@ const LAST_PAUSE_NS: u64 = 32_768_000;
 /// Order in which queued requests are dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The tag after the last one if it is queued, else the lowest.
+    /// The request with the tag after that of the last one, if queued; else the lowest tag.
     Tag,
-    /// First in, first out.
+    /// The request that arrived first.
     Fifo,
 }
 
 /// The queue's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Order of dispatch.
+    /// Order in which the queue dispatches requests.
     pub order: Order,
-    /// Requests that the host completes in the thread of its interrupt, not in the interrupt.
+    /// Requests that the host driver completes in the thread of its interrupt; the others complete
+    /// in the interrupt handler.
     pub defer: Defer,
 }
 
@@ -47,7 +48,7 @@ enum Worker {
     Running,
 }
 
-/// A flush, for which the worker itself waits.
+/// A flush in progress. The worker waits for its end.
 struct Flushing {
     ios: Vec<Io>,
     /// Whether the flush command was sent to the card.
@@ -70,12 +71,13 @@ pub struct Hsq<P> {
     irq_thread: Thread,
     retry_thread: Thread,
     retrying: bool,
-    /// Whether a completion must run the worker again.
+    /// Whether the worker must run again when a request completes.
     restart: bool,
-    /// Requests that were taken out of the scheduler and refused. They are first when the worker
-    /// runs again, and cannot be merged any more.
+    /// Requests that were taken out of the scheduler, but refused by the queue. The worker sends
+    /// them first when it runs again, and nothing merges into them any more.
     refused: VecDeque<Request>,
-    /// Flushes that wait until nothing is in flight, and those of the one that runs.
+    /// Flushes that wait until no request is in flight, and those that the flush in progress
+    /// serves.
     flushes: Vec<Io>,
     flushing: Option<Flushing>,
     /// Whether the card has a cache, so that the block layer passes flushes on.
@@ -91,7 +93,7 @@ pub struct Hsq<P> {
     finished: VecDeque<(Request, u32, bool)>,
     timer: u64,
     retries: Stream,
-    /// Number of dispatches that were refused.
+    /// Number of requests that the queue refused.
     pub refusals: u64,
 }
 
@@ -177,7 +179,7 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Handles the end of a transfer: continues here, or in the thread of the interrupt.
+    /// Handles the end of a transfer in the interrupt, or hands it to the thread of the interrupt.
     fn ended(&mut self, sys: &mut System, ok: bool) {
         self.result = ok;
         let read = || {
@@ -226,9 +228,9 @@ impl<P: Port> Hsq<P> {
         }
     }
 
-    /// Begins a flush, which bypasses the scheduler and waits until nothing is in flight. It does
-    /// not use the queue. The worker polls the status first, since the last write may have been
-    /// reported before its end.
+    /// Begins a flush, which bypasses the scheduler and the queue, and waits until no request is in
+    /// flight. The worker polls the card's status first, since a write may be reported before the
+    /// card has ended it.
     fn begin_flush(&mut self, sys: &mut System) {
         if self.in_flight > 0 {
             // Each completion runs the worker again.
@@ -248,8 +250,8 @@ impl<P: Port> Hsq<P> {
         sys.unlock();
     }
 
-    /// Continues a flush when the worker runs again: the command was sent, a pause is over, or the
-    /// status has come.
+    /// Continues a flush when the worker runs again: after the command was sent, after a pause, or
+    /// after the status has arrived.
     fn go_on_with_flush(&mut self, sys: &mut System) {
         let Some(mut flushing) = self.flushing.take() else { return };
         let status = std::mem::take(&mut flushing.status);
@@ -274,7 +276,7 @@ impl<P: Port> Hsq<P> {
         sys.unlock();
     }
 
-    /// Puts a request back before all others; its tag is lost.
+    /// Puts a request back in front of all waiting requests, and frees its tag.
     fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
         self.refusals += 1;
         if let Some(tag) = tag {

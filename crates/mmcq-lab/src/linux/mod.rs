@@ -1,7 +1,8 @@
-//! Models of Linux's settings: its scheduler, tags, workers and software queue, with their costs,
-//! in front of mmcq's engine and driver.
+//! Models of Linux's block stack: its scheduler, tags, workers and software queue, with their CPU
+//! costs, in front of mmcq's engine and driver.
 //!
-//! They are in the laboratory, so that historic behaviour never enters the core.
+//! They are part of the laboratory only, so that the behaviour of old Linux versions never enters
+//! the core.
 
 pub mod cqe;
 pub mod elevator;
@@ -21,22 +22,22 @@ use elevator::Request;
 /// An operation that the controller finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A transfer.
+    /// A transfer of data.
     Transfer {
-        /// Whether it succeeded.
+        /// Whether the transfer succeeded.
         ok: bool,
     },
-    /// A status poll; the field is the card's R1.
+    /// A status poll (CMD13); the field is the card status from R1.
     Status(u32),
-    /// The command of a flush. The card may still be busy with it.
+    /// The command that starts a flush (CMD6). The card may still be busy with the flush.
     Flush {
-        /// Whether it succeeded.
+        /// Whether the command succeeded.
         ok: bool,
     },
 }
 
-/// Port to the controller, for one operation at a time. Costs of starting and of acknowledging are
-/// charged inside.
+/// Port to the controller, for one operation at a time. Its methods charge the CPU costs of
+/// starting an operation and of acknowledging its interrupt.
 pub trait Port {
     /// Starts a request.
     fn transfer(&mut self, sys: &mut System, request: &Request);
@@ -49,27 +50,29 @@ pub trait Port {
         let _ = sys;
     }
 
-    /// Handles an interrupt. Returns what has finished.
+    /// Handles an interrupt. Returns the operation that has finished, if any.
     fn irq(&mut self, sys: &mut System) -> Option<Ended>;
 
     /// Returns whether the controller would refuse a transfer now, because the card is busy.
     fn busy(&self) -> bool;
 
-    /// Runs the work item of the host driver, if it has one
-    /// ([`Step::HostWork`](crate::system::Step::HostWork)).
+    /// Runs the work item of the host driver, if the driver has one
+    /// ([`Step::HostWork`](crate::system::Step::HostWork)). Returns the operation that has
+    /// finished, if any.
     fn work(&mut self, sys: &mut System) -> Option<Ended> {
         let _ = sys;
         None
     }
 
-    /// Handles the expiry of a timer that the port has set.
+    /// Handles a timer of the port that has expired. Returns the operation that has finished, if
+    /// any.
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
         let _ = (sys, number);
         None
     }
 }
 
-/// Returns whether R1 has READY_FOR_DATA and the state `tran` [eMMC 6.13].
+/// Returns whether this card status (R1) has READY_FOR_DATA and the state `tran` [eMMC 6.13].
 fn ready(status: u32) -> bool {
     status & (1 << 8) != 0 && (status >> 9) & 0xf == 4
 }

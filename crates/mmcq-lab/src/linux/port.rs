@@ -17,25 +17,25 @@ use mmcq::task::Stack;
 /// Timeout in ns of a command without data.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 
-/// Port through an engine, for one operation at a time.
+/// Port that sends one operation at a time through mmcq's engine.
 pub struct EnginePort<H: Host> {
-    /// mmcq's engine.
+    /// mmcq's engine, used for raw phases.
     pub raw: Raw<H>,
     target: CardParams,
     memory: Memory,
-    /// The request under way, if it is not a status poll.
+    /// The request under way; `None` for a status poll.
     under_way: Option<Request>,
     /// Whether a flush is under way.
     flushing: bool,
-    /// Whether Linux's driver samples DAT0 before a transfer, and refuses the transfer from the
-    /// interrupt while DAT0 is low (SDHCI's driver). Other drivers give it to the controller, which
-    /// waits.
+    /// Whether Linux's host driver samples DAT0 in the interrupt before it starts a transfer, and
+    /// refuses the transfer while DAT0 is low (SDHCI's driver). Other host drivers start the
+    /// transfer, and the controller waits.
     looks: bool,
     /// Number of requests that failed.
     pub errors: u64,
 }
 
-/// Memory for all data of a request in one piece; `None` while the controller has it.
+/// Buffer in one piece for all data of a request.
 pub(super) struct Memory {
     pub piece: Option<DmaBuf>,
     owner: Pieces,
@@ -47,7 +47,7 @@ impl Memory {
         Memory { piece: Some(owner.piece(bytes)), owner }
     }
 
-    /// Copies a write's data into the memory.
+    /// Copies the data of a write from its I/Os into this buffer.
     pub(super) fn gather(&mut self, sys: &System, request: &Request) {
         let (Direction::Write, Some(memory)) = (request.direction, &mut self.piece) else { return };
         let mut at = 0;
@@ -57,7 +57,8 @@ impl Memory {
         }
     }
 
-    /// Takes the memory back, and copies a read's data out of it.
+    /// Takes the buffer back from the controller, and copies the data of a successful read to its
+    /// I/Os.
     pub(super) fn scatter(&mut self, sys: &mut System, request: &Request, ok: bool, memory: DmaBuf) {
         if ok && request.direction == Direction::Read {
             let mut at = 0;
@@ -79,7 +80,7 @@ impl Drop for Memory {
     }
 }
 
-/// Returns the command of a request, its data, and the longest time that the card may take.
+/// Returns the command of a request, its data, and the longest time in ns that the card may need.
 pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, Data, u64) {
     let (lba, blocks) = (request.lba as u32, request.blocks);
     let address = if target.block_addressed { lba } else { lba.wrapping_mul(512) };
@@ -92,7 +93,7 @@ pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, 
     (command, Data { direction: request.direction, block_size: 512, blocks }, timeout_ns)
 }
 
-/// Returns a phase of a command alone.
+/// Returns a phase that consists of this command without data.
 pub(super) fn alone(command: Command) -> Phase {
     Phase { command, data: None, auto: Auto::None, tuning: false }
 }
@@ -103,7 +104,7 @@ pub(super) fn well(completion: &Completion) -> bool {
     completion.result.is_ok_and(|o| o.response.words[0] & errors == 0)
 }
 
-/// Returns the card's R1.
+/// Returns the card status (R1) from the phase's response.
 pub(super) fn status(completion: &Completion) -> u32 {
     completion.result.map_or(0, |o| o.response.words[0])
 }

@@ -1,4 +1,4 @@
-//! Raw phases through an engine, one at a time, with the one timer that their deadlines need.
+//! Sends raw phases through mmcq's engine, one at a time, with the timer for their deadlines.
 
 use crate::platform::Profile;
 use crate::system::{Event, System};
@@ -7,12 +7,12 @@ use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};
 use mmcq::task::Stack;
 
-/// First number of a port's timers; those of a front end begin at 0.
+/// First number of the timers of a port; a front end numbers its own timers from 0.
 const TIMERS: u64 = 1 << 63;
 
 /// mmcq's engine, used for raw phases.
 pub struct Raw<H: Host> {
-    /// mmcq's engine.
+    /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), 1>,
     under_way: Option<SlotId>,
     timer: u64,
@@ -20,12 +20,12 @@ pub struct Raw<H: Host> {
 }
 
 impl<H: Host> Raw<H> {
-    /// Makes it of an engine whose card is in the transfer state.
+    /// Makes the sender from an engine whose card is in the transfer state.
     pub fn new(stack: Stack<(NoLock, H, Profile), 1>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 
-    /// Starts a phase. If it is refused, its memory is returned.
+    /// Starts a phase. If the engine refuses the phase, its memory is returned.
     pub fn start(
         &mut self,
         sys: &mut System,
@@ -41,15 +41,16 @@ impl<H: Host> Raw<H> {
                 Ok(())
             }
             Err((error, back)) => {
-                // One phase at a time, of a size the host was asked for: only a broken board
-                // description comes here.
+                // Only one phase is under way, and its size is one that the host accepts. So this
+                // happens only with a broken board description.
                 debug_assert!(false, "{error}");
                 Err(back.buf)
             }
         }
     }
 
-    /// Sets the one timer, which is never set later: if it expires too early, it is set again then.
+    /// Sets the timer of the engine's next deadline. A set timer is never moved to a later time: if
+    /// it expires too early, it is set again.
     fn set_timer(&mut self, sys: &mut System) {
         let deadline_ns = self.stack.with(|e| e.next_deadline_ns());
         let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
@@ -60,8 +61,9 @@ impl<H: Host> Raw<H> {
 
     fn ended(&mut self, sys: &mut System, work: PollOutcome) -> Option<Completion> {
         if work.deferred {
-            // The host wants the rest in a thread; the front end knows, and calls from its context
-            // what unmapping costs. The data are here.
+            // The host driver wants to finish the phase in a thread. The front end charges for
+            // unmapping in its own context, so the phase is finished here at once: its data have
+            // arrived.
             let work = self.stack.with(|e| e.poll(sys.time.now()));
             return self.ended(sys, work);
         }
@@ -72,13 +74,14 @@ impl<H: Host> Raw<H> {
         self.stack.with(|e| e.take(id))
     }
 
-    /// Handles an interrupt; returns the phase if it has ended.
+    /// Handles an interrupt. Returns the completion of the phase if it has ended.
     pub fn irq(&mut self, sys: &mut System) -> Option<Completion> {
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)
     }
 
-    /// Handles a timer that expired; it may be the port's.
+    /// Handles a timer that expired, if it is the port's. Returns the completion of the phase if it
+    /// has ended.
     pub fn timer(&mut self, sys: &mut System, number: u64) -> Option<Completion> {
         if number != TIMERS + self.timer {
             return None;

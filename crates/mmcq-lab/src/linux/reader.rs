@@ -1,7 +1,7 @@
-//! Model of Linux's driver of Realtek's reader. One work item does everything, round by round. A
-//! round is a command list in the chip, its interrupt, and waking the work item. The rounds of a
-//! request are: CMD25 (of a write), data (a read's with CMD18), CMD12. After a write the caller
-//! polls with CMD13.
+//! Model of Linux's driver for Realtek's card reader. One work item does everything, in rounds. A
+//! round is a command list that the chip executes, its interrupt, and waking the work item. The
+//! rounds of a read are CMD18 with the data, then CMD12; those of a write are CMD25, the data, then
+//! CMD12. After a write the caller polls with CMD13.
 //!
 //! [`Close::Late`] is the patch of the STREAM thread. The transfer stays open, and a request that
 //! continues it only transfers data. CMD12, a pause and a flush of the chip's buffer come before
@@ -22,43 +22,44 @@ use mmcq::spec::response::R1;
 use mmcq::task::Stack;
 use mmcq_sim::cpu::{Priority, Thread};
 
-/// Time in ns without a request after which an open transfer is closed.
+/// Time in ns without a request after which the driver closes an open transfer.
 const IDLE_NS: u64 = 150_000_000;
-/// Number of that timer, which no other has.
+/// Number of the timer that closes an idle transfer; no other timer uses it.
 const IDLE_TIMER: u64 = 1 << 62;
-/// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]; a write's limit comes from the card.
+/// Longest busy in ns after the CMD12 of a read [SD 4.12.4.2]. The limit for a write comes from the
+/// card.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Status that the patch answers in place of the card: READY_FOR_DATA, `tran`.
+/// Card status that the patch returns instead of asking the card: READY_FOR_DATA, state `tran`.
 const READY: u32 = 0x900;
 
-/// Time at which a multi-block transfer is ended.
+/// Time at which CMD12 ends a multi-block transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// After every request.
     AtOnce,
-    /// When a request comes that does not continue it.
+    /// When a request arrives that does not continue the transfer.
     Late,
 }
 
-/// Task of the work item.
+/// What the work item has to do.
 enum Task {
     Transfer(Request),
     Status,
 }
 
-/// Round of the chip, or the pause after it.
+/// Round that the chip executes, or the pause after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// None: the work item takes the next task.
+    /// No round is in progress: the work item takes the next task.
     None,
-    /// CMD12 for an open transfer.
+    /// CMD12 for a transfer that was left open.
     Close,
-    /// Pause after that CMD12.
+    /// Pause after the CMD12 of a transfer that was left open.
     Pause,
-    /// CMD25 alone.
+    /// CMD25 without its data.
     Command,
     Data,
-    /// CMD12 of the request itself.
+    /// CMD12 at the end of the request.
     Stop,
     Status,
 }
@@ -69,7 +70,7 @@ struct Open {
     next_lba: u64,
 }
 
-/// The driver's model.
+/// Model of the driver.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
     target: CardParams,
@@ -80,7 +81,7 @@ pub struct Reader<H: Host> {
     scheduled: bool,
     task: Option<Task>,
     round: Round,
-    /// Result of the last round.
+    /// Completion of the round that has ended, until the work item handles it.
     ended: Option<Completion>,
     ok: bool,
     open: Option<Open>,
@@ -92,7 +93,7 @@ pub struct Reader<H: Host> {
     pub errors: u64,
     /// Number of requests that continued an open transfer.
     pub continued: u64,
-    /// Number of errors that a late CMD12 reported and that no request got.
+    /// Number of errors that a late CMD12 reported and that no request received.
     pub dropped: u64,
 }
 
@@ -152,7 +153,7 @@ impl<H: Host> Reader<H> {
         self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
     }
 
-    /// Begins the task, or first closes an open transfer that it does not continue.
+    /// Begins the task. If an open transfer cannot be continued by it, closes that transfer first.
     fn begin(&mut self, sys: &mut System) -> Option<Ended> {
         match (&self.task, self.open) {
             (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
@@ -190,7 +191,7 @@ impl<H: Host> Reader<H> {
         self.start(sys, Round::Data, phase, timeout_ns);
     }
 
-    /// Handles the end of the data.
+    /// Handles the end of the round that transfers data.
     fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
         let Some(Task::Transfer(request)) = &self.task else { return None };
         self.ok = well(&completion);
@@ -211,7 +212,7 @@ impl<H: Host> Reader<H> {
         None
     }
 
-    /// Ends the task; the work item ends.
+    /// Ends the task and the work item, and returns what has ended.
     fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
         self.task = None;
         if let Ended::Transfer { ok } = ended {
@@ -232,7 +233,8 @@ impl<H: Host> Reader<H> {
         self.close_due = false;
     }
 
-    /// Sets the one timer of the idle transfer; if it expires too early, it is set again then.
+    /// Sets the timer that closes an idle transfer, if it is not running. If it expires too early,
+    /// it is set again.
     fn set_idle_timer(&mut self, sys: &mut System) {
         if !std::mem::replace(&mut self.idle_timer, true) {
             sys.queue.push(self.idle_at_ns, Event::Timer(IDLE_TIMER));

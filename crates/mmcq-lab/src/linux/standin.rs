@@ -1,6 +1,6 @@
-//! The Linux models without registers, in front of a server whose service times are formulas. Shows
-//! in a second whether the scheduler, the tags and the workers alone reproduce the published
-//! tables.
+//! Runs the Linux models without registers, in front of a server whose service times are formulas.
+//! This shows in a second whether the scheduler, the tags and the workers alone reproduce the
+//! published tables.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -28,7 +28,7 @@ use mmcq_sim::world::{Device, Stream};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A card by formulas, with times in microseconds.
+/// A card whose service times are formulas; times in microseconds.
 #[derive(Clone, Copy)]
 struct Card {
     command: f64,
@@ -97,7 +97,7 @@ fn stack_over<const N: usize>(
     )
 }
 
-/// A driver whose controller is the formula.
+/// A host driver without registers; its service times come from the card's formulas.
 struct Formula {
     server: Rc<RefCell<Server>>,
     time: Time,
@@ -163,7 +163,7 @@ unsafe impl Host for Formula {
     }
 }
 
-/// Jobs that read or write 4 KiB at a time, until this number is done in all.
+/// Jobs that read or write 4 KiB at a time, until they have done this number of I/Os together.
 struct Jobs {
     direction: Direction,
     random: Option<Stream>,
@@ -284,7 +284,7 @@ enum Setting {
     Ours,
 }
 
-/// Runs the jobs. Returns MiB/s, the mean I/Os in a transfer, and the jobs.
+/// Runs the jobs. Returns the rate in MiB/s, the mean number of I/Os in a transfer, and the jobs.
 fn run(
     card: Card,
     costs: Costs,
@@ -384,7 +384,7 @@ fn the_software_queue_helps_random_and_not_sequential_access() {
     near(go(Direction::Write, true, Setting::None).0, 35.96, 0.02);
     near(go(Direction::Write, true, Setting::Tag).0, 68.76, 0.08);
     assert!(go(Direction::Write, true, Setting::Ours).0 > go(Direction::Write, true, Setting::Fifo).0);
-    // More requests are out of the scheduler, so they are smaller.
+    // The queue takes more requests out of the scheduler, so fewer I/Os merge into each.
     let (without, with) =
         (go(Direction::Read, false, Setting::None).1, go(Direction::Read, false, Setting::Tag).1);
     assert!(without > 4.3 && with < 4.2 && without > with + 0.5, "{without} {with}");

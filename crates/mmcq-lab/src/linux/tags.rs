@@ -1,8 +1,9 @@
-//! Model of the block layer's allocator of driver tags (sbitmap).
+//! Model of the allocator that the block layer uses for driver tags (sbitmap).
 //!
-//! It has words of 16 bits (at 64 tags), and a hint for each core that names the word to start in.
-//! In the word the lowest zero bit is taken. A freed bit becomes available only when its word is
-//! exhausted. So the tags of one word go up, and then start again from the bottom.
+//! The bitmap consists of words (16 bits each at 64 tags). A hint for each core names the word in
+//! which its search starts. The allocator takes the lowest zero bit of a word. A freed bit becomes
+//! available only when its word is exhausted. So the tags of one word go up, and then start again
+//! from the bottom.
 
 use mmcq_sim::world::Stream;
 
@@ -12,7 +13,7 @@ struct Word {
     cleared: u64,
 }
 
-/// The allocator.
+/// The allocator of driver tags.
 pub struct Tags {
     depth: u32,
     word_bits: u32,
@@ -24,7 +25,7 @@ impl Tags {
     /// Makes an allocator of 1 to 64 tags for this number of cores. The hints start at random.
     pub fn new(depth: u32, cores: usize, stream: &mut Stream) -> Self {
         let depth = depth.clamp(1, 64);
-        // At least four words, if there are four bits.
+        // The bitmap has at least four words, if there are at least four tags.
         let mut word_bits = 64;
         while depth >= 4 && word_bits * 4 > depth {
             word_bits /= 2;
@@ -34,7 +35,7 @@ impl Tags {
         Tags { depth, word_bits, words: vec![Word::default(); words], hints }
     }
 
-    /// Allocates a tag on this core.
+    /// Allocates a tag on this core; `None` if all are in use.
     pub fn get(&mut self, core: u8) -> Option<u32> {
         let hint = self.hints[core as usize];
         let n = self.words.len() as u32;
@@ -62,7 +63,7 @@ impl Tags {
         None
     }
 
-    /// Frees a tag; `core` is the one where its I/O was submitted.
+    /// Frees a tag; `core` is the core that submitted its I/O.
     pub fn put(&mut self, tag: u32, core: u8) {
         self.words[(tag / self.word_bits) as usize].cleared |= 1 << (tag % self.word_bits);
         self.hints[core as usize] = tag;

@@ -1,6 +1,7 @@
 //! Model of Linux without a software queue. A worker thread takes a request, prepares it, and waits
-//! for the one before (after a write it also polls the card's status). Then it starts the new
-//! request, and only then completes the one before. Each request takes two context switches.
+//! for the end of the request before it (after a write, the worker also polls the card's status).
+//! Then it starts the new request, and only then completes the one before. Each request takes two
+//! context switches.
 
 use super::elevator::{DiskUse, Elevator, Request};
 use super::{Ended, Port, ready};
@@ -18,16 +19,16 @@ const LAST_PAUSE_NS: u64 = 32_768_000;
 enum State {
     Idle,
     Running,
-    /// Sleeps until the transfer in progress is over.
+    /// Sleeps until the transfer in progress has ended.
     WaitTransfer,
-    /// Sleeps until the status has come.
+    /// Sleeps until the card's status has arrived.
     WaitStatus,
 }
 
-/// Work that is sent to the card.
+/// Work that the worker sends to the card.
 enum Work {
     Transfer(Request),
-    /// A flush of the card's cache, for all flush requests so far.
+    /// A flush of the card's cache; the I/Os are all that had asked for a flush when it began.
     Flush(Vec<Io>),
 }
 
@@ -46,10 +47,11 @@ pub struct Worker<P> {
     thread: Thread,
     state: State,
     prepared: Option<Work>,
-    /// Flushes that have not begun.
+    /// I/Os that asked for a flush which has not begun.
     flushes: Vec<Io>,
-    /// Number of requests that the worker still has of those it found when it last looked. mq-deadline
-    /// hands out all that wait, and a flush that comes meanwhile is handled after them.
+    /// Number of requests that the worker still has to take of those that waited when it last
+    /// looked. mq-deadline hands out all of them together, and a flush that arrives meanwhile is
+    /// handled after them.
     batch: usize,
     /// Whether the card has a cache, so that the block layer passes flushes on.
     has_cache: bool,
@@ -57,10 +59,10 @@ pub struct Worker<P> {
     finished: Option<Active>,
     status: u32,
     pauses: Stream,
-    /// Largest request, in blocks; a longer I/O becomes several.
+    /// Size of the largest request in blocks; a longer I/O is split.
     max_blocks: u32,
-    /// I/Os in pieces, by their buffer: the I/O, the number of pieces not done, and whether all
-    /// succeeded so far.
+    /// I/Os that were split, by the number of their buffer: the I/O, the number of pieces still to
+    /// do, and whether all pieces succeeded so far.
     pieces: BTreeMap<u32, (Io, u32, bool)>,
 }
 
@@ -114,7 +116,7 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Completes a piece of an I/O, or a whole one.
+    /// Completes an I/O, or one piece of a split I/O.
     fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
         let Some((whole, left, all_ok)) = self.pieces.get_mut(&io.buffer) else {
             return sys.complete(io, ok);
@@ -127,8 +129,8 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Handles the end of the request before, if there was one: polls the status after a write,
-    /// else continues.
+    /// Handles the end of the request before the present one, if there was one. After a write,
+    /// polls the card's status; otherwise goes on.
     fn over(&mut self, sys: &mut System) {
         let programs = self.active.as_ref().is_some_and(|active| match &active.work {
             Work::Transfer(request) => request.direction == Direction::Write,
@@ -174,7 +176,7 @@ impl<P: Port> Worker<P> {
                         self.state = State::Running;
                         sys.wake(self.thread, Step::Finished);
                     }
-                    // No thread waits: the completion goes to the work queue.
+                    // No thread waits: the work queue handles the completion.
                     State::Idle => self.kick(sys, sys.irq_core),
                     _ => {}
                 }
@@ -191,8 +193,8 @@ impl<P: Port> Worker<P> {
 
 impl<P: Port> Front for Worker<P> {
     fn submit(&mut self, sys: &mut System, io: Io) {
-        // A card without a cache: what is complete is on the medium, and the block layer passes no
-        // flush on.
+        // Without a cache, completed writes are on the medium, and the block layer does not pass
+        // the flush on.
         if io.blocks == 0 && !self.has_cache {
             return sys.complete(io, true);
         }
@@ -231,10 +233,11 @@ impl<P: Port> Front for Worker<P> {
             Step::Take => {
                 let flushes = |active: &Active| !active.over && matches!(active.work, Work::Flush(_));
                 if self.active.as_ref().is_some_and(flushes) {
-                    // The thread that flushes waits for it, and prepares nothing meanwhile.
+                    // The thread that flushes waits for its end, and prepares no request meanwhile.
                     self.state = State::WaitTransfer;
                 } else if !self.flushes.is_empty() && self.batch == 0 {
-                    // A flush passes the scheduler. It covers what was complete when it came.
+                    // A flush bypasses the scheduler. It covers the writes that were complete when
+                    // it arrived.
                     let ios = std::mem::take(&mut self.flushes);
                     sys.taken(&ios);
                     self.prepared = Some(Work::Flush(ios));

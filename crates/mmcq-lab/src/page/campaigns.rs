@@ -1,12 +1,12 @@
-//! Campaigns of the torture as a page.
+//! Writes campaigns of the torture tests as an HTML page.
 
 use crate::page::frame::capital;
 use crate::page::listed::{Part, listed};
 
-/// One campaign: its scoreboard, and its summary as JSON.
+/// A campaign of torture tests: its scoreboard, and its summary as JSON.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// Title: what it tried.
+    /// Title of the campaign: what it tested.
     pub title: String,
     /// The scoreboard as the program prints it.
     pub text: String,
@@ -14,8 +14,8 @@ pub struct Campaign {
     pub summary: String,
 }
 
-/// Returns the page of these campaigns. `broken`: promises broken. `over`: recoveries that took too
-/// long.
+/// Returns the page of these campaigns. `broken`: number of promises that were broken. `over`:
+/// number of recoveries that took too long.
 pub fn page(campaigns: &[Campaign], broken: u64, over: u64, command: &str) -> String {
     let part = |campaign: &Campaign| {
         let lines = campaign.text.lines().skip(1).map(|line| format!("{}\n", line.trim_start()));

@@ -1,14 +1,14 @@
-//! The charts of a page, as SVG that takes the width of its place. Text and lines have colours that
-//! the page's style replaces in the dark.
+//! Draws the charts of a page, as SVG whose width follows its place. The page's style replaces the
+//! colours of text and lines in dark mode.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Colour of text and lines, which the style replaces.
+/// Colour of text and lines, which the page's style replaces in dark mode.
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const RULE: RGBColor = RGBColor(0xcc, 0xcc, 0xcc);
-/// Colours that are visible on light and on dark: at least 3 to 1.
+/// Colours that can be seen on light and on dark: contrast at least 3 to 1.
 pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x3b, 0x7d, 0xd8),
     RGBColor(0xd9, 0x73, 0x0d),
@@ -19,15 +19,15 @@ pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x7b, 0x87, 0x94),
     RGBColor(0xc2, 0x5a, 0x9e),
 ];
-/// Width of a chart, narrow enough that its letters can be read on a telephone.
+/// Width of a chart in pixels, narrow enough that its letters can be read on a telephone.
 const WIDTH: u32 = 480;
 const FONT: (&str, u32) = ("sans-serif", 13);
-/// About the width of a letter.
+/// Approximate width of a letter in pixels.
 const LETTER: u32 = 7;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// One bar of several parts, each with its colour.
+/// Horizontal bar of several parts, each with its colour.
 pub struct Bar {
     /// Label next to the bar.
     pub label: String,
@@ -35,31 +35,31 @@ pub struct Bar {
     pub parts: Vec<(f64, RGBColor)>,
 }
 
-/// One line through points.
+/// Line through points.
 pub struct Line {
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Its colour.
+    /// Colour of the line.
     pub colour: RGBColor,
 }
 
-/// Labels of a chart's axes, and its title for those who do not see it.
+/// Labels of a chart's axes, and the title for readers who cannot see the chart.
 pub struct Axes<'a> {
-    /// Title: what is drawn, in words.
+    /// Title: what is drawn.
     pub title: &'a str,
-    /// Label of the axis to the right.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// Label of the axis upwards.
+    /// Label of the vertical axis.
     pub y: &'a str,
 }
 
-/// Returns text escaped for an attribute or an element.
+/// Returns the text with the characters escaped that an attribute or an element cannot contain.
 fn escaped(text: &str) -> String {
     crate::trace::picture::escaped(text)
 }
 
-/// Returns a picture that takes the width of its place and has a title. Its own size and language
-/// are removed.
+/// Returns a picture whose width follows its place, with a title. The picture's own size and
+/// language are removed.
 pub fn scaled(svg: &str, title: &str, class: &str) -> String {
     let (head, rest) = svg.split_once('>').unwrap_or(("", svg));
     let view = head.split_once("viewBox=\"").and_then(|(_, rest)| rest.split_once('"'));
@@ -85,13 +85,13 @@ fn picture(
     Ok(scaled(&svg, axes.title, "chart"))
 }
 
-/// Returns the end of an axis that begins at 0. An axis without a finite length would be drawn for
-/// ever.
+/// Returns the end of an axis that begins at 0. The end is always finite, since drawing an infinite
+/// axis would not end.
 fn end(values: impl Iterator<Item = f64>) -> f64 {
     values.filter(|value| value.is_finite() && *value > 0.0).reduce(f64::max).unwrap_or(1.0)
 }
 
-/// Draws bars from left to right, one below the other; `line` crosses all of them.
+/// Draws horizontal bars, one below the other; `line` is a vertical line across all of them.
 pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, String> {
     let sum = |bar: &Bar| bar.parts.iter().map(|(length, _)| length).sum::<f64>();
     let most = end(bars.iter().map(sum).chain(line));
@@ -138,7 +138,7 @@ pub fn bars(axes: &Axes<'_>, bars: &[Bar], line: Option<f64>) -> Result<String, 
     })
 }
 
-/// Draws lines over a range; `name_x` returns the label of a place on the axis to the right.
+/// Draws lines; `name_x` returns the label of a place on the horizontal axis.
 pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) -> Result<String, String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let places = || points().map(|point| point.0).filter(|x| x.is_finite());
@@ -174,7 +174,7 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line], name_x: &dyn Fn(f64) -> String) ->
     })
 }
 
-/// Returns a colour as a style names it.
+/// Returns a colour in the notation of a style sheet.
 pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }

@@ -1,19 +1,20 @@
-//! Common parts of all pages: head, style, tables, and the embedded data.
+//! Parts that all pages have: head, style, tables, and the embedded data.
 
 use super::live::Live;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Content policy: nothing is loaded, and nothing runs except a playground.
+/// Content security policy: the page loads nothing, and no script runs except the playground's.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// Begin of the element with the data; `mmcq compare` searches for it.
+/// Start of the element with the data, for which `mmcq compare` searches.
 pub const DATA: &str = "<script type=\"application/json\" id=\"mmcq-report\">";
-/// End of that element.
+/// End of the element with the data.
 pub const DATA_END: &str = "</script>";
 
-/// Length above which a cell is text, and its column too.
+/// Length in characters above which a cell, and so its column, counts as text.
 const FIGURE: usize = 24;
 
-/// Returns a whole page. `data` is JSON. `live` is a playground, whose section is in the body.
+/// Returns a whole page. `data` is JSON. `live` is a playground, whose section is already in
+/// `body`.
 pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&Live>) -> String {
     let page = html! {
         (DOCTYPE)
@@ -46,18 +47,18 @@ pub fn page(title: &str, top: &Markup, body: &Markup, data: &str, live: Option<&
     page.into_string()
 }
 
-/// Returns the data as an element that does not run. A `<` in the data is escaped, as it could end
-/// the element.
+/// Returns the data as an element that does not run as a script. Each `<` in the data is escaped,
+/// since it could end the element.
 fn inside(data: &str) -> String {
     format!("{DATA}\n{}{DATA_END}\n", data.replace('<', "\\u003c"))
 }
 
-/// Returns a picture as wide as its place.
+/// Returns a picture that is as wide as its place.
 pub fn figure(svg: &str, said: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) figcaption { (said) } } }
 }
 
-/// Returns a picture with small letters, which can be scrolled by keys on a telephone.
+/// Returns a picture with small letters that can be scrolled with the keyboard or on a telephone.
 pub fn figure_wide(svg: &str, said: &str) -> Markup {
     html! {
         figure.drawn {
@@ -78,13 +79,13 @@ pub fn legend(names: &[(&str, String)]) -> Markup {
     }
 }
 
-/// Returns a table whose first column names its rows. The row `mine` is highlighted. The table can
-/// be scrolled by keys.
+/// Returns a table whose first column names its rows. The row with index `mine` is highlighted. The
+/// table can be scrolled with the keyboard.
 pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<usize>) -> Markup {
     let text: Vec<bool> = (0..heads.len())
         .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.len() > FIGURE)))
         .collect();
-    // A column of words stands to the left, one of figures to the right.
+    // A column of words is aligned left, a column of figures right.
     let is_word = |cell: &String| cell.starts_with(char::is_alphabetic);
     let words: Vec<bool> = (0..heads.len())
         .map(|column| {
@@ -121,7 +122,7 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<String>], mine: Option<u
     }
 }
 
-/// Returns a text with a capital first letter.
+/// Returns the text with its first letter as a capital.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

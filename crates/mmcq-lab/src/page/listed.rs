@@ -1,15 +1,15 @@
-//! Pages of lists: the results of a sweep, a reproduction or a campaign of torture.
+//! Writes pages that show lists: results of a sweep, a reproduction or a campaign of torture tests.
 
 use super::frame;
 use crate::table::Table;
 use maud::html;
 
-/// Most rows of a table on a page, so that the page stays below 500 KB.
+/// Largest number of rows of a table on a page, so that the page stays below 500 KB.
 const ROWS_MAX: usize = 400;
-/// Most bytes of data on a page, for the same reason.
+/// Largest number of bytes of data on a page, so that the page stays below 500 KB.
 const DATA_MAX: usize = 250_000;
 
-/// A part of a page, below its heading.
+/// Section of a page, with its heading.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     /// Heading.
@@ -18,12 +18,12 @@ pub struct Part {
     pub picture: Option<(String, String)>,
     /// A table.
     pub table: Option<Table>,
-    /// Lines as the program prints them.
+    /// Further lines, as the program prints them.
     pub lines: String,
 }
 
-/// Returns a page of such parts. `intro` explains the page to a reader who has never heard of the
-/// project. `verdict` is the result. `data` is JSON, one object a line.
+/// Returns a page of these parts. `intro` explains the page to a reader who does not know the
+/// project. `verdict` is the result. `data` is JSON, one object per line.
 pub fn listed(
     title: &str,
     intro: &str,

@@ -1,7 +1,7 @@
-//! The playground inside a report: a form that is set to the report's board, card and load.
+//! Playground inside a report: a form that starts with the report's board, card and load.
 //!
-//! The laboratory for browsers has a build of its own (`tools/playground.sh`). It is read from the
-//! folder of that build, and written into the page as text.
+//! The laboratory for browsers is built separately (`tools/playground.sh`). It is read from the
+//! folder of that build, and the page contains it as text.
 
 use crate::board;
 use crate::platform::Platform;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Options of fio that are fields of the form: fio's name, the form's name, and the default.
+/// Options of fio that are fields of the form: fio's name, the form's name, and fio's default.
 const FIELDS: [(&str, &str, &str); 5] = [
     ("rw", "rw", "read"),
     ("bs", "bs", "4k"),
@@ -21,11 +21,11 @@ const FIELDS: [(&str, &str, &str); 5] = [
     ("numjobs", "jobs", "1"),
     ("size", "size", "64m"),
 ];
-/// Options that the form sets itself, or does not use.
+/// Options that the form sets itself or does not use.
 const LEFT_OUT: [&str; 7] =
     ["name", "filename", "runtime", "time_based", "loops", "number_ios", "output-format"];
 
-/// Mark in the file before the form with its tables.
+/// Mark in the playground's file, where the form and its tables begin.
 const BEGINS: &str = "<!-- play -->";
 const ENDS: &str = "<!-- /play -->";
 
@@ -36,7 +36,7 @@ pub struct Live {
     style: String,
     script: String,
     worker: String,
-    /// The laboratory's module, compressed by gzip, as base64.
+    /// The laboratory's WebAssembly module, compressed by gzip, as base64.
     module: String,
     start: Option<Value>,
     jobs: usize,
@@ -46,7 +46,7 @@ impl Live {
     /// Reads the parts from the folder that `tools/playground.sh` fills.
     ///
     /// # Errors
-    /// In one line: a file is missing, or another version made it.
+    /// A file is missing, or another version made it; the error is one line.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let read = |name: &str| std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
         let text = |name: &str| {
@@ -82,7 +82,7 @@ impl Live {
     /// Sets the form to a load on a board.
     ///
     /// # Errors
-    /// Board or card is a file: the page knows only built-in ones, by name.
+    /// Board or card is a file, but the page knows only built-in ones, by name.
     pub fn set(&mut self, scene: &Scene, loaded: &Loaded) -> Result<(), String> {
         if !Platform::names().any(|name| name == scene.platform) {
             return Err(format!("board {} is a file; the page knows boards by name alone", scene.platform));
@@ -115,8 +115,8 @@ impl Live {
         Ok(())
     }
 
-    /// Returns the page's content policy: it allows this script, the laboratory, and a worker made
-    /// of text.
+    /// Returns the page's content security policy. It allows this script, the laboratory's module,
+    /// and a worker made from text.
     pub(super) fn policy(&self) -> String {
         let hash = BASE64.encode(Sha256::digest(&self.script));
         format!("; script-src 'sha256-{hash}' 'wasm-unsafe-eval'; worker-src blob:")
@@ -153,7 +153,8 @@ impl Live {
     }
 }
 
-/// Returns a module's text without its imports and exports, as all modules are in one text.
+/// Returns a script module without its imports and exports, since the page has all modules in one
+/// script.
 fn plain(script: &str) -> String {
     let lines = script.lines().filter(|line| !line.starts_with("import "));
     lines.map(|line| format!("{}\n", line.strip_prefix("export ").unwrap_or(line))).collect()
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(live.script, "function lab() {}\nlab();\n");
         let scripts = live.scripts().into_string();
         assert!(scripts.contains("id=\"play-module\">YWJj</script>"), "{scripts}");
-        // printf 'function lab() {}\nlab();\n' | openssl dgst -sha256 -binary | base64
+        // Made by: printf 'function lab() {}\nlab();\n' | openssl dgst -sha256 -binary | base64
         assert!(
             live.policy().starts_with("; script-src 'sha256-dmvBVhT8Qv9gtY3nLlg7eawNa6NgTShc89vhgpwioSk=' "),
             "{}",

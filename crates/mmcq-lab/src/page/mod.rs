@@ -1,8 +1,8 @@
-//! A run as one HTML file that a colleague can open: what it did, how near to the limit it was,
-//! where its time went, and all its figures as data.
+//! A run as one HTML file to pass on: what it did, how near to the limit it was, where its time was
+//! spent, and all its figures as data.
 //!
-//! The file loads nothing and runs nothing. [`Compared::of`] runs the load again where a page needs
-//! it: in other settings, and with the oscilloscope attached.
+//! The file loads nothing and runs no script. [`Compared::of`] runs the load again where a page
+//! needs it: in other settings, and with the oscilloscope attached.
 
 #[cfg(feature = "torture")]
 pub mod campaigns;
@@ -27,7 +27,7 @@ use crate::series::Series;
 use crate::trace::{self, Start, Window, picture};
 use crate::why::Why;
 
-/// Settings that a page compares: Linux on each kind of host, mmcq, and what is possible.
+/// Settings that a page compares: Linux on each kind of host, mmcq, and the physical limit.
 const SETTINGS: [Setting; 7] = [
     Setting::None,
     Setting::HsqTag,
@@ -39,12 +39,13 @@ const SETTINGS: [Setting; 7] = [
 ];
 /// Approximate number of requests in the window of the oscilloscope.
 const SCOPE_REQUESTS: u64 = 8;
-/// Length in ns of that window.
+/// Shortest and longest window of the oscilloscope in ns.
 const SCOPE_NS: std::ops::RangeInclusive<u64> = 200_000..=10_000_000;
-/// Most bytes of a picture; a larger one is left out, as the page is for mail.
+/// Largest picture of the oscilloscope in bytes. A larger one is left out, since pages are sent by
+/// mail.
 const SCOPE_BYTES: usize = 150_000;
 
-/// The load in one setting.
+/// Results of the load in one setting.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The setting.
@@ -55,16 +56,16 @@ pub struct Measured {
     pub stats: Stats,
 }
 
-/// What a page shows besides the run itself.
+/// What a page shows besides the results of its own run.
 #[derive(Debug)]
 pub struct Compared {
-    /// Phases in which the time was spent.
+    /// Phases in which the run's time was spent.
     pub why: Why,
-    /// The load in each setting that the board supports, the page's own included.
+    /// Results in each setting that the board supports, including the page's own setting.
     pub settings: Vec<Measured>,
-    /// Settings in which the load does not run, and why.
+    /// Settings in which the load cannot run, and why.
     pub refused: Vec<(Setting, String)>,
-    /// The bus in the middle of the run, or why there is no picture.
+    /// Picture of the bus in the middle of the run, as SVG, or the reason why there is none.
     pub scope: Result<String, String>,
     /// All values of board and card.
     pub params: Vec<Param>,
@@ -75,11 +76,11 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Runs a finished run's load again in other settings and with the oscilloscope. `name` and
-    /// `changes` are those of the board. `step` is called with what runs now.
+    /// Runs the load of a finished run again, in other settings and with the oscilloscope. `name`
+    /// and `changes` are those of the board. `step` is called with the name of each run.
     ///
     /// # Errors
-    /// The load does not come to its end at its limit.
+    /// The load at the physical limit does not end.
     pub fn of(
         run: &Run<'_>,
         (name, changes): (&str, &[String]),
@@ -98,7 +99,7 @@ impl Compared {
             match runner::run(&Run { setting, ..*run }, None, &mut |_, _| ()) {
                 Ok(outcome) => settings.push(Measured::of(setting, &outcome)),
                 Err(error) if setting == Setting::Limit => return Err(error),
-                // The board's host is of the other kind.
+                // The setting is for another kind of host than the board has.
                 Err(RunError::Host { .. }) => {}
                 Err(error) => refused.push((setting, error.to_string())),
             }
@@ -122,8 +123,8 @@ impl Measured {
     }
 }
 
-/// Returns the bus in the middle of a run whose series is known, as SVG, or the reason why there is
-/// no picture.
+/// Returns a picture of the bus in the middle of a run whose series is known, as SVG, or the reason
+/// why there is none.
 pub fn scope(run: &Run<'_>, series: &Series) -> Result<String, String> {
     let from_ns = series.middle_ns().ok_or("no request came")?;
     let few_ns = (SCOPE_REQUESTS * series.turn_ns()).clamp(*SCOPE_NS.start(), *SCOPE_NS.end());

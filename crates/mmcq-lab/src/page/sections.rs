@@ -1,4 +1,4 @@
-//! Sections of a run's page, from the most important ones to those for reference.
+//! Writes the sections of a run's page, from the most important ones to the details.
 
 use super::chart::{self, Axes, Bar, COLOURS, Line, css, short};
 use super::live::Live;
@@ -13,10 +13,10 @@ use crate::trace::time;
 use crate::why::{Phases, mib_per_s};
 use maud::{Markup, html};
 
-/// Percentiles of the table.
+/// Percentiles in the table of latencies.
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 const DIRECTIONS: [&str; 2] = ["reads", "writes"];
-/// Columns of the phases, in words for readers who do not know the bus.
+/// Columns for the phases, with a description for readers who do not know the bus.
 const PHASES: [(&str, &str); Phases::COUNT] = [
     ("wire, commands", "commands and responses move on the bus"),
     ("wire, data", "blocks of data move on the bus"),
@@ -28,8 +28,8 @@ const PHASES: [(&str, &str); Phases::COUNT] = [
     ("waiting", "the program that reads and writes has no request under way"),
 ];
 
-/// Returns the page. `title` names the load, `command` runs it again, `report` is the report of
-/// `run`, `live` is a playground set to the load.
+/// Returns the page of a run. `title` names the load, `command` is the command that runs it again,
+/// `report` is the run's report, and `live` is a playground set to the load.
 ///
 /// # Errors
 /// A picture cannot be drawn.
@@ -57,7 +57,7 @@ pub fn html(
     Ok(frame::page(title, &top(compared, &all, report, &origin), &body, &json::json(report, false), live))
 }
 
-/// Returns in words what a job does.
+/// Returns a sentence that says what a job does.
 fn load(job: &Job) -> String {
     let bytes = Dir::ALL.map(|dir| job.bs[dir.index()].max);
     let size = |bytes: u64| match bytes % 1024 {
@@ -106,7 +106,7 @@ fn top(compared: &Compared, all: &Stats, report: &Report, origin: &Origin) -> Ma
     }
 }
 
-/// Returns in words how much of a replay is the trace's own pauses.
+/// Returns a sentence that says which share of a replay's time is the trace's own pauses.
 fn pauses(compared: &Compared) -> String {
     let c = &compared.why.counters;
     let waiting = Phases::of(c).named().into_iter().find(|(name, _)| *name == "waiting");
@@ -115,13 +115,13 @@ fn pauses(compared: &Compared) -> String {
     format!("In this replay nothing was under way for {share:.1} % of the time{pace}.")
 }
 
-/// Share in percent from which pauses decide the rate of a replay.
+/// Share of the time in percent from which on pauses determine the rate of a replay.
 const PAUSES_PERCENT: f64 = 5.0;
 const PACE: &str =
     ": its rate, and the share of what bus and card allow, are the pace of the trace; compare latencies";
 
-/// Returns the directions with a request that starved: the longest took 20 times as long as 99 %
-/// did.
+/// Returns the directions in which a request starved: the longest took 20 times as long as the 99th
+/// percentile.
 fn starved(all: &Stats) -> Vec<String> {
     let mut lines = Vec::new();
     for dir in Dir::ALL {
@@ -135,7 +135,7 @@ fn starved(all: &Stats) -> Vec<String> {
     lines
 }
 
-/// Returns the row of the page's own setting.
+/// Returns the index of the row with the page's own setting.
 fn mine(compared: &Compared) -> Option<usize> {
     compared.settings.iter().position(|one| one.setting == compared.setting)
 }
@@ -197,8 +197,8 @@ fn rate_row(one: &Measured, limit: &Counters) -> Vec<String> {
     ]
 }
 
-/// Returns the microseconds of each phase for each request of a run with this mean size. At the
-/// limit requests are merged, so the same amount of data is compared.
+/// Returns the time in us of each phase per request of `bytes_each`. At the limit requests are
+/// merged, so equal amounts of data are compared.
 fn per_request_us(one: &Measured, bytes_each: f64) -> [f64; Phases::COUNT] {
     let c = &one.counters;
     Phases::of(c).named().map(|(_, ns)| ns as f64 / 1e3 / c.bytes.max(1) as f64 * bytes_each)
@@ -240,8 +240,8 @@ fn phases(compared: &Compared) -> Result<Markup, String> {
     })
 }
 
-/// Returns the share of requests that were complete within a time, as points of a line over the
-/// time's logarithm.
+/// Returns the share of requests that were complete within a time, as points of a line; the x axis
+/// is the logarithm of the time.
 fn distribution(dir: &DirStats) -> Vec<(f64, f64)> {
     let total = dir.clat.histogram.total().max(1) as f64;
     let mut below = 0;
@@ -273,7 +273,7 @@ fn latencies(all: &Stats) -> Result<Markup, String> {
         let ns = &dir_stats.clat.ns;
         let inner = dir_stats.clat.histogram.percentiles(&PERCENTILES);
         let mut column = vec![dir_stats.total_ios.to_string(), time(ns.min), time(ns.mean as u64)];
-        // The middle of a bucket may lie beyond the longest.
+        // The middle of a bucket may be above the longest time.
         column.extend(inner.into_iter().map(|inner_ns| time(inner_ns.min(ns.max))));
         column.push(time(ns.max));
         columns.push(column);
@@ -353,7 +353,7 @@ fn over_time(compared: &Compared) -> Result<Markup, String> {
     })
 }
 
-/// Returns the programs of a trace with what their requests took.
+/// Returns the section with the programs of a trace and the latencies of their requests.
 fn programs(origin: &Origin) -> Markup {
     let row = |program: &Program, kind: &str, figures: &Figures| {
         let [median, _, most, tail] = figures.percentiles_us;

@@ -1,15 +1,15 @@
-//! One value of a board, changed on the command line.
+//! Changes one value of a board, as given on the command line (`--set`).
 
 use super::{COSTS_OPTIONAL, KEYS, PlatformError, unit, unknown};
 use toml::{Table, Value};
 
-/// A change that begins so is one of the card.
+/// Prefix of a change that concerns the card.
 pub const CARD: &str = "card.";
-/// A change that begins so is an option of every job.
+/// Prefix of a change that is an option for every job.
 pub const JOB: &str = "job.";
 
-/// One `key=value`. A value in one of these sections is a quantity and keeps its form; its kind and
-/// source say where it came from.
+/// Applies a change `key=value` to a board's table. In the sections `quantities`, the value becomes
+/// a table with kind `prior` and source `--set`.
 pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
     let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
@@ -68,7 +68,7 @@ pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Resul
     Ok(())
 }
 
-/// A bare word is a text.
+/// Parses a value; a text without quotes is a string.
 fn value(text: &str) -> Value {
     let parsed = format!("v = {text}").parse::<Table>();
     let value = parsed.ok().and_then(|mut table| table.remove("v"));

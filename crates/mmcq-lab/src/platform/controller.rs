@@ -1,4 +1,4 @@
-//! What a platform's file says of its controller.
+//! Description of the controller in a board's file.
 
 use super::PlatformError;
 use mmcq_sim::mshc::{Layout, MshcConfig};
@@ -7,18 +7,18 @@ use mmcq_sim::sdhci::SdhciConfig;
 use mmcq_sim::stm32_sdmmc::Stm32SdmmcConfig;
 use toml::{Table, Value};
 
-/// Names of the kinds, as `controller.kind` in a platform's file.
+/// Values of `controller.kind` in a board's file.
 const KINDS: [&str; 4] = ["sdhci", "rtsx", "mshc", "stm32-sdmmc"];
 
-/// Capabilities 1 of an SDHCI: ADMA3.
+/// Bit of an SDHCI's Capabilities 1 register (upper word): ADMA3 Support.
 const ADMA3: u32 = 1 << 27;
 
-/// What a platform's file says of its controller.
+/// Description of the controller, by its kind.
 #[derive(Clone, Copy, Debug)]
 pub enum ControllerConfig {
-    /// `kind = "sdhci"`, and if no kind is given.
+    /// `kind = "sdhci"`: an SDHCI. This is the default.
     Sdhci(SdhciConfig),
-    /// `kind = "rtsx"`.
+    /// `kind = "rtsx"`: Realtek's card reader.
     Rtsx(RtsxConfig),
     /// `kind = "mshc"`: Allwinner's or DesignWare's.
     Mshc(MshcConfig),
@@ -27,7 +27,7 @@ pub enum ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// The kind as a file has it.
+    /// Returns the kind as written in a file.
     pub fn kind(&self) -> &'static str {
         match self {
             ControllerConfig::Sdhci(_) => KINDS[0],
@@ -37,23 +37,24 @@ impl ControllerConfig {
         }
     }
 
-    /// It has an engine for the command queue of a card.
+    /// Returns whether the controller has an engine for a card's command queue (CQHCI).
     pub fn has_queue_engine(&self) -> bool {
         matches!(self, ControllerConfig::Sdhci(config) if config.command_queue.is_some())
     }
 
-    /// It executes chains of transfers.
+    /// Returns whether the controller can execute chains of transfers (ADMA3).
     pub fn executes_chains(&self) -> bool {
         matches!(self, ControllerConfig::Sdhci(config) if config.capabilities1 & ADMA3 != 0)
     }
 
-    /// Linux's driver for it looks at DAT0 before a transfer, and does not begin one while the card is
-    /// busy. That of an SMHC does not look: the controller waits.
+    /// Returns whether Linux's driver for this controller samples DAT0 before a transfer and does
+    /// not start it while the card is busy. The driver of an SMHC does not sample DAT0: the
+    /// controller waits.
     pub fn linux_looks(&self) -> bool {
         !matches!(self, ControllerConfig::Mshc(config) if config.layout == Layout::Smhc)
     }
 
-    /// Reads the section `[controller]`; `place` names it in errors.
+    /// Reads the section `[controller]`; `place` names the section in errors.
     pub fn read(place: &str, mut section: Table) -> Result<Self, PlatformError> {
         let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
         let config = Value::Table(section);

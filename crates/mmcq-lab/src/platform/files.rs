@@ -1,4 +1,4 @@
-//! Files of boards and of cards that are read once, for many boards.
+//! Keeps files of boards and cards that were read, so that many boards can use them.
 
 use super::{CARD, Platform, PlatformError, QUANTITIES, set, tree};
 use crate::known::Known;
@@ -6,15 +6,15 @@ use mmcq_sim::card::CardProfile;
 use std::sync::Arc;
 use toml::Table;
 
-/// Profiles of cards by name and changes. Clones share what is known.
+/// Card profiles by name and changes. All clones share one store.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles(Arc<Known<(String, Vec<String>), CardProfile>>);
 
 impl Profiles {
-    /// The profile of this card with these changes, which `read` reads.
+    /// Returns the profile of this card with these changes. Calls `read` if it is not stored.
     ///
     /// # Errors
-    /// That of `read`.
+    /// The error of `read`.
     pub fn get_or<E>(
         &self,
         name: &str,
@@ -25,7 +25,7 @@ impl Profiles {
     }
 }
 
-/// Files of boards and their cards, each read and parsed once.
+/// Files of boards and their cards, each read and parsed only once.
 #[derive(Debug, Default)]
 pub struct Files {
     boards: Known<String, Arc<Table>>,
@@ -33,10 +33,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// As [`Platform::load_with`]; and the table that the board was read from.
+    /// Loads a board as [`Platform::load_with`] does, and also returns the table that it was read
+    /// from.
     ///
     /// # Errors
-    /// The board cannot be read, or a change is wrong.
+    /// The board's file cannot be read, or a change is wrong.
     pub fn load_with(&self, name: &str, changes: &[String]) -> Result<(Platform, Table), PlatformError> {
         let whole = self.boards.get_or(name.to_owned(), |name| tree(name, None, 0).map(Arc::new))?;
         let table = changed(Table::clone(&whole), changes)?;
@@ -48,7 +49,7 @@ impl Files {
     }
 }
 
-/// With those changes that are the board's.
+/// Returns the table with those changes that concern the board.
 fn changed(mut table: Table, changes: &[String]) -> Result<Table, PlatformError> {
     for change in changes.iter().filter(|change| !change.starts_with(CARD)) {
         set(&mut table, change, &QUANTITIES)?;

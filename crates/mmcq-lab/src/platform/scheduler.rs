@@ -1,17 +1,18 @@
-//! A board's scheduler, as our engine has it.
+//! Scheduler of a board in the form that mmcq's engine uses.
 
 use mmcq::sched::{Any, Choice, Policy, Waiting};
 
-/// A scheduler by name.
+/// Scheduler that was chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     any: Any,
-    /// The engine tells it of each request, whichever it is.
+    /// Whether the scheduler must be told of every request, even if it serves requests in order.
     told: bool,
 }
 
 impl Scheduler {
-    /// This one. `told`: it is told of all requests, so these go the engine's general way.
+    /// Makes the engine's scheduler. `told`: it is told of all requests, so that they take the
+    /// engine's general path.
     pub fn new(any: Any, told: bool) -> Self {
         Scheduler { any, told }
     }

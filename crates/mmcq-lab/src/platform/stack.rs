@@ -1,61 +1,64 @@
-//! `[stack]`: what a board says about our engine.
+//! Section `[stack]`: what a board's file says about mmcq's engine.
 //!
-//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where
-//! the host could go on, and `"always"` none in a pause; `hold_us` is how long a transfer is held
-//! open in a pause, `owed_us` how long the status of writes in it may be owed. `merging = "off"`
-//! sends each request alone. `acknowledge = "transferred"` has a write complete with its data, and
-//! not when the card has programmed them. `scheduler` is one of `"fifo"`, `"deadline"` and `"fair"`;
-//! `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not
-//! named have 1).
+//! `advance` says which contexts advance the engine, see [`Advance`]. `streams = "off"` closes each
+//! transfer, even if the host could continue it; `"always"` keeps transfers open in a pause.
+//! `hold_us` is how long a transfer stays open in a pause, `owed_us` how long the status of its
+//! writes may be outstanding. `merging = "off"` sends each request alone. With `acknowledge =
+//! "transferred"` a write is complete when its data are transferred, not when the card has
+//! programmed them. `scheduler` is `"fifo"`, `"deadline"` or `"fair"`. `weights = [1, 4]` are the
+//! weights of the fair scheduler by client: the first job is client 0, and clients without a weight
+//! have 1.
 
 use super::{Advance, PlatformError, Scheduler, error, unknown};
 use mmcq::engine::{Acknowledge, Config, StaysOpen};
 use mmcq::sched::{Any, Chained, Deadline, Fair, Fifo, HostQueued, Packed, deadline, fair};
 use toml::{Table, Value};
 
-/// The longest time of a transfer that stays open: an hour.
+/// Longest time in us that a transfer may stay open: an hour.
 const US_MAX: i64 = 3_600_000_000;
-/// Clients with a queue of their own.
+/// Number of clients for which a scheduler has separate queues.
 const CLIENTS: usize = 8;
 
-/// What our engine carries: a scheduler by name, the lane of a card's queue, packed commands, and
+/// Profile of mmcq's engine: a scheduler by name, the lane of a card's queue, packed commands, and
 /// chains.
 pub type Profile = Chained<Packed<HostQueued<Scheduler>>>;
 
-/// With this scheduler.
+/// Returns the engine's profile with this scheduler.
 #[must_use]
 pub fn profile(scheduler: Scheduler) -> Profile {
     Chained(Packed(HostQueued(scheduler)))
 }
 
-/// How our engine is set up.
+/// Setup of mmcq's engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// What moves it.
+    /// Which contexts advance the engine.
     pub advance: Advance,
-    /// When transfers stay open.
+    /// When transfers stay open after their last request.
     pub streams: StaysOpen,
-    /// How long in a pause, in nanoseconds.
+    /// How long a transfer stays open in a pause, in ns.
     pub hold_ns: u64,
-    /// How long the status of writes in them may be owed, in nanoseconds.
+    /// How long the status of writes in an open transfer may be outstanding, in ns.
     pub owed_ns: u64,
-    /// Contiguous requests go out together.
+    /// Whether contiguous requests are merged into one transfer.
     pub merging: bool,
-    /// When a write is complete.
+    /// When a write counts as complete.
     pub acknowledge: Acknowledge,
-    /// Which request is next.
+    /// Scheduler that picks the next request.
     pub scheduler: Any<CLIENTS>,
-    /// The controller's queue engine has its driver. A setting says so, and no key.
+    /// Whether the driver of the controller's queue engine (CQHCI) is used. A setting decides this,
+    /// not a key of the file.
     pub queue_engine: bool,
-    /// How often that asks the card, in clocks of its timer, if not as our driver has it. A setting
-    /// says so, and no key.
+    /// Interval in clocks of its timer at which the queue engine polls the card; `None`: the
+    /// driver's default. A setting decides this, not a key of the file.
     pub queue_poll_clocks: Option<u32>,
-    /// The same of chains that the controller executes.
+    /// Whether the controller executes chains of transfers. A setting decides this, not a key of
+    /// the file.
     pub chains: bool,
 }
 
 impl Stack {
-    /// What the engine is told of it.
+    /// Returns the engine's configuration for this setup.
     pub(crate) fn config(&self) -> Config {
         let merge_blocks = if self.merging { Config::DEFAULT.merge_blocks } else { 1 };
         Config::DEFAULT
@@ -66,7 +69,7 @@ impl Stack {
             .acknowledge(self.acknowledge)
     }
 
-    /// Reads the section. `place` names the platform.
+    /// Reads the section `[stack]`; `place` adds the name of the board to a key, for errors.
     pub(super) fn read(place: &dyn Fn(&str) -> String, mut table: Table) -> Result<Self, PlatformError> {
         let advance = match table.remove("advance") {
             Some(value) => value.clone().try_into().map_err(|_| {

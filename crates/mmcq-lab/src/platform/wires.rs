@@ -1,11 +1,11 @@
-//! What a board's description tells the driver of its wires: `[driver] width`, `max_clock_hz` and
-//! `max_timing`, as a device tree does.
+//! Limits of a board's wires, which its file gives the driver like a device tree: `[driver] width`,
+//! `max_clock_hz` and `max_timing`.
 
 use super::{ControllerConfig, PlatformError, error};
 use mmcq::host::{Caps, Timing, Width};
 use toml::{Table, Value};
 
-/// Timings by their speed, as `driver.max_timing` names them.
+/// Bus timings by speed, from the slowest, with their names for `driver.max_timing`.
 const LADDER: [(&str, &[Timing]); 7] = [
     ("legacy", &[]),
     ("high-speed", &[Timing::HighSpeed]),
@@ -16,22 +16,22 @@ const LADDER: [(&str, &[Timing]); 7] = [
     ("hs400es", &[Timing::Hs400Es]),
 ];
 
-/// Keys of the section.
+/// Keys of the section `[driver]` about the wires.
 pub(super) const KEYS: [&str; 3] = ["width", "max_clock_hz", "max_timing"];
 
-/// What the wires carry, where the file says.
+/// Limits of the wires; `None` where the file has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wires {
-    /// Data lines.
+    /// Number of data lines.
     pub width: Option<Width>,
-    /// Fastest clock, in hertz.
+    /// Fastest clock in Hz.
     pub max_clock_hz: Option<u32>,
-    /// Place of the fastest timing in the ladder.
+    /// Index of the fastest timing in [`LADDER`].
     max_timing: Option<usize>,
 }
 
 impl Wires {
-    /// Takes them out of `[driver]`.
+    /// Takes the keys about the wires out of the section `[driver]`.
     pub(super) fn read(
         place: &dyn Fn(&str) -> String,
         section: &mut Table,
@@ -67,18 +67,18 @@ impl Wires {
         Ok(Wires { width, max_clock_hz, max_timing })
     }
 
-    /// Do they carry a timing?
+    /// Returns whether the wires can carry this timing.
     pub fn carry(&self, timing: Timing) -> bool {
         let at = LADDER.iter().position(|(_, timings)| timings.contains(&timing));
         self.max_timing.is_none_or(|most| at.is_none_or(|at| at <= most))
     }
 
-    /// The capabilities of a controller by the standard without what they do not carry. `None`:
-    /// they carry everything.
+    /// Returns the capability registers of a standard controller without timings that the wires
+    /// cannot carry. `None`: the file does not limit the timing.
     pub fn capabilities(&self, low: u32, high: u32) -> Option<u64> {
         self.max_timing?;
         let mut all = u64::from(high) << 32 | u64::from(low);
-        // High speed, and of the upper word SDR50, SDR104 and DDR50 [SDHC 2.2.25].
+        // High Speed, and in the upper register SDR50, SDR104 and DDR50 [SDHC 2.2.25].
         for (bit, timing) in
             [(21, Timing::HighSpeed), (32, Timing::Sdr50), (33, Timing::Sdr104), (34, Timing::Ddr50)]
         {
@@ -89,7 +89,7 @@ impl Wires {
         Some(all)
     }
 
-    /// Those of these timings that they carry, as [`Caps::timing_bit`]s.
+    /// Returns those of these timings that the wires can carry, as [`Caps::timing_bit`]s.
     pub fn timings(&self, timings: &[Timing]) -> u16 {
         let carried = timings.iter().filter(|timing| self.carry(**timing));
         carried.fold(0, |bits, timing| bits | Caps::timing_bit(*timing))

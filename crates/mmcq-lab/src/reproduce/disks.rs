@@ -1,11 +1,11 @@
-//! GNOME Disks' own loop (`gdubenchmarkdialog.c`). For each sample a page is read, then 10 MiB are
-//! read, a page again, and the same 10 MiB are written and synchronised. After all samples, pages
-//! are read at random places. The samples and those last pages are timed.
+//! The benchmark loop of GNOME Disks (`gdubenchmarkdialog.c`). For each sample it reads one page,
+//! reads 10 MiB, reads one page again, and writes the same 10 MiB and synchronises (`fsync`). After
+//! all samples it reads pages at random places. It measures the time of the samples and of those
+//! last pages.
 //!
 //! Linux sends no flush to a card without a cache, so the patch's writes are complete when the card
-//! has received them. mmcq polls the card's status at each `fsync`. So the loop runs a second time
-//! without `fsync`, and mmcq then completes writes with their data: that is what the patch
-//! promises.
+//! has received them. mmcq polls the card's status at each `fsync`. So the loop also runs without
+//! `fsync`, where mmcq completes writes with their data, which is all that the patch promises.
 
 use super::{Amount, Row, workers};
 use crate::fio::Worker;
@@ -16,23 +16,24 @@ use crate::runner::{Outcome, Run, RunError, Setting, run};
 use mmcq_sim::parallel;
 use std::sync::Arc;
 
-/// Settings, without and with a status poll at `fsync`; the limit comes first.
+/// Settings of the loop with `fsync` (a status poll), then of the loop without it. The physical
+/// limit comes first.
 const SETTINGS: [[Setting; 5]; 2] = [
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
     [Setting::Limit, Setting::Close, Setting::Patch, Setting::MmcqEarly, Setting::MmcqEarlyOwn],
 ];
 const SAMPLE_BYTES: u64 = 10 << 20;
 const PAGE_BYTES: u64 = 4096;
-/// Number of page reads at the end for each sample.
+/// Number of pages that the loop reads at its end, for each sample.
 const PAGES: u64 = 10;
-/// Size in bytes of the card, as the tool shows it.
+/// Size of the card in bytes, as GNOME Disks shows it.
 const CARD_BYTES: u64 = 122_112 << 20;
 
-/// Published rates before and after the patch, in MB/s. The card was fitted to those before.
+/// Published rates in MB/s before and after the patch. The card was fitted to the rates before.
 const READ: (f64, f64) = (86.9, 91.5);
 const WRITE: (f64, f64) = (38.3, 55.5);
 
-/// Figures that the tool shows.
+/// Figures that GNOME Disks shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     read_mb_per_s: f64,
@@ -40,7 +41,7 @@ struct Shown {
     access_us: f64,
 }
 
-/// Returns the loop over this number of samples.
+/// Returns the requests of the loop over this number of samples.
 fn script(samples: u64, syncs: bool) -> Script {
     let mut entries = Vec::new();
     let mut push =
@@ -69,7 +70,7 @@ fn script(samples: u64, syncs: bool) -> Script {
     }
 }
 
-/// Returns a worker that does one request after the other, and logs how long each takes.
+/// Returns a worker that executes one request after the other and logs the time of each.
 fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     let job = "[disks]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nrw=rw\nbs=10M\nzero_buffers\nwrite_lat_log\n";
     let mut workers = workers(job)?;
@@ -79,7 +80,7 @@ fn worker(samples: u64, syncs: bool) -> Result<Vec<Worker>, RunError> {
     Ok(workers)
 }
 
-/// Returns direction, bytes and nanoseconds of each transfer, in order.
+/// Returns for each transfer, in order: true for a write, bytes, and time in ns.
 fn transfers(outcome: &Outcome) -> Vec<(bool, u64, f64)> {
     let log = outcome.logs.iter().find(|(name, _)| name.contains("_lat."));
     let lines = log.map_or("", |(_, content)| content.as_str()).lines();
@@ -96,8 +97,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// Returns the tool's figures: means of the samples' rates, and of the last pages' times. A write
-/// is timed with the mean time of `fsync`.
+/// Returns the figures that GNOME Disks shows: means of the samples' rates, and of the last pages'
+/// times. The time of a write includes the mean time of `fsync`.
 fn shown(outcome: &Outcome, samples: u64) -> Shown {
     let sync_ns: f64 = outcome.stats.iter().map(|stats| stats.sync.ns.mean).sum();
     let all = transfers(outcome);
@@ -113,10 +114,10 @@ fn shown(outcome: &Outcome, samples: u64) -> Shown {
     }
 }
 
-/// Runs the loop in each setting.
+/// Runs the loop in each setting, and returns the rows.
 pub(super) fn rows(platform: &Platform, amount: Amount) -> Result<Vec<Row>, RunError> {
     let samples = if amount.full { 100 } else { 25 };
-    // What is faster without asking the card is no limit of what is asked.
+    // Both loops run: the limit is taken from the one without status polls, which is faster.
     let loops = [worker(samples, true)?, worker(samples, false)?];
     let count = SETTINGS[0].len();
     let results = parallel::each(2 * count, amount.threads, |n| {
@@ -129,7 +130,7 @@ pub(super) fn rows(platform: &Platform, amount: Amount) -> Result<Vec<Row>, RunE
     let mut rows = Vec::new();
     let mut cell =
         |name: &str, unit: &str, published: Option<(f64, f64)>, asks: bool, value: fn(&Shown) -> f64| {
-            // Of a write that the card is not asked for; a time has none.
+            // The limit is that of writes without status polls; a time has no limit.
             let limit = told.first().filter(|_| unit == "MB/s").map(value);
             let (settings, of) = if asks { (SETTINGS[0], synced) } else { (SETTINGS[1], told) };
             for (setting, shown) in settings.iter().zip(of).skip(1) {

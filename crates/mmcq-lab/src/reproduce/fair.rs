@@ -1,18 +1,18 @@
-//! Fair: two clients share a card; one writes in sequence, one reads at random places. Shows what
-//! each scheduler gives the reader, and what that costs the writer.
+//! Fair: two clients share a card; one writes sequentially, one reads at random places. Shows the
+//! reader's latency and the writer's rate with each scheduler.
 //!
-//! Nothing was published for it. It examines the maintainer's remark in the STREAM thread that BFQ
-//! suits these cards.
+//! No values were published for this. It examines the maintainer's remark in the STREAM thread that
+//! BFQ suits these cards.
 
 use super::{Amount, Row};
 use crate::fio::stats::Stats;
 use crate::platform::Platform;
 use crate::runner::{Run, RunError, Setting, run};
 
-/// The HSQ board's eMMC, and the reader with an SD card.
+/// Boards of the experiment: the eMMC of HSQ, and the reader of STREAM with an SD card.
 pub const BOARDS: [&str; 2] = ["hsq-sprd", "stream-rtsx"];
 
-/// Name of each column, and the board's settings for it. The reader is client 1.
+/// Name of each column, and the changes of the board for it. The reader is client 1.
 const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fifo", &["stack.scheduler=fifo"]),
     ("deadline", &["stack.scheduler=deadline"]),
@@ -21,7 +21,7 @@ const SCHEDULERS: [(&str, &[&str]); 5] = [
     ("fair 1:4", &["stack.scheduler=fair", "stack.weights=[1, 4]"]),
 ];
 
-/// Returns the jobs of the two clients, for this number of seconds.
+/// Returns the jobs of the two clients, which run for this number of seconds.
 pub fn jobs(seconds: u64) -> String {
     format!(
         "[global]\ndirect=1\nioengine=libaio\nfilename=/dev/mmcblk0\nsize=1G\ntime_based\nruntime={seconds}\n\
@@ -29,7 +29,7 @@ pub fn jobs(seconds: u64) -> String {
     )
 }
 
-/// Runs the schedulers on one board.
+/// Runs all schedulers on one board, and returns the rows.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let workers = super::workers(&jobs(if amount.full { 30 } else { 3 }))?;
     let mut rows = Vec::new();

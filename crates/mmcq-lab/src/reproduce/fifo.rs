@@ -1,11 +1,12 @@
-//! FIFO: dispatch order in the software queue, by tag or first in first out. Latency percentiles of
-//! eight readers, and the rows that the reviewer requested.
+//! FIFO: order of dispatch in Linux's software queue, by tag or first in, first out. Shows latency
+//! percentiles of eight readers, and the rows that the reviewer requested.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// Percentile, published with the queue in tag order, and without the queue; microseconds.
+/// Percentile, and its published latencies in us: with the queue in tag order, and without the
+/// queue.
 const PERCENTILES: [(f64, f64, f64); 17] = [
     (1.0, 498.0, 799.0),
     (5.0, 865.0, 938.0),
@@ -26,17 +27,17 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
     (99.99, 200_279.0, 9503.0),
 ];
 
-/// IOPS least, mean, greatest: with the queue in tag order, and without the queue.
+/// Published smallest, mean and largest IOPS: with the queue in tag order, and without the queue.
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// Number of runs whose mean is a percentile. Chance decides which request is late in tag order,
-/// and so which percentile; these percentiles also have rows with their range.
+/// Number of runs whose mean gives a percentile. In tag order, chance decides which request is
+/// late, so some percentiles differ from run to run; these also have rows with their range.
 const RUNS: u64 = 5;
 const RANGED: [f64; 4] = [1.0, 95.0, 99.9, 99.99];
 
-/// AndroBench, five days later in the same thread: cell, `rw=`, request, threads, unit, and in tag
-/// order, without the queue and in FIFO order.
+/// AndroBench, published five days later in the same thread: cell, `rw=`, request size, threads,
+/// unit; then the rates in tag order, without the queue, and in FIFO order.
 const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("seq read", "read", "1m", 1, "MB/s"), [138.2, 143.7, 146.4]),
     (("seq write", "write", "1m", 1, "MB/s"), [58.2, 51.4, 56.2]),
@@ -44,7 +45,7 @@ const ANDROBENCH: [(Bench, [f64; 3]); 4] = [
     (("rand write", "randwrite", "4k", 8, "IOPS"), [2900.0, 1887.0, 2982.0]),
 ];
 type Bench = (&'static str, &'static str, &'static str, u32, &'static str);
-/// A function that returns the least or the greatest of two values.
+/// Function that returns the smaller or the larger of two values.
 type End = fn(f64, f64) -> f64;
 
 /// Text below the table.
@@ -58,24 +59,24 @@ AndroBench: the thread's own figures of five days later, by a file system with e
 it; neither is in the model.
 ";
 
-/// A second card, fitted to the mean of the column without the queue.
+/// Second card of the experiment, fitted to the published mean without the queue.
 const CARD_B: &str = "fifo-emmc-b-hs200";
 
-/// The experiment's board with an SDHCI, on which Linux itself runs, and the second card fitted to
-/// that.
+/// The experiment's board with an SDHCI instead, on which unmodified Linux can run; and the second
+/// card, fitted for this board.
 pub const SDHCI: (&str, &str) = ("fifo-sdhci", "fifo-emmc-b");
 
-/// Returns the published job for `rw=`; `io_mib` is for each of its eight threads.
+/// Returns the published job with this `rw=`; each of its eight threads transfers `io_mib` MiB.
 pub fn job(rw: &str, io_mib: u64) -> String {
     format!(
         "[{rw}]\nrw={rw}\nbs=4K\nnumjobs=8\nsize=1G\nio_size={io_mib}M\nnrfiles=1\ndirect=1\nthread\ngroup_reporting\n"
     )
 }
 
-/// The experiment's board, and the same with a busy CPU.
+/// Boards: the experiment's own, and one with a busy CPU.
 pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs the experiment on one board.
+/// Runs the experiment on one board, and returns the rows.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0] || name == SDHCI.0;
@@ -85,11 +86,11 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let runs: Vec<(Setting, u64)> =
         settings.into_iter().chain([Setting::Limit]).map(|setting| (setting, amount.seed)).collect();
     let further: Vec<(Setting, u64)> = (1..RUNS).map(|k| (Setting::HsqTag, amount.seed + k)).collect();
-    // The tail at 99.99 % needs every I/O of the job, so it always runs whole.
+    // The percentile 99.99 needs all I/Os of the job, so the job always runs in full.
     let reads = workers(&job("randread", 64))?;
     let mut rows = Vec::new();
-    // The published columns cannot come from one card (see docs/laboratory.md): each is compared
-    // with the card that was fitted to it.
+    // The two published columns cannot come from one card (see docs/laboratory.md). So each is
+    // compared with the card that was fitted to it.
     let cards = if own_board { vec![(None, ""), (Some(card_b), ", card B")] } else { vec![(None, "")] };
     for (card, suffix) in cards {
         progress(&at(&format!("rand read{suffix}")));
@@ -124,7 +125,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
         let mean = |of: &[Outcome], f: &dyn Fn(&Outcome) -> f64| {
             Some(of.iter().map(f).sum::<f64>() / of.len() as f64)
         };
-        // Of several runs, the one furthest in this direction.
+        // Returns the smallest or largest of several runs' values.
         let end = |of: &[Outcome], f: &dyn Fn(&Outcome) -> f64, which: End| {
             (of.len() > 1).then(|| of.iter().map(f).reduce(which)).flatten()
         };
@@ -166,7 +167,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// AndroBench's four figures.
+/// Runs AndroBench, and returns the rows of its four figures.
 fn androbench(
     platform: &Platform,
     amount: Amount,
@@ -178,7 +179,7 @@ fn androbench(
     for ((cell, rw, bs, threads, unit), of_orders) in ANDROBENCH {
         let cell = format!("AndroBench {cell}");
         progress(&cell);
-        // Its file has 64 MiB, and each thread its part of it.
+        // AndroBench's file has 64 MiB, and each thread transfers its share of them.
         let mib = 64 / threads * if amount.full { 8 } else { 1 };
         let job = format!(
             "[a]\nfilename=androbench\nrw={rw}\nbs={bs}\nnumjobs={threads}\nsize=64M\nio_size={mib}M\ndirect=1\nthread\ngroup_reporting\n"
@@ -205,7 +206,7 @@ fn androbench(
     Ok(rows)
 }
 
-/// Returns the card of a cell where Linux itself ran; empty: the board's own.
+/// Returns the card of a cell that unmodified Linux ran, too; empty: the board's own.
 pub(super) fn card_of(cell: &str) -> &'static str {
     if cell.ends_with(", card B") { SDHCI.1 } else { "" }
 }
@@ -223,7 +224,7 @@ fn percentile_us(outcome: &Outcome, percent: f64) -> f64 {
     ns.first().map_or(0.0, |ns| *ns as f64 / 1e3)
 }
 
-/// Returns least, mean and greatest, as fio groups them: sums over the threads.
+/// Returns the smallest, mean and largest IOPS as fio groups them: sums over the threads.
 fn iops(outcome: &Outcome) -> [f64; 3] {
     let series = &outcome.group().dirs[0].iops;
     [series.min as f64, series.mean, series.max as f64]

@@ -1,5 +1,5 @@
-//! HSQ: the gain by a software queue for a card without a hardware queue. Average of five runs, as
-//! published.
+//! HSQ: how much Linux's software queue gains with a card without a hardware queue. Figures are
+//! means of five runs, as published.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::guest::Report;
@@ -9,19 +9,20 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Number of runs whose mean is shown, as in the publication.
 const RUNS: u64 = 5;
 
-/// Steady-state share in MiB of each of the 20 jobs.
+/// Amount in MiB that each of the 20 jobs transfers in the steady state.
 const SHARE_MIB: u64 = 4;
 
-/// Amount in MiB of each job of a write. Writes fill the card's cache before its drain limits their
-/// rate: for five runs of 80 MiB that is 0.6 %. One run of 400 MiB shows the rate.
+/// Amount in MiB of each job that writes. Writes first fill the card's cache, and only then its
+/// drain limits their rate. In five runs of 80 MiB this is 0.6 %, so one run of 400 MiB replaces
+/// them.
 const WRITE_MIB: u64 = 5 * SHARE_MIB;
 
-/// Amount in MiB of a read. Readers of one file take long until their positions, and so the
-/// merging, are steady: over 32 MiB the mean is 1 % low, over 256 MiB within 0.3 % of the whole
-/// GiB, and two runs differ as little. So there is one long run instead of five short ones.
+/// Amount in MiB of each job that reads. Readers of one file need long until their positions, and
+/// so the merging, are steady. Over 32 MiB the mean is 1 % too low; over 256 MiB it is within 0.3 %
+/// of the whole GiB. So one long run replaces five short ones.
 const READ_MIB: u64 = 256;
 
-/// Cell, `rw=`, published without and with the queue, in MiB/s.
+/// Cell, `rw=`, and published rates in MiB/s without and with the queue.
 const CELLS: [(&str, &str, f64, f64); 4] = [
     ("seq read", "read", 59.66, 60.68),
     ("rand read", "randread", 27.04, 31.36),
@@ -29,39 +30,40 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
     ("rand write", "randwrite", 35.96, 68.76),
 ];
 
-/// Cells, and the microseconds for 4 KiB that Linux itself takes on this controller and card,
-/// without and with the queue. It was an unmodified 6.1 with its own `sdhci` and `mmc_hsq` in a
-/// virtual machine, in virtual time (1 ns an instruction, 150 and 40 ns a register access, 20 us to
-/// wake a thread, 1.5 us for an interrupt to arrive). The costs in the board's file are derived
-/// from it.
+/// Cells, and the time in us per 4 KiB of unmodified Linux on this controller and card, without and
+/// with the queue. Linux 6.1 ran with its own `sdhci` and `mmc_hsq` in a virtual machine, in
+/// virtual time (1 ns for an instruction, 150 ns for a register read and 40 ns for a write, 20 us
+/// to wake a thread, 1.5 us until an interrupt arrives). The costs in the board's file are derived
+/// from these runs.
 const LINUX_ITSELF: [(&str, f64, f64); 2] = [("rand read", 144.0, 117.6), ("rand write", 110.0, 56.4)];
 
-/// Comparison in one cell of a model of Linux with Linux itself.
+/// Comparison of a model of Linux with unmodified Linux, in one cell.
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// The cell.
+    /// Name of the cell.
     pub cell: &'static str,
-    /// `none` or `hsq-tag`.
+    /// Setting of the model: `none` or `hsq-tag`.
     pub setting: Setting,
-    /// Microseconds for 4 KiB: Linux itself on the laboratory's controller, the model of Linux, and
-    /// the publication.
+    /// Times in us per 4 KiB: of unmodified Linux on the laboratory's controller, of the model of
+    /// Linux, and as published.
     pub us: [f64; 3],
 }
 
 impl Meeting {
-    /// Returns the difference in percent between the model of Linux and Linux itself.
+    /// Returns the difference of the model from unmodified Linux in percent.
     pub fn error_percent(&self) -> f64 {
         100.0 * (self.us[1] / self.us[0] - 1.0)
     }
 
-    /// Returns the difference in percent between Linux itself on the laboratory's controller and
-    /// the publication. No price of the model of Linux explains it.
+    /// Returns the difference of unmodified Linux on the laboratory's controller from the published
+    /// value in percent. No CPU cost in the model of Linux can explain it.
     pub fn residual_percent(&self) -> f64 {
         100.0 * (self.us[0] / self.us[2] - 1.0)
     }
 }
 
-/// Returns the comparisons with Linux itself, for the rows of the experiment's own board.
+/// Returns the comparisons with unmodified Linux for these rows, which are of the experiment's own
+/// board.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
     let both = LINUX_ITSELF
@@ -74,8 +76,8 @@ pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     .collect()
 }
 
-/// Returns the text below the table: the difference between the model of Linux and Linux itself,
-/// and the rest to the publication.
+/// Returns the text below the table: how the model of Linux differs from unmodified Linux, and how
+/// the latter differs from the published values.
 pub fn note(rows: &[Row]) -> String {
     let meetings = meetings(rows);
     if meetings.is_empty() {
@@ -96,16 +98,16 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
             residual: what no price explains: the board's own instructions and caches, which the model does not have.\n"
 }
 
-/// The experiment's board, and the same with another CPU or host.
+/// Boards: the experiment's own, and variants with another CPU or host.
 pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
-/// Returns the `rw=` of a cell's rates or merging on the experiment's own board.
+/// Returns the `rw=` of a cell with a rate or a merging on the experiment's own board; `None` for
+/// other cells.
 pub(super) fn load_of(cell: &str) -> Option<&'static str> {
     CELLS.iter().find(|(name, ..)| cell.trim_end_matches(", merging") == *name).map(|(_, rw, ..)| *rw)
 }
 
-/// Returns the published job. `io_size` is in bytes for each of the 20 jobs; `None`: all of the
-/// file.
+/// Returns the published job. Each of its 20 jobs transfers `io_bytes`; `None`: the whole file.
 pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     let part = io_bytes.map_or(String::new(), |bytes| format!("io_size={bytes}\n"));
     format!(
@@ -113,8 +115,8 @@ pub fn job(rw: &str, io_bytes: Option<u64>) -> String {
     )
 }
 
-/// Runs the models of Linux with as many requests as Linux itself had. The merging becomes steady
-/// slowly, so only runs of one length can be compared.
+/// Runs the models of Linux with as many requests as unmodified Linux had. The merging becomes
+/// steady only slowly, so only runs of equal length can be compared.
 pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARDS[0]).map_err(crate::board::BoardError::from)?;
     let mut rows = Vec::new();
@@ -145,7 +147,7 @@ pub fn as_long(reports: &[Report], amount: Amount) -> Result<Vec<Row>, RunError>
     Ok(rows)
 }
 
-/// Runs the experiment on one board.
+/// Runs the experiment on one board, and returns the rows.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];
@@ -155,7 +157,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
             ("read", true) => (READ_MIB, if amount.full { RUNS } else { 1 }),
             ("randread", true) => (SHARE_MIB, RUNS),
             (_, true) => (WRITE_MIB, if amount.full { RUNS } else { 1 }),
-            // Other boards show what a handicap costs: a mean of two is enough for that.
+            // Other boards only show what a handicap costs, for which the mean of two runs is
+            // enough.
             ("read", false) => (2 * SHARE_MIB, if amount.full { RUNS } else { 2 }),
             (_, false) => (SHARE_MIB, if amount.full { RUNS } else { 2 }),
         };
@@ -207,7 +210,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
             rows.push(row(named("bus at work"), "%", None, at_work, None));
         }
     }
-    // Rates of a cell together, then how they came about.
+    // First the rates of a cell, then the figures that explain them.
     let extra =
         |row: &Row| 2 * u8::from(row.cell.contains("bus at work")) + u8::from(row.cell.contains("merging"));
     rows.sort_by_key(|row| CELLS.iter().position(|c| row.cell.starts_with(c.0)).map(|at| (at, extra(row))));

@@ -1,13 +1,13 @@
-//! A reproduction as a page.
+//! Writes a reproduction as an HTML page.
 
 use super::{Row, json_lines, table};
 use crate::page::chart;
 use crate::page::listed::{Part, listed};
 
-/// Returns the page of these parts; `svg` has the rates.
+/// Returns the page of these parts; `svg` is the picture of the rates.
 ///
 /// # Errors
-/// A figure is no number.
+/// A figure is not a number.
 pub fn page(
     title: &str,
     parts: &[Vec<Row>],

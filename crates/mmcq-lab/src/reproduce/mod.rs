@@ -1,5 +1,5 @@
-//! Reproductions of published tables: published value, model and error side by side, with the
-//! physical limit, and a mark at the cells that were fitted.
+//! Reproductions of published tables. They show published value, model and error side by side, with
+//! the physical limit, and mark cells to which parameters were fitted.
 
 mod disks;
 pub mod fair;
@@ -21,22 +21,22 @@ use crate::table::Table;
 use mmcq_sim::parallel;
 use serde::{Deserialize, Serialize};
 
-/// One number of a reproduction.
+/// A number in the table of a reproduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Cell of the table; on another board than the experiment's: `cell @board`.
+    /// Cell of the table. On a board that is not the experiment's own: `cell @board`.
     pub cell: String,
     /// Name of the stack's setting.
     pub setting: String,
     /// Unit of the numbers.
     pub unit: String,
-    /// Published value.
+    /// Published value, if there is one.
     pub published: Option<f64>,
     /// Whether parameters were fitted to the published value.
     pub fitted: bool,
-    /// Value of the model.
+    /// Value that the model gives.
     pub model: f64,
-    /// Value that wire and card allow, without any host.
+    /// Physical limit: the value that wire and card allow without a host.
     pub limit: Option<f64>,
 }
 
@@ -46,16 +46,16 @@ impl Row {
         self.published.filter(|p| *p > 0.0).map(|p| (self.model / p - 1.0) * 100.0)
     }
 
-    /// Returns the share of the limit in percent.
+    /// Returns the model's value in percent of the limit.
     pub fn share_percent(&self) -> Option<f64> {
         self.limit.filter(|l| *l > 0.0).map(|l| self.model / l * 100.0)
     }
 }
 
-/// Amount of work of a reproduction.
+/// How much a reproduction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// Whether the jobs have the published sizes.
+    /// Whether the jobs have their published sizes; false: shorter ones.
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,
@@ -69,7 +69,7 @@ impl Default for Amount {
     }
 }
 
-/// Returns the rows as JSON, one object a line.
+/// Returns the rows as JSON, one object per line.
 pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     let mut text = String::new();
     for row in rows {
@@ -79,8 +79,8 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Returns the rows as a table: a line for each cell, a group of columns for each setting. A
-/// published value that was fitted to has a star.
+/// Returns the rows as a table: one line for each cell, one group of columns for each setting. A
+/// star marks a published value to which parameters were fitted.
 pub fn table(rows: &[Row]) -> Table {
     fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
         all.fold(Vec::new(), |mut known, next| {
@@ -128,20 +128,19 @@ fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Returns the workers of a built-in job.
+/// Returns the workers of a built-in job, given as the text of a job file.
 fn workers(text: &str) -> Result<Vec<FioWorker>, RunError> {
     let file = fio::parse_text("built-in job", text.as_bytes(), &fio::System)?;
     Ok(fio::expand(&file.jobs)?)
 }
 
-/// Returns the MiB per second of everything transferred, from the first submission to the last
-/// completion.
+/// Returns the rate in MiB/s of all data, from the first submission to the last completion.
 fn mib_per_s(outcome: &Outcome) -> f64 {
     let c = &outcome.counters;
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs these settings and seeds, each on a machine of its own. Returns the results in order.
+/// Runs each of these pairs of setting and seed on its own machine. Returns the results in order.
 fn each(
     platform: &Platform,
     card: Option<&str>,

@@ -1,4 +1,4 @@
-//! Linux itself next to its models: the results of an unmodified kernel with a published job on the
+//! Unmodified Linux next to its models: results of a kernel that ran a published job on the
 //! laboratory's controller and card (`mmcq guest --json`).
 
 use super::{Row, fifo, hsq};
@@ -6,10 +6,10 @@ use crate::guest::{Load, MODULE, Report};
 use crate::runner::Setting;
 use std::fmt::Write;
 
-/// Prefix of the setting in rows of Linux itself.
+/// Prefix of the setting in rows of unmodified Linux.
 const PREFIX: &str = "original ";
 
-/// Returns the reports in a file, one a line. An error is one line.
+/// Parses the reports of a file, one per line. The error is one line.
 pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     let read = |(number, text)| {
         serde_json::from_str::<Report>(text).map_err(|error| format!("line {number}: {error}"))
@@ -17,7 +17,7 @@ pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     (1..).zip(text.lines()).map(read).collect()
 }
 
-/// Returns the value of Linux itself for a row of its model.
+/// Returns unmodified Linux's value for a row of its model; `None`: the load does not have it.
 fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     if let Some(rw) = hsq::load_of(&row.cell).filter(|_| load.jobs == 20) {
         let is_its = rw == load.load;
@@ -38,17 +38,17 @@ fn found(row: &Row, load: &Load, card: &str) -> Option<f64> {
     }
 }
 
-/// Returns the simulated setting that a report is compared with; for `mmcq.ko` the simulated
-/// `mmcq`.
+/// Returns the simulated setting to compare a report with; `mmcq` for a report of `mmcq.ko`.
 pub(super) fn simulated(report: &Report) -> &str {
     if report.setting == MODULE { Setting::Mmcq.name() } else { &report.setting }
 }
 
-/// Returns rows of Linux itself for those of its models on the experiment's own board, and rows of
-/// mmcq in Linux. They contain the published values too.
+/// Returns rows of unmodified Linux, and of `mmcq.ko` in it, for the rows of the models on the
+/// experiment's own board. They have the published values, too.
 pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     let of = |row: &Row| {
-        // Linux counts what its own block layer has merged, and not what the stack has.
+        // Linux counts only the requests that its own block layer merged, not those that mmcq
+        // merged.
         let counted = |report: &Report| report.setting != MODULE || row.unit != "4K each";
         let its = |report: &&Report| {
             report.platform == board && simulated(report) == row.setting && counted(report)
@@ -62,8 +62,9 @@ pub fn rows(rows: &[Row], reports: &[Report], board: &str) -> Vec<Row> {
     rows.iter().filter_map(of).collect()
 }
 
-/// Returns a table in Markdown: published, Linux itself, its model (from `as_long` if there, with
-/// as many requests as Linux itself had), and mmcq.
+/// Returns a table in Markdown with the values published, of unmodified Linux, of its model, and of
+/// mmcq. The model's values come from `as_long` if present, which has as many requests as Linux
+/// had.
 pub fn table(rows: &[Row], originals: &[Row], as_long: &[Row]) -> String {
     let mut out = String::from(
         "| cell | unit | published | original | residual | stand-in | off by | `mmcq` | `mmcq-own` |\n\
@@ -174,7 +175,7 @@ mod tests {
             text.contains("| seq read, merging, hsq-tag | 4K each |  | 2.50 |  | 4.00 | +60.0 % |"),
             "{text}"
         );
-        // Ours in Linux, and how far the simulator is off.
+        // The table has `mmcq.ko` in Linux, and the simulator's difference from it.
         assert!(
             text.contains("| rand read, mmcq | MiB/s |  | 32.00 |  | 34.00 | +6.2 % | 34.00 |  |"),
             "{text}"

@@ -1,4 +1,4 @@
-//! Queues: the gain by a card's command queue, driven by software or by the controller.
+//! Queues: how much a card's command queue gains if software or the controller drives it.
 //!
 //! The boards are:
 //!
@@ -9,20 +9,20 @@
 //! - a card slot with an A2 card, whose class promises 4000 random reads and 2000 random writes a
 //!   second;
 //! - an eMMC 5.0 without a queue that supports packed commands;
-//! - a controller that executes lists of transfers. The rates that were published for it are of
-//!   drivers that executed only the last of each list, and are not repeated.
+//! - a controller that executes lists of transfers. Rates were published for drivers that executed
+//!   only the last transfer of each list, so they are not shown.
 
 use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
-/// The boards, each with its own tables.
+/// Boards of the experiment; each has its own tables.
 pub const BOARDS: [&str; 5] = ["cmdq-mt6761", "intel-jsl", "sdcq-a2", "generic", "adma3-sprd"];
 
-/// Card on the fourth board.
+/// Name of the card on the fourth board.
 const PACKED_CARD: &str = "emmc-packed";
 
-/// A lane (a way to drive the card): its name in these tables, and its setting.
+/// Lane (way to drive the card): its name in these tables, and its setting.
 type Lane = (&'static str, Setting);
 
 const SINGLE: Lane = ("single", Setting::Mmcq);
@@ -32,7 +32,7 @@ const AUTO: Lane = ("auto", Setting::Auto);
 const PACKED: Lane = ("packed", Setting::Packed);
 const CHAINS: Lane = ("adma3", Setting::Adma3);
 
-/// Returns the lanes of a board and its card.
+/// Returns the lanes of a board with its card.
 fn lanes_of(name: &str) -> &'static [Lane] {
     match name {
         "generic" => &[SINGLE, PACKED],
@@ -42,7 +42,8 @@ fn lanes_of(name: &str) -> &'static [Lane] {
     }
 }
 
-/// AndroBench on the phone: cell, `rw=`, request, threads, and MB/s without and with the queue.
+/// AndroBench on the phone: cell, `rw=`, request size, threads, and rates in MB/s without and with
+/// the queue.
 const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("rand read", "randread", "4k", 8, 25.0, 62.0),
     ("rand write", "randwrite", "4k", 8, 34.0, 35.0),
@@ -50,10 +51,10 @@ const PHONE: [(&str, &str, &str, u32, f64, f64); 4] = [
     ("seq write", "write", "1m", 1, 142.0, 142.0),
 ];
 
-/// Promises of an A2 card, in requests of 4 KiB per second.
+/// What the class A2 promises, in requests of 4 KiB per second.
 const A2: [(&str, &str, f64); 2] = [("rand read", "randread", 4000.0), ("rand write", "randwrite", 2000.0)];
 
-/// Loads of the lanes: cell, `rw=`, request, depth.
+/// Loads of the lanes: cell, `rw=`, request size, depth.
 const LOADS: [(&str, &str, &str, u32); 8] = [
     ("rand read, depth 1", "randread", "4k", 1),
     ("rand read, depth 3", "randread", "4k", 3),
@@ -73,7 +74,7 @@ fn deep(rw: &str, bs: &str, depth: u32, mib: u64) -> String {
     )
 }
 
-/// Returns a job of threads that each wait for their own request.
+/// Returns a job whose threads each have one request under way.
 fn threads(rw: &str, bs: &str, threads: u32, mib: u64) -> String {
     format!(
         "[t]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nnumjobs={threads}\nrw={rw}\nbs={bs}\nsize=1G\nio_size={mib}m\ngroup_reporting\n"
@@ -93,7 +94,7 @@ fn row(cell: String, setting: &str, unit: &str, model: f64) -> Row {
     Row { cell, setting, unit, published: None, fitted: false, model, limit: None }
 }
 
-/// Runs one board.
+/// Runs the experiment on one board, and returns the rows.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     match name {
@@ -107,7 +108,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     }
 }
 
-/// Published rates: `none` is fitted to those without the queue, all else is predicted.
+/// Returns the rows with published rates. `none` is fitted to the rates without the queue; all
+/// other rates are predicted.
 fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let mut rows = Vec::new();
     let settings: Vec<(&str, Setting)> =
@@ -131,7 +133,8 @@ fn phone(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Returns the rows with the promise of the card's class, and the card's results with its queue.
+/// Returns the rows that compare the promise of the card's class with the card's rates with its
+/// queue.
 fn promise(
     platform: &Platform,
     amount: Amount,
@@ -152,8 +155,8 @@ fn promise(
     Ok(rows)
 }
 
-/// Runs every lane with every load: rate and share of the limit, then the 99th percentile,
-/// interrupts and CPU time.
+/// Runs each load with each lane. The rows have the rate and its share of the limit, then the 99th
+/// percentile, interrupts and CPU time.
 fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let (mut rates, mut others) = (Vec::new(), Vec::new());
     let card = (platform.name == BOARDS[3]).then_some(PACKED_CARD);
@@ -190,7 +193,7 @@ fn lanes(platform: &Platform, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rates)
 }
 
-/// Splits the rows into one table for each unit of each board.
+/// Splits the rows into tables: one for each board and unit.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let mut parts: Vec<Vec<Row>> = Vec::new();
     let kind = |row: &Row| (row.cell.split_once(" @").map(|(_, board)| board.to_owned()), row.unit.clone());

@@ -1,5 +1,5 @@
-//! SDIO: a Bluetooth card on a slow CPU. Shows the time from the interrupt to its clearing, and the
-//! free share of the CPU.
+//! SDIO: a Bluetooth card on a slow CPU. Shows the time from the interrupt until it is cleared, and
+//! the CPU's idle share.
 
 use super::{Amount, Row};
 use crate::sdio::linux::Advance;
@@ -9,17 +9,17 @@ use crate::sdio::spin::{self, COMMAND_CLK, Wait};
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Outcome, Run, Way, run};
 
-/// The experiment's board, and a fast PC with the same card.
+/// Boards: the experiment's own, and a fast PC with the same card.
 pub const BOARDS: [&str; 2] = [NAME, PC];
 
 const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Latency in microseconds and counter in kcycles/s.
+/// Published latency in us, and published counter of idle CPU in kcycles/s.
 type Published = (f64, f64);
 
-/// Settings, with the published values of each.
+/// Settings of the experiment's own board, with their published values.
 const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
@@ -35,7 +35,8 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
-/// Settings of a controller with its own DMA, for which only one remark was published.
+/// Settings of the board whose controller has its own DMA. Only a single remark was published about
+/// it.
 const BY_DMA: [(&str, Way); 7] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -46,12 +47,12 @@ const BY_DMA: [(&str, Way); 7] = [
     ("mmcq-own", ours(Stay::Commands, true, true, false)),
 ];
 
-/// `mmcq-own` on a CPU that takes the most cycles for an instruction.
+/// Setting `mmcq-own` on a CPU with the largest number of cycles per instruction.
 const SLOW: &str = "mmcq-own slow";
-/// Setting whose published values the board was fitted to.
+/// Setting to whose published values the board was fitted.
 const FITTED: &str = "thread+tasklet";
 
-/// Cell of the thread's wake-ups, without the interrupt's own.
+/// Name of the cell with the thread's wake-ups, without the one after the interrupt.
 const WAKES: &str = "wake-ups by steps";
 
 /// Text below the tables of the published board.
@@ -62,10 +63,10 @@ interrupt latency: from the card's interrupt to the begin of the first command. 
 end of a command, or of its data, to the begin of the next.
 ";
 
-/// Number of words in a packet's payload.
+/// Number of 32-bit words in a packet's payload.
 const PAYLOAD_WORDS: f64 = 512.0;
 
-/// Runs the experiment on this board, with single values of it changed.
+/// Runs the experiment on this board after `changes`, and returns the rows.
 pub fn board(
     name: &str,
     changes: &[String],
@@ -73,7 +74,7 @@ pub fn board(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, Failure> {
     let board = Board::load_with(name, changes)?;
-    // Figures were published of the board as it is.
+    // The published values are of the board without changes.
     let of_the_paper = changes.is_empty();
     let for_ns = if amount.full { 60_000_000_000 } else { 8_000_000_000 };
     let by_dma = BY_DMA.map(|(setting, way)| (setting, way, None));
@@ -103,12 +104,12 @@ pub fn board(
     Ok(rows)
 }
 
-/// The clocks of the table.
+/// Bus clocks in Hz of the table.
 const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
 
-/// Returns the cost of a CMD52 by the way of waiting for it; the clock from which on spinning pays;
-/// and the largest excess of the policy over the better of its two ways, at the clocks on both
-/// sides of the crossover too.
+/// Returns rows with the cost of a CMD52 for each way to wait for it, with the bus clock from which
+/// on spinning costs less, and with the policy's largest excess over the better of its two ways.
+/// The excess is also checked at the clocks on both sides of the crossover.
 fn waits(
     board: &Board,
     cpus: [(&str, Costs); 2],
@@ -152,11 +153,11 @@ fn waits(
     Ok(rows)
 }
 
-/// Cell of the policy's largest excess.
+/// Name of the cell with the policy's largest excess.
 const WORST: &str = "policy's worst excess";
 
-/// Splits the rows into tables that fit on a screen: the historic settings, mmcq at Linux's costs,
-/// mmcq at its own, the ways to wait; then the other boards.
+/// Splits the rows into tables that fit a screen: historic settings, mmcq with Linux's costs, mmcq
+/// with its own costs, the ways to wait, then the other boards.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         _ if row.cell.contains(" @") => 4,
@@ -175,7 +176,7 @@ pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
         let mut table: Vec<Row> = Vec::new();
         for cell in &cells {
             let line = rows.iter().filter(|row| row.cell == *cell && part(row) == at);
-            // Limits differ by setting here, so they get a line and not a column.
+            // Each setting has its own limit here, so limits are in a line, not in a column.
             let limit = |row: &Row| row.limit.map(|limit| (format!("{cell}: limit"), limit));
             let limits = line.clone().filter_map(|row| {
                 let (cell, model) = limit(row)?;
@@ -205,10 +206,10 @@ fn rows_of(
         rows.push(Row { cell, setting, unit, published, fitted, model, limit });
     };
     let clk_ns = 1e9 / f64::from(board.clock_hz);
-    // A driver that knows whose interrupt it is needs two commands and not three.
+    // A driver that knows which function interrupts needs two commands, otherwise three.
     let knows = matches!(way, Way::Ours { asks: false, .. });
     let wire_us = if knows { 2.0 } else { 3.0 } * COMMAND_CLK as f64 * clk_ns / 1e3;
-    // The packet's work, and the payload's words where the CPU moves them.
+    // The CPU is busy with the packet's work, and with the payload's words if there is no DMA.
     let dma = matches!(way, Way::Ours { dma: true, .. });
     let payload_ns = if dma { 0.0 } else { PAYLOAD_WORDS * board.cost.fifo_word_ns as f64 };
     let busy = (board.cost.work_ns as f64 + payload_ns) / PERIOD_NS;
@@ -227,16 +228,19 @@ fn rows_of(
         row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
     }
     let per_s = quiet.packets as f64 / (quiet.for_ns as f64 / 1e9);
-    // "1500 wake-ups a second, besides the interrupt's own": a thread for each step.
+    // Published as "1500 wake-ups a second, besides the interrupt's own": the thread wakes at each
+    // step.
     let of_steps = (quiet.wakes - 1.0).max(0.0) * per_s;
     let paper = published.is_some() && setting.starts_with("thread");
     row(WAKES, "/s", paper.then_some(1500.0), of_steps, None);
     row("context switches", "/s", None, quiet.switches_per_s, None);
     let of = |step: Step| quiet.steps_ns.iter().find(|(s, _)| *s == step).map(|(_, ns)| *ns);
-    // The first begins with the interrupt: what the others until the clearing leave of the latency.
+    // The first step begins with the interrupt. Its time is the latency minus the times of the
+    // other steps until the interrupt is cleared.
     let first = Step::ALL.into_iter().take_while(|step| of(*step).is_none()).last();
     let others: f64 = Step::ALL[..=Step::Clear as usize].iter().filter_map(|step| of(*step)).sum();
-    // The first command's own clocks follow the way of the interrupt to who sends it.
+    // The time from the interrupt to the first command is the first step without the command's own
+    // clocks.
     if board.controller == Kind::S3cSdi {
         let first_ns = quiet.mean_ns() - others - COMMAND_CLK as f64 * clk_ns;
         row("interrupt latency", "us", None, us(first_ns), None);

@@ -1,7 +1,7 @@
-//! The spread of HSQ's five runs of each cell: as published, and in a model whose board and card
+//! Spread of the five runs in each cell of HSQ: as published, and in a model whose board and card
 //! differ a little in each run.
 //!
-//! The differences are assumed. Wake-ups are up to a quarter longer or shorter, as in the board's
+//! The differences are assumed. Wake-ups take up to a quarter longer or shorter, as in the board's
 //! file (15 to 25 us, about 20). Each request of a batch costs its job 2.9 to 4.7 us, also as in
 //! that file. The card's times are up to 0.55 % longer or shorter: this is the spread of the
 //! published random reads without the queue, which comes from the card alone.
@@ -15,10 +15,10 @@ use mmcq_sim::world::Stream;
 use toml::Value;
 
 const RUNS: usize = 5;
-/// Amount in MiB of each of the 20 jobs.
+/// Amount in MiB that each of the 20 jobs transfers.
 const SHARE_MIB: u64 = 8;
 
-/// Cell, `rw=`, and the published runs without and with the queue, in MiB/s.
+/// Cell, `rw=`, and the published rates of the five runs in MiB/s, without and with the queue.
 const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
     ("seq read", "read", [[59.4, 63.4, 57.5, 57.2, 60.8], [59.2, 60.4, 63.6, 60.3, 59.9]]),
     ("rand read", "randread", [[26.9, 26.9, 27.1, 27.1, 27.2], [31.3, 31.4, 31.5, 31.3, 31.3]]),
@@ -26,7 +26,7 @@ const CELLS: [(&str, &str, [[f64; RUNS]; 2]); 4] = [
     ("rand write", "randwrite", [[36.3, 35.4, 38.6, 34.0, 35.5], [68.9, 68.7, 68.8, 68.6, 68.8]]),
 ];
 
-/// Keys of the wake-up times.
+/// Keys of the times to wake threads.
 const WAKES: [&str; 3] = ["cost.job_wake_us", "cost.wake_us", "cost.hop_us"];
 const WAKES_SHARE: f64 = 0.25;
 const EACH: &str = "cost.each_us";
@@ -34,12 +34,12 @@ const EACH: &str = "cost.each_us";
 const CARD: &str = "card.flash.";
 const CARD_SHARE: f64 = 0.0055;
 
-/// Draws evenly between 1 - `share` and 1 + `share`.
+/// Draws a number with equal probability between 1 - `share` and 1 + `share`.
 fn factor(stream: &mut Stream, share: f64) -> f64 {
     1.0 + share * (stream.below(2_000_001) as f64 / 1e6 - 1.0)
 }
 
-/// Returns the changes that make the board and card of a run.
+/// Returns the changes of board and card for the run with this seed.
 fn changes(params: &[Param], seed: u64) -> Vec<String> {
     let stream = &mut Stream::new(seed, "spread");
     let (wakes, card) = (factor(stream, WAKES_SHARE), factor(stream, CARD_SHARE));
@@ -54,7 +54,7 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
         let value = match key {
             EACH => each_us,
             _ if WAKES.contains(&key) => value * wakes,
-            // Rates are faster where times are shorter.
+            // A rate is divided by the factor of the times.
             _ if key.starts_with(CARD) && key.ends_with("_mib_s") => value / card,
             _ if key.starts_with(CARD) && key.ends_with("_us") => value * card,
             _ => return None,
@@ -64,7 +64,7 @@ fn changes(params: &[Param], seed: u64) -> Vec<String> {
     params.iter().filter_map(change).collect()
 }
 
-/// Runs the cells. Returns mean, least and greatest of five runs, next to those of the published
+/// Runs all cells. Returns mean, smallest and largest of five runs, next to those of the published
 /// five.
 pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let name = hsq::BOARDS[0];
@@ -91,7 +91,7 @@ pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, 
                     setting: setting.name().to_owned(),
                     unit: "MiB/s".to_owned(),
                     published: Some(of(&published)),
-                    // The card's spread is that of this cell.
+                    // The assumed spread of the card was taken from this cell.
                     fitted: rw == "randread" && setting == Setting::None,
                     model: of(&rates),
                     limit: None,
@@ -104,7 +104,7 @@ pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, 
 
 type Sum = fn(&[f64]) -> f64;
 
-/// Functions that summarise five rates.
+/// Functions that summarise five rates, with their names.
 const SUMS: [(&str, Sum); 3] = [
     ("mean", |rates| rates.iter().sum::<f64>() / rates.len() as f64),
     ("least", |rates| rates.iter().copied().fold(f64::INFINITY, f64::min)),
@@ -139,7 +139,7 @@ mod tests {
                 "{wake}"
             );
             assert!((first / 100.5 - 1.0).abs() <= CARD_SHARE + 1e-6, "{first}");
-            // A shorter time is a higher rate.
+            // When the card's times are shorter, its rates are higher.
             let drain = of(seed, "card.flash.write.drain_mib_s");
             assert!((drain / 69.7 * first / 100.5 - 1.0).abs() < 1e-4, "{drain}");
             seen.push(wake);

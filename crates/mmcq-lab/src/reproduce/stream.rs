@@ -1,5 +1,5 @@
-//! STREAM: a multi-block transfer that stays open while requests are sequential: samples of 10 MiB
-//! one after the other, one thread's loads from 8 KiB to 1 MiB, and GNOME Disks' own loop.
+//! STREAM: a multi-block transfer stays open while requests are sequential. The loads are
+//! consecutive samples of 10 MiB, one thread with 8 KiB to 1 MiB, and the loop of GNOME Disks.
 
 use super::{Amount, Row, disks, each, mib_per_s, workers};
 use crate::platform::Platform;
@@ -10,18 +10,18 @@ struct Cell {
     name: &'static str,
     rw: &'static str,
     bs: &'static str,
-    /// Amount of the job in MiB as published; then the share that is run, which is in the steady
-    /// state.
+    /// Amount of the published job in MiB; below, the amount that is run, which is enough for the
+    /// steady state.
     full_mib: u64,
     share_mib: u64,
     unit: &'static str,
-    /// Published values before and after the patch.
+    /// Published values before and after the patch, if there are some.
     published: Option<(f64, f64)>,
     /// Whether the card's or the board's parameters were fitted to the value before the patch.
     fitted: bool,
 }
 
-/// Distance in MiB between two samples of GNOME Disks: 100 samples span the whole card.
+/// Distance in MiB between two samples of GNOME Disks. 100 samples span the whole card.
 const SAMPLE_GAP_MIB: u64 = 1211;
 const SAMPLE_MIB: u64 = 10;
 
@@ -37,7 +37,7 @@ const CELLS: [Cell; 10] = [
     Cell { unit: "MB/s", ..cell("seq read", "read", "10M", (1000, 300)) },
     Cell { unit: "MB/s", ..cell("seq write", "write", "10M", (1000, 300)) },
     published(cell("rand read 1M", "randread", "1M", (1024, 128)), 85.1, 86.6),
-    // Garbage collection comes every 15 MiB: enough of it for a mean.
+    // Garbage collection occurs every 15 MiB, so 256 MiB give a mean.
     published(cell("rand write 1M", "randwrite", "1M", (1024, 256)), 38.4, 39.3),
     published(cell("rand read 8k", "randread", "8k", (1024, 16)), 16.5, 12.4),
     published(cell("rand read 16k", "randread", "16k", (1024, 32)), 23.3, 20.0),
@@ -50,8 +50,8 @@ const CELLS: [Cell; 10] = [
     cell("seq write 64k", "write", "64k", (256, 32)),
 ];
 
-/// Latencies of the 1 MiB loads in fio's report, in microseconds: cell, kind of figure, and the
-/// published values before and after the patch.
+/// Latencies in us of the 1 MiB loads in fio's report: cell, figure, and the published values
+/// before and after the patch.
 const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand read 1M", Figure::Mean, Some(11_735.0), Some(11_543.0)),
     ("rand read 1M", Figure::Percentile(50.0), Some(11_731.0), Some(11_469.0)),
@@ -66,7 +66,7 @@ const LATENCIES: [(&str, Figure, Option<f64>, Option<f64>); 11] = [
     ("rand write 1M", Figure::Percentile(99.95), None, Some(120_000.0)),
 ];
 
-/// One figure of a latency.
+/// Figure of a latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
     Mean,
@@ -83,7 +83,7 @@ impl Figure {
         }
     }
 
-    /// Returns the figure for the direction of a job.
+    /// Returns the figure in us for the direction of the job.
     fn of_us(self, outcome: &Outcome) -> f64 {
         let dirs = &outcome.group().dirs;
         let dir = dirs.iter().max_by_key(|dir| dir.clat.ns.samples).unwrap_or(&dirs[0]);
@@ -105,21 +105,21 @@ card does; from where the thread's is (reads: 15.7 ms at 99.9 %, 34.6 at most), 
 no rare delay for it. Percentiles beyond 99 % need the whole job (--full).
 ";
 
-/// The same card with reading ahead beyond the count of CMD23, and the cells that this affects.
+/// Card that reads ahead beyond the count of CMD23; below, the cells that this affects.
 const CARD_AHEAD: &str = "pro-plus-128-ahead";
 const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
 
-/// The experiment's board.
+/// Board of the experiment.
 pub const BOARDS: [&str; 1] = ["stream-rtsx"];
 
 impl Cell {
-    /// Returns the published job, or a share of it.
+    /// Returns the published job, or a shorter one unless `full`.
     fn job(&self, full: bool) -> String {
         let mib = if full { self.full_mib } else { self.share_mib };
         let amount = if self.bs == "10M" {
             format!("rw={}:{SAMPLE_GAP_MIB}M\nnumber_ios={}\n", self.rw, mib / SAMPLE_MIB)
         } else {
-            // Small random writes stay within their 100 MiB.
+            // Small random writes stay within their 100 MiB of the card.
             let size = if self.full_mib < 256 { format!("{}M", self.full_mib) } else { "1G".to_owned() };
             format!("rw={}\nsize={size}\nio_size={mib}M\n", self.rw)
         };
@@ -133,7 +133,7 @@ impl Cell {
     }
 }
 
-/// Returns the latencies of a cell in a setting, if the thread has some.
+/// Returns rows with the latencies of a cell in a setting, if the thread published some.
 fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     let of_cell = LATENCIES.iter().filter(|(name, ..)| *name == cell.name);
     let row = |&(name, figure, before, after): &(&str, Figure, Option<f64>, Option<f64>)| Row {
@@ -152,7 +152,7 @@ fn latency_rows(cell: &Cell, setting: Setting, outcome: &Outcome) -> Vec<Row> {
     of_cell.map(row).collect()
 }
 
-/// Runs the experiment on one board.
+/// Runs the experiment on one board, and returns the rows.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

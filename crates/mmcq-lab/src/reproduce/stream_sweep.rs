@@ -1,5 +1,6 @@
-//! Open transfers against closing each transfer, over block sizes, depths and mixes: shows whether
-//! a cell loses by it. And commands for each MiB with and without merging.
+//! Compares transfers that stay open with closing each transfer, over block sizes, depths and
+//! mixes. Shows whether any case becomes slower. Also counts the commands per MiB with and without
+//! merging.
 
 use super::{Amount, Row, mib_per_s, workers};
 use crate::platform::Platform;
@@ -10,15 +11,15 @@ use std::fmt::Write;
 /// Grid of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
-    /// `bs=`.
+    /// Values of `bs=`, with the size in bytes.
     pub sizes: &'a [(&'a str, u64)],
-    /// `iodepth=`.
+    /// Values of `iodepth=`.
     pub depths: &'a [u32],
-    /// `rw=`.
+    /// Values of `rw=`.
     pub patterns: &'a [&'a str],
 }
 
-/// Block sizes with their bytes.
+/// Block sizes as text and in bytes.
 const SIZES: [(&str, u64); 5] =
     [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
 
@@ -29,7 +30,7 @@ impl Grid<'static> {
         depths: &[1, 4, 32],
         patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
     };
-    /// A part of the grid that runs in seconds without optimisation.
+    /// Part of the grid that runs in seconds even in a build without optimisation.
     pub const THIN: Self = Grid {
         sizes: &[SIZES[0], SIZES[2], SIZES[4]],
         depths: &[1, 32],
@@ -37,25 +38,25 @@ impl Grid<'static> {
     };
 }
 
-/// The experiment's board, the value that switches its streams off, and a board whose host cannot
-/// continue data.
+/// The experiment's board. Below, the change that makes mmcq close each transfer, and a board whose
+/// host cannot continue data.
 const BOARD: &str = "stream-rtsx";
 const STREAMS_OFF: &str = "stack.streams=off";
 const BOARD_SDHCI: &str = "hsq-sprd";
 
-/// Names of the settings in a cell's rows.
+/// Setting's name in the rows of a case: Linux that closes each transfer.
 pub const CLOSE: &str = "close";
-/// mmcq, with no transfer left open.
+/// Setting's name in the rows of a case: mmcq that closes each transfer.
 pub const OFF: &str = "streams off";
-/// mmcq.
+/// Setting's name in the rows of a case: mmcq that leaves transfers open.
 pub const OURS: &str = "mmcq";
-/// Gain in percent of mmcq over mmcq without open transfers.
+/// Name of the gain in percent of open transfers over closing each, both by mmcq.
 pub const GAIN: &str = "mmcq to streams off";
-/// Name of the last row: the worst gain of all cells.
+/// Name of the last row, which has the smallest gain of all cases.
 pub const WORST: &str = "worst cell";
 
-/// Returns the amount of a cell in MiB: enough of the steady state, and of the card's garbage
-/// collection where there is any.
+/// Returns the amount of a case in MiB: enough for the steady state and for the card's garbage
+/// collection, if there is any.
 fn amount_mib(pattern: &str, bytes: u64) -> u64 {
     match (pattern, bytes) {
         ("read" | "randread", 0..=0xffff) => 8,
@@ -80,7 +81,7 @@ fn percent_more(this: f64, than: f64) -> f64 {
     100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
 }
 
-/// Runs the sweep: three rates and a difference for each cell, and the worst of the differences.
+/// Runs the sweep. Returns three rates and a gain for each case, and the smallest gain of all.
 pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let load = |changes: &[String]| Platform::load_with(BOARD, changes);
     let on = load(&[]).map_err(crate::board::BoardError::from)?;
@@ -119,7 +120,8 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
     Ok(rows)
 }
 
-/// Runs sequential 4 KiB on a host that cannot continue data: rate, and commands for each MiB.
+/// Runs sequential 4 KiB requests on a host that cannot continue data. Returns the rate, and the
+/// commands per MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
     let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
@@ -152,7 +154,7 @@ fn commands_per_mib(outcome: &Outcome) -> f64 {
     c.bus.command_count() as f64 / (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE)
 }
 
-/// Returns the sweep as an aligned table, a line for each cell.
+/// Returns the sweep as an aligned table with one line for each case.
 pub fn table(rows: &[Row]) -> String {
     let of = |cell: &str, setting: &str| {
         let found = rows.iter().find(|row| row.cell == cell && row.setting == setting);

@@ -1,4 +1,4 @@
-//! The driver with its costs: registers, and the software that calls it.
+//! The host driver with its CPU costs: register accesses, and the software that calls the driver.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,7 +11,8 @@ use mmcq_sim::time::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Register port: each access advances the model to now, acts, and is charged.
+/// Register port of the controller's model. Each access first advances the model to the present
+/// time, and charges its CPU cost.
 #[derive(Clone)]
 pub struct Port {
     model: Model,
@@ -29,7 +30,7 @@ impl Port {
         });
     }
 
-    // Not inlined: what it does is the model's, and does not count as instructions of ours.
+    // Not inlined: the model does this work, so it must not count as instructions of the driver.
     #[inline(never)]
     fn read(&self, offset: u16, size: u8) -> u32 {
         let value = self.model.read(offset, size, self.time.now());
@@ -51,8 +52,9 @@ impl Port {
 
 mmcq::regs_by_width!([] Port);
 
-/// The driver, shared by the engine that brings the card up and its user afterwards. Its calls cost
-/// what [`Costs`] has; nothing before [`set_costs`](Priced::set_costs).
+/// The host driver, shared by the engine that brings the card up and by the measured user
+/// afterwards. Its calls cost CPU time as in [`Costs`]; before [`set_costs`](Priced::set_costs)
+/// they cost nothing.
 #[derive(Clone)]
 pub struct Priced {
     driver: Rc<RefCell<Driver>>,
@@ -105,7 +107,7 @@ impl Priced {
         self.phase.get()
     }
 
-    /// Returns whether its data are transferred by DMA.
+    /// Returns whether DMA transfers the data of the phase in progress.
     pub fn by_dma(&self) -> bool {
         self.by_dma.get()
     }
@@ -120,7 +122,7 @@ impl Priced {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+// SAFETY: all calls go to the inner driver, in the same order and with unchanged segments.
 
 unsafe impl Host for Priced {
     const CARD_IRQ: bool = true;

@@ -1,5 +1,5 @@
-//! Models of the historic drivers, on mmcq's low-level driver: six commands for each packet, one
-//! after the other, sent by a thread or by the interrupt.
+//! Models of the historic drivers, on mmcq's low-level driver. For each packet they send six
+//! commands, one after the other, from a thread or from the interrupt.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,17 +10,18 @@ use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 use mmcq_sim::card::io::type_a::register;
 use std::ptr::NonNull;
 
-/// Context that sends the next command, and context that transfers the data.
+/// Contexts in which the driver sends the next command and transfers the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// A thread sends. Every event of the controller goes through a tasklet first, which also
-    /// transfers the data.
+    /// A thread sends commands. A tasklet handles every event of the controller, and also transfers
+    /// the data.
     ThreadTasklet,
-    /// A thread sends; the interrupt handler transfers the data.
+    /// A thread sends commands; the interrupt handler transfers the data.
     Thread,
-    /// The interrupt handler sends; it also calls completion and the function's handler.
+    /// The interrupt handler sends commands; it also calls completions and the function's handler.
     Async,
-    /// A thread that polls for the end of CMD52 sends; the interrupt handler transfers the data.
+    /// A thread sends commands and polls for the end of each CMD52; the interrupt handler transfers
+    /// the data.
     ThreadSpin,
 }
 
@@ -29,17 +30,17 @@ const PAYLOAD_BYTES: usize = 2048;
 const BLOCK_BYTES: u16 = 512;
 /// CCCR register of pending interrupts (INTx).
 const INT_PENDING: u32 = 0x05;
-/// Interval in ns between two polls of a spinner.
+/// Interval in ns between two polls of the interrupt line by a thread that spins.
 const LOOK_NS: u64 = 250;
-/// Polls of an unchanged FIFO after which its loop is left in any case.
+/// Number of polls of an unchanged FIFO after which the handler leaves its loop.
 const LOOKS_MAX: u32 = 100;
 
-/// Commands for each packet.
+/// Commands that the driver sends for each packet.
 pub struct Plan {
     /// The commands, sent one after the other.
     pub phases: Vec<Phase>,
-    /// Interval in ns at which the driver polls by the first command, which reads a register; 0 in
-    /// it means that there is no packet. `None`: the card interrupts.
+    /// Interval in ns at which the driver polls for packets. The first command then reads a
+    /// register, where 0 means that there is no packet. `None`: the card interrupts.
     pub poll_ns: Option<u64>,
 }
 
@@ -75,7 +76,7 @@ impl Plan {
     }
 }
 
-/// The chain of commands.
+/// A driver that sends the commands of a packet one after the other.
 pub struct Chain {
     host: Priced,
     advance: Advance,
@@ -85,12 +86,12 @@ pub struct Chain {
     /// Time in ns of the next poll; `None`: the driver does not poll.
     look_ns: Option<u64>,
     looks: bool,
-    /// Whether the last poll found nothing.
+    /// Whether the last poll found no packet.
     nothing: bool,
     /// Whether the thread has a result to handle.
     ended: bool,
     buffer: Box<[u32]>,
-    /// Memory of the command on the bus, with its direction.
+    /// DMA memory of the command on the bus, with its direction.
     segment: Option<(Segment, Direction)>,
     /// Number of packets received.
     pub packets: u64,
@@ -144,7 +145,7 @@ impl Chain {
             self.step = 0;
             self.packets += 1;
             m.packet();
-            // Who looks does so until there is nothing.
+            // A driver that polls goes on until a poll finds no packet.
             if self.plan.poll_ns.is_none() {
                 return self.host.card_irq(true);
             }
@@ -156,8 +157,8 @@ impl Chain {
         }
     }
 
-    /// Handles the controller's events, and transfers data as long as there are some. Returns true
-    /// if something ended, or the card interrupts.
+    /// Handles the controller's events, and transfers data while there are some. Returns true if a
+    /// command has ended or the card interrupts.
     fn take(&mut self, m: &mut Machine) -> bool {
         loop {
             let events = self.host.ack(segments(&self.segment));
@@ -182,8 +183,8 @@ impl Chain {
         }
     }
 
-    /// Returns true if the controller must be polled again. Linux's loop stays while the FIFO is
-    /// not empty, and empties it only at the end of a block.
+    /// Returns true if the controller must be polled again. Linux stays in its loop while the FIFO
+    /// is not empty, and empties the FIFO only at the end of a block.
     fn more(&self, m: &Machine) -> bool {
         let writes = matches!(self.segment, Some((_, Direction::Write)));
         if !m.model.has_fifo() || writes {
@@ -231,7 +232,7 @@ impl Handler for Chain {
 
     fn thread(&mut self, m: &mut Machine) {
         self.send(m);
-        // A command without data is waited for: 100 us is far beyond the longest.
+        // Waits for the end of a command without data. 100 us is much more than the longest takes.
         while self.advance == Advance::ThreadSpin
             && self.host.phase().is_some_and(|phase| phase.data.is_none())
         {

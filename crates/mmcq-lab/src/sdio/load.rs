@@ -1,5 +1,5 @@
-//! An SDIO function of one's own as a load: how often it has a packet, and the driver's steps on
-//! the bus for each.
+//! A user's own SDIO function as a load: how often it has a packet, and the bus commands by which
+//! the driver handles each packet.
 
 use super::platform::Board;
 use mmcq::host::{Auto, Data, Direction, Phase};
@@ -7,13 +7,13 @@ use mmcq::spec::command::sdio::{self as cmd, Amount, Extended};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Most blocks of a CMD53 in block mode.
+/// Largest number of blocks in a CMD53 in block mode.
 const BLOCKS_MAX: u32 = 511;
-/// Most bytes of one step.
+/// Largest number of bytes that one step transfers.
 const STEP_BYTES_MAX: u32 = 1 << 16;
-/// Most steps of a packet.
+/// Largest number of steps for a packet.
 const STEPS_MAX: usize = 64;
-/// The number of the function.
+/// Number of the user's function on the card.
 pub const FUNCTION: u8 = 1;
 
 #[derive(Deserialize)]
@@ -74,29 +74,29 @@ impl StepKeys {
     }
 }
 
-/// One step of the driver on the bus for each packet.
+/// A step of the driver for each packet: a CMD52, or CMD53 commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Name in the tables.
+    /// Name of the step in the tables.
     pub name: String,
-    /// Whether data go to the card.
+    /// Whether the step writes data to the card; false: reads.
     pub write: bool,
-    /// 0 (a register of the card) or [`FUNCTION`].
+    /// Number of the function that is accessed: 0 (the card's common registers) or [`FUNCTION`].
     pub function: u8,
-    /// Address of its first register.
+    /// Address of the first register.
     pub address: u32,
     /// Byte that a CMD52 writes.
     pub value: u8,
-    /// Bytes of CMD53; `None`: one register, by CMD52.
+    /// Number of bytes to transfer by CMD53; `None`: one register, by CMD52.
     pub bytes: Option<u32>,
-    /// Whether CMD53 continues with the next register after each byte.
+    /// Whether CMD53 increments the register address after each byte.
     pub increments: bool,
-    /// Whether the function releases its interrupt at this step.
+    /// Whether this step clears the function's interrupt.
     pub clears: bool,
 }
 
 impl Step {
-    /// Returns the bytes that it transfers.
+    /// Returns the number of bytes that the step transfers.
     pub fn moved_bytes(&self) -> u32 {
         self.bytes.unwrap_or(1)
     }
@@ -106,7 +106,8 @@ impl Step {
         Extended { write, function, addr: address, increment: increments, count }
     }
 
-    /// Returns Linux's commands for it: whole blocks first, and the rest in byte mode.
+    /// Returns the commands of Linux's driver for this step: whole blocks in block mode, then the
+    /// remaining bytes in byte mode.
     fn phases(&self, block_bytes: u16) -> Vec<Phase> {
         let plain = |command, data| Phase { command, data, auto: Auto::None, tuning: false };
         let Some(bytes) = self.bytes else {
@@ -136,14 +137,14 @@ impl Step {
     }
 }
 
-/// A function as a load.
+/// A user's own function as a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// One line about it.
+    /// Description of the function, one line of text.
     pub description: String,
     /// Time in ns from one packet to the next.
     pub period_ns: u64,
-    /// Packets that the card can buffer.
+    /// Number of packets that the card can buffer.
     pub buffer_packets: usize,
     /// Interval in ns at which the driver polls; `None`: the card interrupts.
     pub poll_ns: Option<u64>,
@@ -151,16 +152,16 @@ pub struct Load {
     pub block_bytes: u16,
     /// Time in ns from a read command to its first block.
     pub access_ns: u64,
-    /// CPU time in ns of driver and user for each packet; `None`: the board's.
+    /// CPU time in ns that driver and user spend on each packet; `None`: the board's value.
     pub work_ns: Option<u64>,
     /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Steps for each packet.
+    /// Steps of the driver for each packet.
     pub steps: Vec<Step>,
 }
 
 impl Load {
-    /// Returns whether this file's name is that of a function, and not of a job.
+    /// Returns whether a file of this name describes a function; otherwise it describes a job.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|extension| extension == "toml")
     }
@@ -168,7 +169,7 @@ impl Load {
     /// Reads a load from a file.
     ///
     /// # Errors
-    /// The file cannot be read, or something in it is wrong; in one line.
+    /// The file cannot be read, or its content is wrong; the error is one line of text.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::of(&text).map_err(|line| format!("function {}: {line}", path.display()))
@@ -177,7 +178,7 @@ impl Load {
     /// Parses a load from text.
     ///
     /// # Errors
-    /// Something in it is wrong; in one line.
+    /// The content is wrong; the error is one line of text.
     pub fn of(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -211,7 +212,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Checks the steps together.
+    /// Checks that the steps fit together.
     fn holds(&self) -> Result<(), String> {
         let clears = self.steps.iter().filter(|step| step.clears).count();
         if self.steps.len() > STEPS_MAX {
@@ -234,22 +235,22 @@ impl Load {
         Ok(())
     }
 
-    /// Returns the commands of Linux's driver for a packet.
+    /// Returns the commands that Linux's driver sends for a packet.
     pub fn phases(&self) -> Vec<Phase> {
         self.steps.iter().flat_map(|step| step.phases(self.block_bytes)).collect()
     }
 
-    /// Returns the most bytes that a step transfers.
+    /// Returns the largest number of bytes that one step transfers.
     pub fn bytes_max(&self) -> u32 {
         self.steps.iter().map(Step::moved_bytes).max().unwrap_or(1)
     }
 
-    /// Returns the bytes that CMD53 transfers for a packet.
+    /// Returns the number of bytes that CMD53 transfers for a packet.
     pub fn packet_bytes(&self) -> u32 {
         self.steps.iter().filter_map(|step| step.bytes).sum()
     }
 
-    /// Returns the board with the CPU time of this function's packets.
+    /// Returns the board with its CPU time per packet (`work_ns`) replaced by this function's.
     pub fn on(&self, board: &Board) -> Board {
         let mut board = board.clone();
         if let Some(work_ns) = self.work_ns {

@@ -1,5 +1,5 @@
-//! The board's CPU around the controller: one core, its interrupt, a tasklet, threads, and the
-//! counter that runs when nothing else does.
+//! Model of the CPU beside the SDIO controller: one core with an interrupt, a tasklet, threads, and
+//! a counter that runs while nothing else does.
 
 use super::model::Model;
 use super::platform::Costs;
@@ -12,7 +12,7 @@ use mmcq_sim::world::{Queue, Stream};
 pub enum Event {
     /// An event of the CPU.
     Cpu(CpuEvent),
-    /// The other device has frames.
+    /// The other device has received frames.
     Thief,
 }
 
@@ -22,20 +22,20 @@ impl From<CpuEvent> for Event {
     }
 }
 
-/// Action when a cost has been spent.
+/// What happens when a CPU cost has been spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The stack's tasklet.
     Tasklet,
     /// The stack's thread.
     Thread,
-    /// The work for a packet is over.
+    /// The CPU work for one packet is done.
     Worked,
-    /// The other device's driver is done.
+    /// The other device's driver has ended its tasklet.
     Robbed,
 }
 
-/// The code that interrupt, tasklet and thread call. It charges its costs to the time.
+/// Code that the interrupt, the tasklet and the thread call. It charges its CPU costs to the time.
 pub trait Handler {
     /// Called in the interrupt.
     fn irq(&mut self, m: &mut Machine);
@@ -43,28 +43,28 @@ pub trait Handler {
     fn tasklet(&mut self, m: &mut Machine);
     /// Called in the thread after it was woken.
     fn thread(&mut self, m: &mut Machine);
-    /// Returns the time in ns at which the engine wants to be called without an interrupt, if at
-    /// all.
+    /// Returns the time in ns at which the engine wants to be called even without an interrupt;
+    /// `None`: never.
     fn alarm_ns(&self) -> Option<u64> {
         None
     }
-    /// Called at that time.
+    /// Called at the time that [`alarm_ns`](Handler::alarm_ns) returned.
     fn alarm(&mut self, m: &mut Machine) {
         let _ = m;
     }
 }
 
-/// Another device's driver, which holds the CPU in its tasklet for random times up to `hold_ns`,
-/// with this mean frequency.
+/// Driver of another device that takes the CPU away: it holds the CPU in its tasklet for random
+/// times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thief {
-    /// Longest time in ns.
+    /// Longest time in ns that the CPU is held.
     pub hold_ns: u64,
-    /// Mean number of times per second.
+    /// Mean number of times per second that the CPU is held.
     pub per_second: f64,
 }
 
-/// The machine.
+/// A machine: CPU, controller and other device.
 pub struct Machine {
     queue: Queue<Event>,
     cpu: Cpu<Action>,
@@ -76,9 +76,9 @@ pub struct Machine {
     thread: Thread,
     user: Thread,
     packets_waiting: u64,
-    /// Whether something was woken or deferred in this interrupt.
+    /// Whether this interrupt woke a thread or raised a tasklet.
     raised: bool,
-    /// Whether the thread wants to continue after others.
+    /// Whether the stack's thread let others run and has more to do.
     yielded: bool,
     masked: bool,
     heard_from_ns: u64,
@@ -113,12 +113,12 @@ impl Machine {
         machine
     }
 
-    /// Shows the recorder what the machine does from now on.
+    /// Reports the CPU's activity to the recorder from now on.
     pub fn watch(&mut self) {
         crate::trace::watch_cpu(self.time.now(), &mut self.cpu, &["sdio thread", "user"]);
     }
 
-    /// Returns the time in ns so far in which the CPU was not idle.
+    /// Returns the time in ns that the CPU was not idle so far.
     pub fn busy_ns(&self) -> u64 {
         self.cpu.counts().busy_ns
     }
@@ -128,8 +128,8 @@ impl Machine {
         self.cpu.counts().interrupts
     }
 
-    /// Returns the number of wake-ups of the stack's thread so far, and of context switches of the
-    /// CPU.
+    /// Returns the number of wake-ups of the stack's thread so far, and the number of context
+    /// switches of the CPU.
     pub fn switches(&self) -> (u64, u64) {
         (self.wakes, self.cpu.counts().switches)
     }
@@ -142,8 +142,8 @@ impl Machine {
         self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
     }
 
-    /// Lets other threads run before the stack's thread, which has more to do. It calls the
-    /// scheduler, which costs a switch.
+    /// Lets other threads run before the stack's thread, which has more to do. This calls the
+    /// scheduler, which costs a context switch.
     pub fn yield_now(&mut self) {
         self.yielded = true;
     }
@@ -162,7 +162,7 @@ impl Machine {
         self.heard_from_ns = self.time.now();
     }
 
-    /// Adds a packet: its driver and its user have work.
+    /// Reports a received packet, for which the driver and the user then need CPU time.
     pub fn packet(&mut self) {
         self.packets_waiting += 1;
         if self.packets_waiting == 1 {
@@ -177,12 +177,13 @@ impl Machine {
         self.model.irq()
     }
 
-    /// Polls the line in the running code, for at most `patience_ns`. Returns true if it is high.
+    /// Polls the interrupt line in the running code, for at most `patience_ns`. Returns true if the
+    /// line is asserted.
     pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
         if !self.line() {
             let began_ns = self.time.now();
             let came_ns = self.model.advance(began_ns + patience_ns).max(began_ns);
-            // It is seen at the next look.
+            // The spinning code sees the line at its next poll.
             let look_ns = look_ns.max(1);
             self.time.set(began_ns + (came_ns - began_ns).div_ceil(look_ns) * look_ns);
         }
@@ -199,7 +200,7 @@ impl Machine {
         }
     }
 
-    /// Returns the time in ns at which the interrupt for the line can begin.
+    /// Returns the time in ns at which the CPU can enter the interrupt handler.
     fn irq_ns(&self, clock_ns: u64) -> Option<u64> {
         if self.masked || !self.model.irq() {
             return None;
@@ -208,7 +209,7 @@ impl Machine {
         Some(self.cpu.interruptible_ns(CORE, asked_ns))
     }
 
-    /// Runs for this time in ns.
+    /// Runs the machine for this time in ns.
     pub fn run(&mut self, handler: &mut dyn Handler, for_ns: u64) {
         let mut clock_ns = self.time.now();
         let end_ns = clock_ns + for_ns;

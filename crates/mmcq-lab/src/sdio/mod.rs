@@ -1,11 +1,11 @@
 //! The SDIO experiment: a Bluetooth card on a slow CPU, and the contexts that advance the six steps
 //! of each packet.
 //!
-//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its costs,
-//! `linux.rs` the historic drivers, `ours.rs` mmcq's engine, which stays in the interrupt or leaves
-//! as [`mmcq::advance`] decides. `platform.rs` reads the board's file, `trace.rs` finds the steps
-//! in the bus events, `spin.rs` compares the ways to wait, `packet.rs` records one packet and
-//! `stacked.rs` draws it. For a function of one's own, `load.rs` reads its file, `scripted.rs` is
+//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with CPU costs,
+//! `linux.rs` the historic drivers, and `ours.rs` mmcq's engine, which stays in the interrupt or
+//! leaves it as [`mmcq::advance`] decides. `platform.rs` reads the board's file, `trace.rs` finds
+//! the steps in the bus events, `spin.rs` compares the ways to wait, `packet.rs` records one packet
+//! and `stacked.rs` draws it. For a user's own function, `load.rs` reads its file, `scripted.rs` is
 //! the card's side, `served.rs` the driver's side, and `rounds.rs` finds its steps on the bus.
 
 pub mod host;
@@ -57,13 +57,14 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 
 /// Name of the built-in I/O card.
 pub const CARD_NAME: &str = "bt-type-a";
-/// A second function that may interrupt: then the driver must read which function it was.
+/// Second function on the card, which may also interrupt: so the driver must read INTx to learn
+/// which function did.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
 /// Limit in ns of the bring-up, which takes some tens of milliseconds.
 const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
-/// Time in ns of packets before the measurement.
+/// Time in ns for which packets are handled before the measurement begins.
 const WARM_UP_NS: u64 = 40_000_000;
 
 fn profile() -> &'static str {
@@ -75,20 +76,20 @@ pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
     IoProfile::from_toml(profile(), CARD_NAME)
 }
 
-/// Context that advances the steps.
+/// Stack and context that advance the steps of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As a driver of Linux did, or was to do.
+    /// A driver of Linux, as it was or as it was proposed.
     Linux(Advance),
     /// mmcq's engine.
     Ours {
-        /// What the interrupt handler may wait for.
+        /// What the interrupt handler may wait for instead of leaving.
         stay: Stay,
-        /// Whether it runs at its own path length instead of Linux's costs.
+        /// Whether the engine has its own CPU costs (its path lengths) instead of Linux's costs.
         own: bool,
-        /// Whether the payload is transferred by DMA.
+        /// Whether DMA transfers the payload.
         dma: bool,
-        /// Whether two functions may interrupt, so that INTx is read.
+        /// Whether two functions may interrupt, so that the driver must read INTx.
         asks: bool,
     },
 }
@@ -96,12 +97,12 @@ pub enum Way {
 /// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Times in ns from each interrupt of the function to the end of the command that clears it,
-    /// sorted.
+    /// Latencies in ns, sorted. Each is the time from an interrupt of the function to the end of
+    /// the command that clears it.
     pub latency_ns: Vec<u64>,
-    /// The counter that runs while the CPU is idle, in kcycles/s.
+    /// Rate in kcycles/s of the counter that runs while the CPU is idle.
     pub kcycles: f64,
-    /// Mean time in ns of each step, from the end of the one before.
+    /// Mean time in ns of each step, from the end of the step before.
     pub steps_ns: Vec<(trace::Step, f64)>,
     /// Time in ns per packet for which the bus clock was stopped because the FIFO had no room.
     pub held_ns: f64,
@@ -117,8 +118,8 @@ pub struct Outcome {
     pub for_ns: u64,
     /// Context switches per second.
     pub switches_per_s: f64,
-    /// Mean time in ns from the end of a command, or of its data, to the begin of the next one: the
-    /// completion reaches the waiting code, and that code runs.
+    /// Mean time in ns from the end of a command, or of its data, to the start of the next command.
+    /// In this time the completion reaches the waiting code, and that code runs.
     pub completion_ns: f64,
 }
 
@@ -128,7 +129,7 @@ impl Outcome {
         self.latency_ns.iter().sum::<u64>() as f64 / self.latency_ns.len().max(1) as f64
     }
 
-    /// Returns the latency in ns that this share, in percent, does not exceed.
+    /// Returns the latency in ns that `percent` of the interrupts do not exceed.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let rank = (percent / 100.0 * self.latency_ns.len() as f64).ceil() as usize;
         self.latency_ns.get(rank.max(1) - 1).copied().unwrap_or(0)
@@ -150,32 +151,32 @@ pub enum Failure {
     /// The card cannot be brought up.
     #[error("bring-up: {0}")]
     BringUp(sdio::IoError),
-    /// Nothing will happen any more.
+    /// No further event can happen: the simulation cannot go on.
     #[error("bring-up: not done after {0} ns")]
     Stuck(u64),
-    /// Commands failed, or packets came damaged.
+    /// Commands failed, or packets arrived damaged; the field is their number.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// The driver and the card's side of a function do not agree.
+    /// The card's function saw accesses that are no step of a packet; the field is their number.
     #[error("{0} accesses are no step of a packet")]
     Stray(u64),
 }
 
-/// One run; the measurement takes `for_ns`.
+/// Parameters of one run of the experiment.
 pub struct Run<'a> {
     /// The board.
     pub board: &'a Board,
-    /// Context that advances the steps.
+    /// Stack and context that advance the steps.
     pub way: Way,
-    /// The other device.
+    /// The other device, which takes the CPU away; `None`: there is none.
     pub thief: Option<Thief>,
-    /// Length in ns.
+    /// Length in ns of the measurement.
     pub for_ns: u64,
-    /// Seed.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// A controller with its card and the driver.
+/// A controller with its card, and the driver.
 struct Bench {
     time: Time,
     model: Model,
@@ -212,7 +213,7 @@ impl Bench {
         Ok(Bench { time, model, host, stack, counts })
     }
 
-    /// Runs a future by interrupts and deadlines, without costs.
+    /// Runs a future to its end by interrupts and deadlines, without CPU costs.
     fn drive<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -239,7 +240,8 @@ impl Bench {
         Outcome { steps_ns: trace.steps(), completion_ns: trace.completion_ns(), ..outcome }
     }
 
-    /// Does the same with a listener on the bus, which knows the steps.
+    /// Runs the machine as [`measure`](Self::measure) does, with a listener on the bus that
+    /// measures steps.
     fn measure_by<L>(
         &self,
         run: &Run<'_>,
@@ -260,7 +262,7 @@ impl Bench {
         let stats = self.model.take_stats();
         let counts = self.counts.borrow();
         let packets = counts.delivered - delivered;
-        // The card takes a command at the end of its token; the step ends with the response.
+        // The function acts at the end of the command's token; the step ends with the response.
         let response_ns = trace::RESPONSE_CLK * 1_000_000_000 / u64::from(run.board.clock_hz);
         let mut latency_ns: Vec<u64> = counts.latency_ns.iter().map(|ns| ns + response_ns).collect();
         latency_ns.sort_unstable();
@@ -336,7 +338,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
             let advance = Policy::new(costs.advance());
             advance.set_bus(stack.with(|engine| engine.bus()));
             let mut ours = Ours::new(stack, bench.host.clone(), stay, advance, Rc::clone(&received));
-            // It lives as long as the wakers that may point to it.
+            // The task must live as long as the wakers that may point to it.
             let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone::new())));
             let waker = Waker::from(Arc::new(InIrq(task)));
             let outcome = task.scope(driver, &waker, || bench.measure(run, &mut machine, &mut ours));
@@ -369,7 +371,7 @@ mod tests {
     fn a_second_by_dma_has_all_its_packets() {
         let outcome = second(Stay::Never, true, true);
         assert_eq!((outcome.packets, outcome.overrun), (250, 0));
-        // The card's, and one for each of five commands.
+        // One interrupt of the card, and one for each of five commands.
         assert!((outcome.interrupts - 6.0).abs() < 0.05, "{}", outcome.interrupts);
     }
 

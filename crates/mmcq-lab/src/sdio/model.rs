@@ -1,4 +1,4 @@
-//! The controller of the experiment's board, of either kind, and its driver.
+//! Model of the SDIO experiment's controller (Samsung's SDI, or a standard one), and its driver.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,10 +16,10 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Descriptors of a DMA chain of the driver alone.
+/// Number of DMA descriptors of the driver.
 const DESCRIPTORS: usize = 17;
 
-/// The controller's model. Clones are the same controller.
+/// Model of the controller. All clones share one controller.
 #[derive(Clone)]
 pub enum Model {
     /// Samsung's SDI.
@@ -55,33 +55,33 @@ impl Model {
         }
     }
 
-    /// Advances the model to this time, or to the moment at which the interrupt line rises. Returns
-    /// the time reached.
+    /// Advances the model to this time, or to the moment at which the interrupt line is asserted.
+    /// Returns the time reached.
     pub fn advance(&self, until_ns: u64) -> u64 {
         model!(self, m => m.borrow_mut().advance(until_ns))
     }
 
-    /// Returns the level of its interrupt line.
+    /// Returns whether the interrupt line is asserted.
     pub fn irq(&self) -> bool {
         model!(self, m => m.borrow().irq())
     }
 
-    /// Returns the time in ns at which the line rose.
+    /// Returns the time in ns at which the interrupt line was asserted.
     pub fn irq_rose_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().irq_rose_ns())
     }
 
-    /// Returns the time in ns of its next own event.
+    /// Returns the time in ns of the controller's next event.
     pub fn next_event_ns(&self) -> Option<u64> {
         model!(self, m => m.borrow().next_event_ns())
     }
 
-    /// Returns the counters of the bus and resets them.
+    /// Returns the counters of the bus and resets them to 0.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
     }
 
-    /// Sets the log that receives everything on the bus from now on.
+    /// Sets the log that receives all bus events from now on.
     pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
         model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
@@ -96,14 +96,14 @@ impl Model {
         model!(self, m => m.borrow_mut().write(offset, size, value, now_ns))
     }
 
-    /// Returns whether its data are in a FIFO that the CPU may have to empty.
+    /// Returns whether the controller has a data FIFO that the CPU may have to empty.
     pub fn has_fifo(&self) -> bool {
         matches!(self, Model::S3cSdi(_))
     }
 }
 
-/// The driver of the model.
-// One of them exists for each bench.
+/// Driver of the controller's model.
+// The variants differ in size, but each bench has only one of them.
 #[allow(clippy::large_enum_variant)]
 pub enum Driver {
     /// Samsung's SDI.
@@ -122,7 +122,7 @@ macro_rules! driver {
 }
 
 impl Driver {
-    /// Makes the driver for the controller of this port.
+    /// Makes the driver of the board's controller on this register port.
     pub fn new(board: &Board, port: Port, memory: ShadowMemory, dma: DmaUse) -> Result<Self, String> {
         let max_clock_hz = board.clock_hz;
         match board.controller {
@@ -132,7 +132,8 @@ impl Driver {
                 Ok(Driver::S3cSdi(driver))
             }
             Kind::Sdhci => {
-                // The table lives as long as the process: some hundred bytes for each bench.
+                // The table is leaked, some hundred bytes for each bench, so that it outlives the
+                // driver.
                 let table: &'static mut sdhci::Table<DESCRIPTORS> = Box::leak(Box::new(sdhci::Table::new()));
                 let config = sdhci::SdhciConfig::new().max_clock_hz(max_clock_hz);
                 let driver =
@@ -143,7 +144,7 @@ impl Driver {
     }
 }
 
-// SAFETY: calls go to one driver, in their order and with the segments as they are.
+// SAFETY: all calls go to one inner driver, in the same order and with unchanged segments.
 
 unsafe impl Host for Driver {
     const CARD_IRQ: bool = true;

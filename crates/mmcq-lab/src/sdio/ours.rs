@@ -1,5 +1,5 @@
-//! mmcq's engine with the Type-A driver, polled from the interrupt handler, which stays as long as
-//! the core's policy decides.
+//! mmcq's engine with the Type-A driver, polled from the interrupt handler. [`mmcq::advance`]
+//! decides how long the handler stays.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,14 +16,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What the interrupt handler may wait for instead of leaving, if that is expected to cost less.
+/// What the interrupt handler may wait for instead of leaving, if waiting is expected to cost less
+/// CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// Nothing.
+    /// Nothing: the handler always leaves.
     Never,
     /// The next words in the FIFO.
     Fifo,
-    /// Also commands, short data, and the begin of longer data.
+    /// Also the end of commands, short data, and the start of longer data.
     Commands,
 }
 
@@ -48,7 +49,7 @@ impl Looks {
         .await;
     }
 
-    /// Wakes the waiting task if its time has come.
+    /// Wakes the waiting task if the time of its poll has come.
     fn come(&self, now_ns: u64) {
         if self.at_ns.get().is_some_and(|at_ns| at_ns <= now_ns) {
             self.at_ns.set(None);
@@ -67,19 +68,20 @@ pub struct Ours<'a> {
     pub host: Priced,
     /// What the interrupt handler may wait for.
     pub stay: Stay,
-    /// Number of packets that the driver has received and no thread has worked on.
+    /// Number of packets that the driver has received and for which the CPU work is not charged
+    /// yet.
     pub received: Rc<Cell<u64>>,
-    /// Policy that decides.
+    /// Policy that decides whether to wait or to leave.
     pub advance: WaitStrategy,
-    /// Time of the next poll, if the driver polls.
+    /// Times of the driver's polls, if the driver polls.
     pub looks: Rc<Looks>,
-    /// What is waited for, and since which time in ns.
+    /// What the engine waits for, and since which time in ns.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
 
 impl<'a> Ours<'a> {
-    /// Makes it with an engine that has no card yet.
+    /// Makes the user of an engine that has no card yet.
     pub fn new(
         stack: &'a Stack,
         host: Priced,
@@ -90,7 +92,8 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, received, advance, looks: Rc::default(), since: None, alarm_ns: None }
     }
 
-    /// Returns what the controller works on. `begun`: the phase has been waited for before.
+    /// Returns what must be waited for at the controller; `None` if no phase is in progress.
+    /// `begun`: the present phase has been waited for before.
     fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
         Some(match phase.data {
@@ -139,15 +142,15 @@ impl<'a> Ours<'a> {
 
 impl Handler for Ours<'_> {
     fn irq(&mut self, m: &mut Machine) {
-        // The entry is not the phase's time.
+        // The time of the interrupt entry must not count as time of the phase.
         let entry_ns = self.host.costs().irq_in_ns;
         self.turn(m, entry_ns);
     }
 
-    /// Does nothing: nothing is deferred.
+    /// Does nothing, since the engine never raises a tasklet.
     fn tasklet(&mut self, _: &mut Machine) {}
 
-    /// Does nothing: there is no thread.
+    /// Does nothing, since the engine has no thread.
     fn thread(&mut self, _: &mut Machine) {}
 
     fn alarm_ns(&self) -> Option<u64> {
@@ -171,24 +174,25 @@ fn advance(stack: &Stack) {
     stack.on_irq();
 }
 
-/// Lock of a task that its wakers share. The type allows them to be sent, which never happens here.
+/// Lock of a task that its wakers share. Its type allows wakers to move to another thread, which
+/// never happens here.
 pub(super) struct Alone(());
 
 impl Alone {
-    /// Makes the lock for a machine that belongs to one thread.
+    /// Makes the lock. The whole machine must stay on one thread.
     pub(super) fn new() -> Self {
         Alone(())
     }
 }
 
-// SAFETY: a machine has one thread, and nothing comes back to the task from inside of a closure.
+// SAFETY: the machine has one thread, and no closure calls back into the task.
 unsafe impl Lock for Alone {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 }
 
-/// Waker that polls its task at once, in the interrupt.
+/// Waker that polls its task at once, inside the interrupt.
 pub(super) struct InIrq(pub &'static IrqTask<Alone>);
 
 impl Wake for InIrq {
@@ -198,16 +202,16 @@ impl Wake for InIrq {
     }
 }
 
-/// Marks a future as `Send`, as everything of one machine belongs to one thread.
+/// Wrapper that makes a future `Send`, which is right because a whole machine stays on one thread.
 pub struct Here<F>(pub F);
 
-// SAFETY: it is made, polled and dropped on the same thread: `scope` holds it in its frame.
+// SAFETY: the future is made, polled and dropped on one thread: `scope` holds it in its frame.
 unsafe impl<F> Send for Here<F> {}
 
 impl<F: Future> Future for Here<F> {
     type Output = F::Output;
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the field is pinned with the whole.
+        // SAFETY: the field is pinned together with the wrapper.
         unsafe { self.map_unchecked_mut(|here| &mut here.0) }.poll(context)
     }
 }

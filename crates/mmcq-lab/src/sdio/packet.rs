@@ -1,5 +1,5 @@
-//! One packet of the SDIO experiment, from the card's interrupt to the acknowledge, in several
-//! settings.
+//! Records one packet of the SDIO experiment, from the card's interrupt to the acknowledge, in
+//! several settings.
 
 use super::linux::Advance;
 use super::ours::Stay;
@@ -8,7 +8,8 @@ use super::trace::Step;
 use super::{Failure, Run, Way, run};
 use crate::trace::{Capture, Start, What, Window, WindowError};
 
-/// Settings: name in `mmcq reproduce sdio`, and context that advances the steps.
+/// Settings that can be recorded: name in `mmcq reproduce sdio`, and the context that advances the
+/// steps.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),
@@ -20,7 +21,8 @@ pub const SETTINGS: [(&str, Way); 4] = [
 const BEFORE_NS: u64 = 5_000;
 /// Time in ns shown after the acknowledge.
 const AFTER_NS: u64 = 20_000;
-/// Length in ns of the recorded window. A packet comes every 4 ms: the window ends before the next.
+/// Length in ns of the recorded window. A packet arrives every 4 ms, so the window ends before the
+/// next packet.
 const WINDOW_NS: u64 = 3_900_000;
 /// Length in ns of the run: the time of two packets.
 const RUN_NS: u64 = 8_000_000;
@@ -29,14 +31,14 @@ const RUN_NS: u64 = 8_000_000;
 pub struct Packet {
     /// Name of the setting.
     pub setting: &'static str,
-    /// The window.
+    /// Recorded signals and events of the window.
     pub capture: Capture,
-    /// Its steps, with begin and end in ns. A step begins at the end of the one before (the first
-    /// at the fall of DAT1) and ends with its last token or block.
+    /// Steps of the packet, with start and end in ns. A step begins at the end of the step before
+    /// (the first one when DAT1 falls) and ends with its last token or block.
     pub steps: Vec<(Step, u64, u64)>,
 }
 
-/// Reason why there is no packet.
+/// Reason why no packet was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
     /// There is no such setting.
@@ -45,7 +47,7 @@ pub enum PacketError {
     /// The experiment failed.
     #[error(transparent)]
     Run(#[from] Failure),
-    /// There was no packet.
+    /// The window contains no packet.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// The packet was not acknowledged.
@@ -69,7 +71,7 @@ pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketE
     Ok(Packet { setting, capture, steps })
 }
 
-/// Returns the steps up to the first acknowledge.
+/// Returns the steps up to the first acknowledge, with start and end in ns.
 fn steps(capture: &Capture) -> Vec<(Step, u64, u64)> {
     let mut steps: Vec<(Step, u64, u64)> = Vec::new();
     let after = capture.events.iter().skip_while(|event| event.start_ns < capture.start_ns);

@@ -1,4 +1,4 @@
-//! The board's file: every number with its kind and source.
+//! Reads the file of the SDIO experiment's board: each number with its kind and source.
 
 use super::machine::Thief;
 use crate::platform::{self, PlatformError, Quantity, SDIO};
@@ -7,25 +7,25 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// The experiment's board.
+/// Name of the SDIO experiment's board.
 pub const NAME: &str = SDIO[0].0;
-/// The same card in a fast PC.
+/// Name of the board that models a fast PC with the same card.
 pub const PC: &str = SDIO[1].0;
-/// Tables of quantities.
+/// Names of the file's tables that hold quantities.
 const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
-/// A look at the controller takes at least so long.
+/// Lower bound in ns for the cost of one poll of the controller.
 const LOOK_NS: u64 = 250;
 
-/// The board's controller.
+/// Kind of the board's controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `"s3c-sdi"`: Samsung's, with a FIFO.
+    /// `"s3c-sdi"`: Samsung's SDI, with a data FIFO.
     S3cSdi,
-    /// `"sdhci"`: by the SD host controller standard, with ADMA2.
+    /// `"sdhci"`: SD Host Controller standard, with ADMA2.
     Sdhci,
 }
 
-/// One table of the file.
+/// A table of the file: quantities by name.
 type Section = BTreeMap<String, Quantity>;
 
 #[derive(Deserialize)]
@@ -46,87 +46,87 @@ struct File {
 /// A board; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
-    /// One line about it.
+    /// Description of the board, one line of text.
     pub description: String,
-    /// Its card's name.
+    /// Name of its card.
     pub card: String,
     /// Its controller.
     pub controller: Kind,
-    /// Clock of the controller's input.
+    /// Clock in Hz at the controller's input.
     pub pclk_hz: u32,
-    /// Clock of the bus.
+    /// Bus clock in Hz.
     pub clock_hz: u32,
-    /// What the idle counter counts on an idle CPU.
+    /// Rate in kcycles/s of the idle counter while the CPU does nothing.
     pub idle_kcycles: f64,
-    /// Linux's costs.
+    /// CPU costs of Linux on this board.
     pub cost: Costs,
-    /// The same on a fast CPU, for the ways to wait.
+    /// CPU costs of Linux on a fast CPU, which the comparison of ways to wait uses.
     pub fast: Option<Costs>,
-    /// The other device's driver.
+    /// Driver of another device that takes the CPU away.
     pub thief: Option<Thief>,
-    /// Our own path.
+    /// CPU costs of mmcq's own code.
     pub own: Own,
 }
 
-/// What Linux's software costs.
+/// CPU costs of Linux's software.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// From the interrupt line to the driver's handler.
+    /// Time from the assertion of the interrupt line to the driver's handler.
     pub irq_in_ns: u64,
-    /// Ending a command, or signalling the card's interrupt.
+    /// Cost of ending a command, or of signalling the card's interrupt.
     pub finalize_ns: u64,
-    /// Leaving the interrupt.
+    /// Cost of leaving the interrupt.
     pub irq_out_ns: u64,
-    /// From the handler to the tasklet.
+    /// Time from the interrupt handler to the tasklet.
     pub tasklet_ns: u64,
-    /// Sending a command.
+    /// Cost of sending a command.
     pub issue_ns: u64,
-    /// A thread goes to sleep.
+    /// Cost of putting a thread to sleep.
     pub switch_out_ns: u64,
-    /// A thread wakes up.
+    /// Cost of waking a thread.
     pub wake_ns: u64,
-    /// Driver and user, for each packet.
+    /// CPU time of driver and user for each packet.
     pub work_ns: u64,
-    /// A word through the FIFO.
+    /// Cost of moving one 32-bit word through the data FIFO.
     pub fifo_word_ns: u64,
-    /// Reading the FIFO's fill.
+    /// Cost of reading the register with the FIFO's fill level.
     pub fifo_count_ns: u64,
-    /// Reading any other register.
+    /// Cost of reading any other register.
     pub register_ns: u64,
-    /// Writing it.
+    /// Cost of writing a register.
     pub register_write_ns: u64,
-    /// The cache's maintenance around DMA of a packet.
+    /// Cost of cache maintenance for the DMA of one packet.
     pub cache_ns: u64,
-    /// One turn of the FIFO, besides its accesses.
+    /// Cost of one round of the FIFO loop, besides its register accesses.
     pub fifo_turn_ns: u64,
 }
 
-/// What our own code takes.
+/// CPU costs of mmcq's own code.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Own {
-    /// A cycle.
+    /// Length of a CPU cycle in ns.
     pub cycle_ns: f64,
-    /// Cycles of an instruction.
+    /// Mean number of CPU cycles per instruction.
     pub cycles_per_instruction: f64,
-    /// ... at most: the upper end of its range.
+    /// Upper end of the range of CPU cycles per instruction.
     pub cycles_per_instruction_most: f64,
-    /// Interrupt entry.
+    /// Instructions of the interrupt entry.
     pub entry: f64,
-    /// Interrupt exit.
+    /// Instructions of the interrupt exit.
     pub exit: f64,
-    /// From an acknowledged interrupt to the next command.
+    /// Instructions from an acknowledged interrupt to the next command.
     pub step: f64,
-    /// Around a turn of the FIFO.
+    /// Instructions of one round of the FIFO loop.
     pub fifo: f64,
-    /// Reading a register.
+    /// Cost in ns of reading a register.
     pub register_ns: u64,
-    /// Writing it.
+    /// Cost in ns of writing a register.
     pub register_write_ns: u64,
 }
 
 impl Costs {
-    /// As the core's policy wants to be told: what leaving costs of the CPU, and the words of the
-    /// FIFO against the cache's maintenance.
+    /// Returns the costs in the form that [`mmcq::advance`] uses: the CPU time of each way to
+    /// leave, and of FIFO words compared with cache maintenance for DMA.
     pub fn advance(&self) -> advance::Costs {
         let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         advance::Costs::UNKNOWN
@@ -140,12 +140,13 @@ impl Costs {
 }
 
 impl Board {
-    /// A board that comes with the program, or one from a file whose name ends in `.toml`.
+    /// Loads a built-in board, or one from a file whose name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
         Self::load_with(name, &[])
     }
 
-    /// Likewise, with single values changed: `cost.wake_us=30`.
+    /// Loads a board as [`load`](Self::load) does, and changes single values, as in
+    /// `cost.wake_us=30`.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
         let text = match SDIO.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => (*text).to_owned(),
@@ -160,7 +161,7 @@ impl Board {
         Self::read(name, &text, changes)
     }
 
-    /// Names of those that come with the program.
+    /// Returns the names of the built-in boards.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SDIO.iter().map(|(name, _)| *name)
     }
@@ -315,8 +316,8 @@ impl Board {
         Ok(board)
     }
 
-    /// What our code costs where it stands for itself: path lengths instead of Linux's times. The
-    /// packet's work and the FIFO's words stay.
+    /// Returns the costs of mmcq's own code: times from its path lengths instead of Linux's times.
+    /// The costs of a packet's work and of FIFO words stay Linux's.
     pub fn own_costs(&self) -> Costs {
         let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, .. } = self.own;
         let Own { register_ns, register_write_ns, .. } = self.own;
@@ -324,7 +325,8 @@ impl Board {
         Costs {
             irq_in_ns: ns(entry),
             irq_out_ns: ns(exit),
-            // The step is one path; where it is cut does not matter, as it runs in one interrupt.
+            // This path of code is split in two equal costs; how does not matter, as both are in
+            // one interrupt.
             issue_ns: ns(step / 2.0),
             finalize_ns: ns(step / 2.0),
             fifo_count_ns: register_ns,
@@ -381,7 +383,7 @@ mod tests {
     fn the_policy_is_told_what_leaving_costs() {
         let costs = Board::load(NAME).unwrap().cost.advance();
         assert_eq!((costs.interrupt_ns, costs.deferred_ns, costs.thread_ns), (11_000, 12_000, 83_600));
-        // Six microseconds of the cache's maintenance against words of 0.22.
+        // Cache maintenance of 6 us costs as much as FIFO words of 0.22 us for 110 bytes.
         assert_eq!(costs.dma_from_bytes(), Some(110));
     }
 }

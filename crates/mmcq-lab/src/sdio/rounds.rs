@@ -1,4 +1,4 @@
-//! Finds the steps of packets of one's own function in the bus events.
+//! Finds in the bus events the steps of each packet of a user's own function.
 
 use super::load::Load;
 use super::model::Model;
@@ -6,12 +6,12 @@ use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Mask of the bits of an argument that name a place: write, function, address.
+/// Mask of the argument bits of CMD52 or CMD53 that name the target: direction, function, address.
 const PLACE: u32 = 1 << 31 | 7 << 28 | 0x1_ffff << 9;
 const BLOCKS: u32 = 1 << 27;
 const COUNT: u32 = 0x1ff;
 
-/// Sum and count of times.
+/// Sum in ns and number of the added times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum(u64, u64);
 
@@ -25,21 +25,21 @@ impl Sum {
     }
 }
 
-/// Mean times of packets from the log of the bus.
+/// Mean times of packets, measured on the bus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Means {
-    /// Time in ns of each step, from the end of the one before; of the first, from the start of its
-    /// command.
+    /// Time in ns of each step, from the end of the step before. The first step counts from the
+    /// start of its command.
     pub steps_ns: Vec<f64>,
-    /// Time in ns from the start of the first command to the end of the one that clears the
+    /// Time in ns from the start of the first command to the end of the command that clears the
     /// interrupt.
     pub to_clear_ns: f64,
-    /// Time in ns from the end of a command, or of its data, to the begin of the next one of the
-    /// packet.
+    /// Time in ns from the end of a command, or of its data, to the start of the packet's next
+    /// command.
     pub completion_ns: f64,
-    /// Sum of these times in a packet.
+    /// Sum in ns per packet of the times between its commands.
     pub completions_ns: f64,
-    /// Time in ns from the start of the first command to the end of the last.
+    /// Time in ns from the start of a packet's first command to the end of its last.
     pub whole_ns: f64,
 }
 
@@ -55,13 +55,13 @@ struct Expected {
 struct Log {
     steps: Vec<Expected>,
     block_bytes: u32,
-    /// The step under way, and the bytes left in it.
+    /// Index of the step under way, and the number of bytes that are left of it.
     at: Option<(usize, u32)>,
     first_ns: u64,
-    /// End in ns of the step before.
+    /// Time in ns at which the step before ended.
     before_ns: u64,
     end_ns: u64,
-    /// Times of the packet under way.
+    /// Times in ns of the steps of the packet under way.
     round: Vec<u64>,
     between_ns: u64,
     gaps: u64,
@@ -79,7 +79,7 @@ impl Log {
         (expected.index, expected.place) == (index, place)
     }
 
-    /// Returns the bytes that a command with this argument transfers.
+    /// Returns the number of bytes that a command with this argument transfers.
     fn bytes(&self, index: u8, arg: u32) -> u32 {
         match (index, arg & COUNT) {
             (52, _) => 1,
@@ -115,13 +115,13 @@ impl Log {
         self.at = Some((next, self.steps[next].bytes.saturating_sub(bytes)));
     }
 
-    /// Adds the gap between two commands of a packet.
+    /// Adds the time between two commands of a packet.
     fn gap(&mut self, start_ns: u64) {
         self.between_ns += start_ns.saturating_sub(self.end_ns);
         self.gaps += 1;
     }
 
-    /// Ends the step under way, and with the last one its packet. Returns the step.
+    /// Ends the step under way and, after the last step, the packet. Returns the index of the step.
     fn close(&mut self) -> Option<usize> {
         let (step, _) = self.at.take()?;
         self.round.push(self.end_ns.saturating_sub(self.before_ns));
@@ -179,7 +179,7 @@ impl Rounds {
         Rounds { log }
     }
 
-    /// Returns the means of the packets that were over when the next one began.
+    /// Returns the means over the packets that had ended before another one began.
     pub fn means(&self) -> Means {
         let log = self.log.borrow();
         Means {

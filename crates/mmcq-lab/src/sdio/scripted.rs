@@ -1,5 +1,5 @@
-//! The card's side of a function of one's own: packets at a steady rate. A packet is done when its
-//! steps were done in their order.
+//! The card's side of a user's own function: packets arrive at a steady rate. A packet is done when
+//! the driver has made all its steps in order.
 
 use super::load::{FUNCTION, Load, Step};
 use mmcq_sim::card::io::function::Function;
@@ -7,9 +7,9 @@ use mmcq_sim::card::io::type_a::{Counts, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The function.
+/// A user's own function on the card.
 pub struct Scripted {
-    /// Steps that it sees, which are those that are not of function 0.
+    /// Steps that reach this function: all steps except those of function 0.
     steps: Vec<Step>,
     period_ns: u64,
     access_ns: u64,
@@ -17,9 +17,9 @@ pub struct Scripted {
     counts: Handle,
     waiting: usize,
     next_ns: u64,
-    /// Time in ns since which it asserts its interrupt.
+    /// Time in ns at which the function asserted its interrupt; `None`: not asserted.
     up_ns: Option<u64>,
-    /// The step under way, and its bytes so far.
+    /// Index of the step under way, and the number of its bytes so far.
     at: usize,
     passed: u32,
 }
@@ -42,12 +42,12 @@ impl Scripted {
         }
     }
 
-    /// Returns its counters. An access that is no step of a packet counts as stray.
+    /// Returns the function's counters. An access that is no step of a packet is counted as stray.
     pub fn counts(&self) -> Handle {
         Rc::clone(&self.counts)
     }
 
-    /// Adds everything that arrived until now.
+    /// Adds all packets that have arrived by this time.
     fn settle(&mut self, now_ns: u64) {
         while self.next_ns <= now_ns {
             let mut counts = self.counts.borrow_mut();
@@ -64,9 +64,9 @@ impl Scripted {
         }
     }
 
-    /// Handles a transferred byte.
+    /// Handles one byte that the host reads or writes.
     fn pass(&mut self, write: bool, address: u32, now_ns: u64) {
-        // A look where nothing waits is no step.
+        // A poll while no packet waits is not a step.
         if self.waiting == 0 {
             return;
         }
@@ -98,7 +98,7 @@ impl Scripted {
 }
 
 impl Function for Scripted {
-    /// Reads a register; a register returns whether a packet waits.
+    /// Reads a register. A read byte is 1 if a packet waits.
     fn read(&mut self, address: u32, now_ns: u64) -> u8 {
         self.settle(now_ns);
         let waits = self.waiting > 0;

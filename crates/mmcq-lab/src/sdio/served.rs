@@ -1,4 +1,4 @@
-//! Runs a function of one's own on a board, in several settings.
+//! Runs a user's own function on a board, in several settings.
 
 use super::linux::{Chain, Plan};
 use super::load::{Load, Step};
@@ -22,17 +22,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A function of the card, through mmcq's engine.
+/// A function of the card, accessed through mmcq's engine.
 type Io<'a> = Function<'a, (NoLock, super::Priced), 4>;
-/// The card interrupt, through mmcq's engine.
+/// The card interrupt, received through mmcq's engine.
 type Irq<'a> = CardInterrupt<'a, (NoLock, super::Priced), 4>;
 
 /// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Result as for the built-in function, without its steps.
+    /// Result as for the built-in function; its `steps_ns` is empty.
     pub outcome: Outcome,
-    /// Mean times of the steps.
+    /// Mean times of the function's own steps.
     pub means: Means,
 }
 
@@ -46,7 +46,8 @@ fn bench(board: &Board, load: &Load, dma: DmaUse) -> Result<Bench, Failure> {
     Bench::with(board, dma, card, counts)
 }
 
-/// Executes a step by the engine. Returns the byte that was read, if it was one.
+/// Executes a step through mmcq's engine. Returns the byte that was read if the step reads one
+/// register.
 async fn does(
     function: &Io<'_>,
     step: &Step,
@@ -158,7 +159,7 @@ pub fn run(board: &Board, load: &Load, way: Way, seed: u64) -> Result<Seen, Fail
                     }
                 }
             });
-            // It lives as long as the wakers that may point to it.
+            // The task must live as long as the wakers that may point to it.
             let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone::new())));
             let waker = Waker::from(Arc::new(InIrq(task)));
             let measure = || bench.measure_by(&run, &mut machine, &mut ours, listen);
@@ -175,10 +176,10 @@ pub fn run(board: &Board, load: &Load, way: Way, seed: u64) -> Result<Seen, Fail
     Ok(Seen { outcome: Outcome { completion_ns: means.completion_ns, ..outcome }, means })
 }
 
-/// Returns the context that advances a setting's steps.
+/// Returns the stack and context that a setting's name stands for.
 ///
 /// # Errors
-/// There is no such setting; in one line.
+/// No setting has this name; the error is one line of text.
 pub fn way(setting: &str) -> Result<Way, String> {
     let known = SETTINGS.iter().find(|(name, _)| *name == setting);
     known.map(|(_, way)| *way).ok_or_else(|| {
@@ -198,11 +199,12 @@ pub enum RecordError {
     Window(#[from] WindowError),
 }
 
-/// Records the first measured packet, from the card's interrupt on. For a driver that polls,
-/// records from the start on. `for_ns` is the window's length; `None`: to the next packet.
+/// Records the first measured packet, from the card's interrupt on. With a driver that polls, the
+/// recording starts with the measurement. `for_ns` is the length of the window; `None`: up to the
+/// next packet.
 ///
 /// # Errors
-/// The run fails, or nothing comes.
+/// The run fails, or no packet arrives.
 pub fn record(
     board: &Board,
     load: &Load,

@@ -1,4 +1,5 @@
-//! Ways to wait for a CMD52: in a loop, by the interrupt, in a thread; and the policy that chooses.
+//! Compares the ways to wait for the end of a CMD52: polling in a loop, by the interrupt, in a
+//! thread, and by the policy that chooses among them.
 
 use super::host::Priced;
 use super::machine::{Handler, Machine};
@@ -10,18 +11,18 @@ use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
 use mmcq::spec::command::sdio as cmd;
 
-/// How the end of a command is waited for.
+/// Way to wait for the end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// In a polling loop, in the interrupt or anywhere else.
+    /// The CPU polls in a loop, in the interrupt or in any other context.
     Spin,
-    /// The interrupt sends the next command.
+    /// The interrupt handler sends the next command.
     Interrupt,
-    /// A thread sleeps, is woken, and sends the next.
+    /// A thread sleeps, is woken by the interrupt, and sends the next command.
     Thread,
-    /// In the interrupt: spins or leaves, as learned.
+    /// The policy decides in the interrupt whether to spin or to leave, from what it has measured.
     PolicyInterrupt,
-    /// In a thread: spins or sleeps, as learned.
+    /// The policy decides in a thread whether to spin or to sleep, from what it has measured.
     PolicyThread,
 }
 
@@ -30,7 +31,7 @@ impl Wait {
     pub const ALL: [Wait; 5] =
         [Wait::Spin, Wait::Interrupt, Wait::Thread, Wait::PolicyInterrupt, Wait::PolicyThread];
 
-    /// Returns its name in the tables.
+    /// Returns the name of the way in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Wait::Spin => "spin",
@@ -48,11 +49,11 @@ impl Wait {
 
 /// Length in ns of the measurement.
 const FOR_NS: u64 = 100_000_000;
-/// Clocks of a CMD52 with its response.
+/// Length of a CMD52 with its response, in bus clocks.
 pub const COMMAND_CLK: u64 = 104;
-/// Time in ns for which a spinner without a policy spins, more than any command takes.
+/// Time in ns for which a caller without a policy spins; longer than any command takes.
 const FOREVER_NS: u64 = 1_000_000;
-/// Commands after which a spinner lets others run.
+/// Number of commands after which a thread that spins lets other threads run.
 const TURN: u32 = 100;
 
 /// Sends one CMD52 after the other.
@@ -100,9 +101,9 @@ impl Repeat {
         }
     }
 
-    /// Sends commands, and waits in this call as long as the way allows. After [`TURN`] commands a
-    /// thread lets others run and comes back, with nothing on the bus. An interrupt leaves with a
-    /// command under way, whose end calls it again.
+    /// Sends commands, and waits in this call as long as the way to wait allows. After [`TURN`]
+    /// commands a thread lets others run and comes back, with nothing on the bus. An interrupt
+    /// handler leaves with a command under way, whose end calls this function again.
     fn go_on(&mut self, m: &mut Machine) {
         let called_ns = m.time.now();
         for _ in 0..TURN {
@@ -135,9 +136,10 @@ impl Handler for Repeat {
     }
 }
 
-/// Returns the CPU time of a CMD52 in nanoseconds, without building and ending it, which is the
-/// same for all ways. If the CPU builds a command faster than the card's eight clocks between a
-/// response and the next command [SD 4.12], it spins for the rest of these clocks too.
+/// Returns the CPU time in ns of waiting for a CMD52. Building the command and ending it cost the
+/// same in all ways and are left out. If the CPU builds a command faster than the eight clocks that
+/// the card needs between a response and the next command [SD 4.12], the CPU also spins for the
+/// rest of these clocks.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
@@ -160,14 +162,14 @@ pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Resul
     Ok(each_ns - (costs.issue_ns + costs.finalize_ns) as f64)
 }
 
-/// Returns the controller's clock by this divider, rounded up so that the driver computes the same
+/// Returns the bus clock in Hz for this divider, rounded up so that the driver computes the same
 /// divider.
 pub fn clock_hz(board: &Board, divider: u32) -> u32 {
     board.pclk_hz.div_ceil(divider)
 }
 
-/// Returns the divider of the bus clock from which on spinning costs more than leaving (or
-/// sleeping), by the measured costs of both.
+/// Returns the smallest divider of the bus clock at which spinning costs more CPU time than leaving
+/// (or, `in_thread`, sleeping), by measured costs.
 pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
     let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
     let (mut spins, mut leaves) = (1, 125);
@@ -184,8 +186,7 @@ mod tests {
     use super::*;
     use crate::sdio::platform::NAME;
 
-    /// Checks each of the controller's clocks around the crossover, where a wrong choice is
-    /// likeliest.
+    /// Checks the bus clocks around the break-even divider, where a wrong choice is most likely.
     #[test]
     fn the_policy_is_never_much_worse_than_the_best() {
         let board = Board::load(NAME).unwrap();
@@ -209,7 +210,8 @@ mod tests {
     #[test]
     fn the_crossover_is_where_a_command_takes_as_long_as_leaving() {
         let board = Board::load(NAME).unwrap();
-        // 104 clocks against 11 us, and 83.6 us: 9.45 MHz, and 1.24.
+        // 104 clocks take as long as leaving (11 us) at 9.45 MHz, and as long as sleeping (83.6 us)
+        // at 1.24 MHz.
         assert_eq!(crossover(&board, board.cost, false).unwrap(), 6);
         assert_eq!(crossover(&board, board.cost, true).unwrap(), 41);
     }

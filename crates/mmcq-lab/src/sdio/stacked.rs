@@ -1,5 +1,5 @@
-//! Packets of the SDIO experiment as one picture: the same window for each setting, stacked on one
-//! time axis.
+//! Draws packets of the SDIO experiment as one picture: each setting's window in its own row, on
+//! one time axis.
 
 use super::packet::Packet;
 use super::trace::Step;
@@ -14,11 +14,11 @@ const LEFT: f64 = 104.0;
 const TOP: f64 = 50.0;
 const LANE: f64 = 19.0;
 const BOX: f64 = 15.0;
-/// Space for the name of a setting.
+/// Height of the row that names a setting.
 const HEAD: f64 = 24.0;
 const LETTER: f64 = 5.6;
 
-/// A box: begin, end, text that is shown if there is room, description, colour.
+/// A box: start, end, text that is shown if there is room, description, colour.
 struct Piece {
     from_ns: u64,
     to_ns: u64,
@@ -106,7 +106,8 @@ fn stops(packet: &Packet) -> impl Iterator<Item = (u64, u64)> + '_ {
     stopped.map(|event| (event.start_ns, event.end_ns))
 }
 
-/// Returns the distance of the ticks: 1, 2, 5, 10 and so on, with room for the numbers.
+/// Returns the distance in ns between the ticks: 1, 2, 5, 10 and so on, so that their numbers have
+/// room.
 fn tick_ns(px_per_ns: f64) -> u64 {
     let mut tick_ns = 1_000;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle().take(18) {

@@ -1,4 +1,4 @@
-//! Finds the steps of a packet in the bus events.
+//! Finds in the bus events the steps of each packet.
 
 use super::model::Model;
 use mmcq_sim::card::io::type_a::register;
@@ -31,7 +31,7 @@ impl Step {
     pub const ALL: [Step; 6] =
         [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
 
-    /// Returns its name in the tables.
+    /// Returns the name of the step in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Step::Whose => "1 whose interrupt",
@@ -43,7 +43,7 @@ impl Step {
         }
     }
 
-    /// Returns the step of a CMD52 or CMD53 with this argument.
+    /// Returns the step of a CMD52 or CMD53 with this argument; `None`: not a step.
     pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {
@@ -68,9 +68,9 @@ struct Log {
     step: Option<Step>,
     end_ns: u64,
     before_ns: Option<u64>,
-    /// Sum and count, by step.
+    /// Sum in ns and number of the times of each step, in the order of [`Step::ALL`].
     sums: [(u64, u64); 6],
-    /// Sum and count of the times between two commands of a packet.
+    /// Sum in ns and number of the times between two commands of a packet.
     between: (u64, u64),
 }
 
@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Ends the command before.
+    /// Ends the present command.
     fn close(&mut self) {
         let Some(step) = self.step.take() else { return };
         if let Some(before_ns) = self.before_ns {
@@ -100,7 +100,8 @@ impl Log {
             *sum += self.end_ns - before_ns;
             *count += 1;
         }
-        // After the last the next interrupt comes when it likes.
+        // The next packet's interrupt may come at any time, so nothing is measured from the last
+        // step on.
         self.before_ns = (step != Step::Acknowledge).then_some(self.end_ns);
     }
 }
@@ -114,15 +115,15 @@ impl Trace {
         Trace { log }
     }
 
-    /// Returns the mean time in ns from the end of a command, or of its data, to the begin of the
-    /// next.
+    /// Returns the mean time in ns from the end of a command, or of its data, to the start of the
+    /// next command.
     pub fn completion_ns(&self) -> f64 {
         let (sum, count) = self.log.borrow().between;
         sum as f64 / count.max(1) as f64
     }
 
-    /// Returns the mean times in ns from the end of the step before to the end of each. The first
-    /// step is left out if its begin, the interrupt, is not on the bus.
+    /// Returns the mean time in ns of each step, from the end of the step before. The first step is
+    /// left out if its start, the card's interrupt, is not on the bus.
     pub fn steps(&self) -> Vec<(Step, f64)> {
         let log = self.log.borrow();
         let means = Step::ALL.into_iter().zip(log.sums);

@@ -1,5 +1,5 @@
-//! One client from the first message to the last: a thread that reads requests, and one that writes
-//! replies as jobs end.
+//! Serves one client of the export: one thread reads its requests, another writes the replies as
+//! jobs end.
 
 use super::disk::{Job, Message, Op, Outcome};
 use super::handshake::{ALLOCATION_ID, Agreed, Export, negotiate};
@@ -12,24 +12,25 @@ use std::time::{Duration, Instant};
 
 /// Size in bytes of the largest request.
 pub const REQUEST_MAX: u32 = 32 << 20;
-/// Most bytes of requests of a client under way; beyond that the client must wait.
+/// Largest number of bytes that a client's requests under way may have; beyond this the client must
+/// wait.
 const UNDER_WAY_MAX: u64 = 64 << 20;
-/// Most requests of a client under way.
+/// Largest number of requests that a client may have under way.
 const REQUESTS_MAX: u64 = 1024;
 
-/// Times for which a client may take for something that it has begun.
+/// Time limits for a client to finish what it has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Time for the whole handshake.
+    /// Time limit for the whole handshake.
     handshake: Duration,
-    /// Time for a request, or for taking a reply.
+    /// Time limit for sending a request or receiving a reply.
     request: Duration,
-    /// Additional time for each MiB of a request's data.
+    /// Additional time for each MiB of data in a request.
     mib: Duration,
 }
 
 impl Patience {
-    /// Times for a client on a network.
+    /// Time limits for a client on a network.
     pub const USUAL: Patience = Patience {
         handshake: Duration::from_secs(10),
         request: Duration::from_secs(10),
@@ -37,7 +38,7 @@ impl Patience {
     };
 }
 
-/// Requests and bytes that a client has under way.
+/// Requests and bytes of a client that are under way, with their limits.
 #[derive(Default)]
 struct Budget {
     used: Mutex<(u64, u64)>,
@@ -45,7 +46,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes a request's share, as soon as there is room for it.
+    /// Takes the share of a request, and waits until the budget has room for it.
     fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
@@ -56,8 +57,8 @@ impl Budget {
     }
 }
 
-/// Share of a request in the budget. It is returned when the reply has been written, or when there
-/// will be none.
+/// Share of a request in the client's budget. It is returned when the reply has been written, or
+/// when there will be no reply.
 struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -74,13 +75,13 @@ impl Drop for Share {
 /// A reply to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// Share that is returned when the reply has been written.
+    /// Share of the request; dropping it after the reply was written returns it.
     _share: Share,
-    /// Whether it reports a loss.
+    /// Whether the reply reports lost writes.
     refusal: bool,
 }
 
-/// A client, its export, and the queue of its jobs.
+/// A client with its export and the queue of the disk's thread.
 #[derive(Clone, Copy)]
 pub struct Peer<'a> {
     pub client: u64,
@@ -89,11 +90,11 @@ pub struct Peer<'a> {
     pub patience: Patience,
 }
 
-/// Serves a client to its end. The caller must then close the connection. An error is the reason
-/// why this side ended it.
+/// Serves a client until it disconnects. The caller must then close the connection. An error is the
+/// reason why the server ended the connection.
 pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     let Peer { client, disk, .. } = peer;
-    // A disk that has ended has nothing to tell.
+    // If the disk's thread has ended, nobody needs this message.
     let _ = disk.send(Message::Came(client));
     let result = talk(socket, peer);
     let in_order = matches!(result, Ok(true));
@@ -101,8 +102,8 @@ pub fn serve(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<()> {
     result.map(drop)
 }
 
-/// Exchanges messages with the client. Returns `Ok(true)` if the client ended the connection in
-/// order.
+/// Exchanges messages with the client. Returns `Ok(true)` if the client ended the connection by a
+/// disconnect request.
 fn talk(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<bool> {
     let Peer { client, export, disk, patience } = peer;
     socket.write_patience(patience.request)?;
@@ -116,7 +117,8 @@ fn talk(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<bool> {
             let mut broken = false;
             for reply in ready {
                 if !broken && out.write_all(&reply.bytes).is_err() {
-                    // The reader finds out by itself; what is under way ends unheard.
+                    // The reading thread notices the closed socket; replies to requests under way
+                    // are dropped.
                     broken = true;
                     out.close();
                 }
@@ -127,7 +129,7 @@ fn talk(socket: &mut dyn Socket, peer: Peer<'_>) -> io::Result<bool> {
         })
     };
     let result = requests(socket, peer, agreed, &replies, &budget);
-    // The writer ends when the last job has.
+    // The writing thread ends when the last job has dropped its sender.
     drop(replies);
     let _ = writer.join();
     result
@@ -142,7 +144,7 @@ fn requests(
 ) -> io::Result<bool> {
     let Peer { client, export, disk, patience } = peer;
     let refuse = |bytes, share| {
-        // The writer lives as long as this sender.
+        // The writing thread lives as long as this sender.
         let _ = replies.send(Reply { bytes, _share: share, refusal: false });
     };
     loop {
@@ -164,7 +166,7 @@ fn requests(
         if payload > REQUEST_MAX {
             let text = format!("a write of {payload} bytes, {REQUEST_MAX} at most");
             refuse(refusal(&request, structured, Errno::Invalid, &text), budget.take(0));
-            // Gigabytes are not read to be thrown away.
+            // The data of a too long write are not read just to skip them.
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         let bytes = match request.command {
@@ -188,7 +190,7 @@ fn requests(
         let done = Box::new(move |outcome| {
             let refusal = matches!(outcome, Outcome::Lost(_));
             let reply = Reply { bytes: reply(&request, structured, outcome), _share: share, refusal };
-            // A client that has gone away is told nothing.
+            // A client that has disconnected gets no reply.
             let _ = replies.send(reply);
         });
         if disk.send(Message::Job(Job { client, op, done })).is_err() {
@@ -197,7 +199,7 @@ fn requests(
     }
 }
 
-/// Returns the operation of a request, if it is allowed.
+/// Returns the operation that a request asks for, or the error if it is not allowed.
 fn operation(
     request: &Request,
     data: Vec<u8>,
@@ -250,8 +252,8 @@ fn operation(
 }
 
 fn refusal(request: &Request, structured: bool, errno: Errno, text: &str) -> Vec<u8> {
-    // With structured replies on, reads and block status must have them; others may, and people
-    // like to read why.
+    // With structured replies, reads and block status must be answered by chunks. Errors of other
+    // commands may be, and then carry a readable text.
     match structured {
         true => nbd::error_chunk(request.cookie, errno, text),
         false => nbd::simple_reply(request.cookie, Some(errno)),
@@ -281,7 +283,7 @@ fn reply(request: &Request, structured: bool, outcome: Outcome) -> Vec<u8> {
             out.extend(ALLOCATION_ID.to_be_bytes());
             for (bytes, hole) in ranges {
                 out.extend(bytes.to_be_bytes());
-                // A hole, and it reads as zeros.
+                // Flags of a hole: it is not allocated, and it reads as zeros.
                 out.extend(if hole { 3u32 } else { 0 }.to_be_bytes());
             }
             out
@@ -305,9 +307,9 @@ mod tests {
         request_max: REQUEST_MAX,
     };
     const HOUR: Duration = Duration::from_secs(3600);
-    /// Times that are long enough for whatever the client does.
+    /// Time limits that no test reaches.
     const LONG: Patience = Patience { handshake: HOUR, request: HOUR, mib: HOUR };
-    /// A time in which only what is already there arrives.
+    /// Time in which only data that are already there can be read.
     const SHORT: Duration = Duration::from_millis(1);
 
     /// Makes a client that has sent nothing yet. Also returns how its connection ends.
@@ -339,8 +341,7 @@ mod tests {
         bytes
     }
 
-    /// Checks that no connection waits for ever if the disk has ended, or drops jobs that it cannot
-    /// do.
+    /// Checks that no connection waits for ever when the disk has ended or drops jobs.
     #[test]
     fn a_job_that_is_dropped_gives_its_share_back() {
         let _alive = watchdog::watch();
@@ -357,8 +358,8 @@ mod tests {
         assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
     }
 
-    /// Checks that a refusal that is sent before its share is taken returns nothing that was never
-    /// taken.
+    /// Checks a refusal that is sent before its request has taken a share: it must not return a
+    /// share either.
     #[test]
     fn a_write_that_is_too_long_ends_the_connection() {
         let _alive = watchdog::watch();
@@ -370,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the connection was ended because its client did not continue.
+    /// Returns whether the server ended the connection because its client was too slow.
     fn sent_away(connection: JoinHandle<io::Result<()>>) -> bool {
         connection.join().unwrap().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
     }
@@ -381,7 +382,7 @@ mod tests {
         let (disk, _messages) = channel();
         let (mut socket, connection) = silent(disk.clone(), Patience { handshake: SHORT, ..LONG });
         assert!(sent_away(connection), "nothing was said");
-        // Whatever of it the server has read.
+        // The server's greeting, 18 bytes, was sent before the connection ended.
         socket.read_exact(&mut [0; 18]).unwrap();
         let (mut socket, connection) = silent(disk, Patience { handshake: SHORT, ..LONG });
         let _ = socket.write_all(&3u32.to_be_bytes());
@@ -397,7 +398,7 @@ mod tests {
         let write = request(command::WRITE, 4096);
         for sent in [write[..20].to_vec(), [write, vec![0xee; 4095]].concat()] {
             let (mut socket, connection) = client(disk.clone(), patience);
-            // It may have been sent away already.
+            // The server may have closed the connection already.
             let _ = socket.write_all(&sent);
             assert!(sent_away(connection), "{} bytes", sent.len());
         }

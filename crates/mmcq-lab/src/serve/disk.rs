@@ -1,4 +1,4 @@
-//! The card of the export: one thread that owns the machine and runs it, and its queue of jobs.
+//! The thread that owns the export's machine: it runs the card and its queue of jobs.
 
 use super::extents::{Ended, Extents};
 use super::losses::Losses;
@@ -10,28 +10,29 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// Size in bytes of the pieces in which a request for zeros is sent to the engine, and of the
-/// memory from which zeros are written.
+/// Size in bytes of the pieces of a request for zeros, and of the buffer from which zeros are
+/// written.
 const ZEROS_BYTES: u64 = 16 << 20;
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
-/// Reason why a flush is refused, though the card has done it.
+/// Text of the refusal of a flush. The card did this flush, but writes before it may be lost.
 const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
-/// Operation of a client; offsets and lengths in bytes, checked.
+/// Operation that a client requests; offsets and lengths are in bytes and already checked.
 #[derive(Debug)]
 pub enum Op {
-    /// Data from the card.
+    /// Reads data from the card.
     Read { offset: u64, length: u32 },
-    /// Data to the card.
+    /// Writes data to the card.
     Write { offset: u64, data: Vec<u8>, durable: bool },
-    /// Flush: earlier writes are on the medium.
+    /// Flushes: all earlier writes reach the medium.
     Flush,
-    /// Data that are not needed any more.
+    /// Trims: these data are not needed any more.
     Trim { offset: u64, length: u32, durable: bool },
-    /// Zeros to the card.
+    /// Writes zeros to the card.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
-    /// Query for the ranges that hold data: lengths with "is a hole that reads as zeros".
+    /// Asks which ranges hold data. The answer has lengths, each with true for a hole that reads as
+    /// zeros.
     Status { offset: u64, length: u32, one: bool },
 }
 
@@ -42,12 +43,12 @@ pub enum Outcome {
     Done,
     /// Data of a read.
     Data(Vec<u8>),
-    /// Ranges.
+    /// Lengths of ranges, each with true for a hole.
     Extents(Vec<(u32, bool)>),
-    /// Not done, with the reason for people.
+    /// The operation failed; the text says why.
     Failed(Errno, String),
-    /// A flush is refused because writes before it were lost. The connection sends
-    /// [`Message::RefusalWritten`] when the refusal has been written to the client's socket.
+    /// A flush is refused because earlier writes were lost. The connection sends
+    /// [`Message::RefusalWritten`] when it has written the refusal to the client's socket.
     Lost(String),
 }
 
@@ -55,9 +56,9 @@ pub enum Outcome {
 pub struct Job {
     /// Number of the connection.
     pub client: u64,
-    /// Operation.
+    /// Operation to execute.
     pub op: Op,
-    /// Called once with the result, from the disk's thread.
+    /// Function that the disk's thread calls once with the result.
     pub done: Box<dyn FnOnce(Outcome) + Send>,
 }
 
@@ -76,22 +77,22 @@ pub enum Message {
         /// Whether it disconnected in order, after all answers.
         in_order: bool,
     },
-    /// The machine must be served.
+    /// The machine's interrupt must be handled.
     Interrupt,
-    /// The card's power must be cut now, and restored.
+    /// The card's power must be cut and restored now.
     PowerCut,
-    /// No more jobs come: flush, and end.
+    /// No more jobs will come: the disk must flush and end.
     Stop,
 }
 
-/// Effects of a power cut.
+/// Effects of a power cut of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Requests that were under way and failed.
+    /// Number of requests that were under way and failed.
     pub failed: usize,
-    /// Requests that wait, and are executed after the power is back.
+    /// Number of requests that wait and will be executed when the power is back.
     pub waiting: usize,
-    /// Sectors that had been written and not flushed, and have their content from before.
+    /// Number of sectors that were written but not flushed, and have their old content.
     pub lost_sectors: u64,
 }
 
@@ -102,11 +103,11 @@ struct Progress {
     done: u64,
     /// Data read so far.
     read: Vec<u8>,
-    /// Number of its change in the map of holes.
+    /// Number of this job's change in the map of holes.
     change: Option<u64>,
-    /// Number of losses when it began.
+    /// Number of losses of the card when the job began.
     losses: u64,
-    /// Whether all is done except the flush that makes it durable.
+    /// Whether only the flush that makes the job durable is still to do.
     flushing: bool,
     /// Number of acknowledged writes that its flush covers.
     covered: u64,
@@ -123,14 +124,14 @@ impl Progress {
     }
 }
 
-/// A job with a request under way, and its total number of bytes.
+/// Job with a request in the engine, and its total number of bytes.
 struct Running {
     id: SlotId,
     progress: Progress,
     total: u64,
 }
 
-/// The card with its jobs.
+/// The card of the export, with its jobs.
 pub struct Disk {
     machine: Box<dyn Machine>,
     extents: Extents,
@@ -141,7 +142,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes the disk. `extents`: the parts of the card that are known to be zeros.
+    /// Makes the disk. `extents`: the parts of the card that are known to read as zeros.
     pub fn new(machine: Box<dyn Machine>, extents: Extents) -> Self {
         Disk {
             machine,
@@ -153,18 +154,18 @@ impl Disk {
         }
     }
 
-    /// Makes the machine send a message to this queue of the disk's thread whenever it must be
-    /// served.
+    /// Makes the machine send a message to this queue, which is the disk's, whenever its interrupt
+    /// must be handled.
     pub fn listen(&mut self, disk: Sender<Message>) {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
 
-    /// Serves until told to stop, or until no sender is left that could send a job. Calls `cut` for
-    /// power cuts.
+    /// Serves until [`Message::Stop`], or until no sender is left that could send a job. Calls
+    /// `cut` with the effects of each power cut.
     ///
     /// # Errors
-    /// The machine failed, or the last flush failed; or acknowledged writes are lost and a client
-    /// has not been told, which no later server can do.
+    /// The machine failed, or the last flush failed. Also if acknowledged writes are lost and a
+    /// client was not told, since no later server can tell it.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {
@@ -239,7 +240,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives waiting jobs to the engine as far as it has room.
+    /// Passes waiting jobs to the engine while it has room.
     fn admit(&mut self) {
         while let Some(progress) = self.waiting.pop_front() {
             if let Some(progress) = self.begin(progress) {
@@ -249,7 +250,7 @@ impl Disk {
         }
     }
 
-    /// Gives a job's next piece to the engine. Returns the job if there is no room.
+    /// Passes the next piece of a job to the engine. Returns the job if the engine has no room.
     fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
         if progress.change.is_none() && progress.done == 0 {
             let durable = matches!(
@@ -288,7 +289,8 @@ impl Disk {
             Op::Flush => (Kind::Flush, 0, 0),
             Op::Trim { offset, length, .. } => {
                 let Some((lba, blocks, how)) = self.freed(offset / 512, length / 512) else {
-                    // A wish that the card cannot fulfil exactly: what is not wanted stays.
+                    // The card cannot trim exactly this range, so its data stay. Trim is only a
+                    // hint.
                     self.end_job(progress, Outcome::Done);
                     return None;
                 };
@@ -337,14 +339,14 @@ impl Disk {
         }
     }
 
-    /// Records that the engine has taken a request of this job.
+    /// Records that the engine has accepted a request of this job.
     fn begun(&mut self, progress: &mut Progress) {
         if progress.flushes() {
             progress.covered = self.losses.covered();
         }
         let changed = match &progress.job.op {
             Op::Write { offset, data, .. } => (*offset, data.len() as u64, false),
-            // What is freed may read as ones.
+            // A trimmed range may read as ones.
             Op::Trim { offset, length, .. } => (*offset, u64::from(*length), false),
             Op::Zeros { offset, length, .. } => (*offset, u64::from(*length), true),
             _ => return,
@@ -354,7 +356,8 @@ impl Disk {
         progress.change.get_or_insert_with(|| extents.begins(offset, length, zeros));
     }
 
-    /// Returns the part of a range that the card can free, and how.
+    /// Returns the part of a range that the card can free (address, blocks), and by which kind of
+    /// erase.
     fn freed(&self, lba: u64, blocks: u32) -> Option<(u64, u32, Erase)> {
         let (how, grain) = self.machine.discarding().map(|(how, grain)| (how, grain.max(1)))?;
         let first = lba.next_multiple_of(grain);
@@ -363,8 +366,7 @@ impl Disk {
         Some((first, blocks, how))
     }
 
-    /// Advances the machine by one event. Returns `Some` with the time for which there is nothing
-    /// to do.
+    /// Advances the machine by one event. Returns `Some` with the time to wait if no event is due.
     fn step(&mut self) -> Result<Option<Duration>, String> {
         match self.machine.step()? {
             Step::Wait(wait) => Ok(Some(wait)),
@@ -385,7 +387,7 @@ impl Disk {
             let Some(completion) = self.machine.take(running.id) else { continue };
             ended.push((running, completion));
         }
-        // Before anything is acknowledged: has one of them heard of a loss?
+        // Requests that report a loss come first, before any other result is acknowledged.
         ended.sort_by_key(|(running, completion)| {
             let error = completion.result.err();
             !(error == Some(Error::CacheLost) || error.is_some() && running.progress.flushes())
@@ -412,19 +414,19 @@ impl Disk {
         self.machine.free(completion.buf);
         match outcome {
             Some(outcome) => self.end_job(progress, outcome),
-            // Before those that came later: its next piece.
+            // The next piece of this job goes before jobs that came later.
             None => self.waiting.push_front(progress),
         }
     }
 
-    /// Ends a job whose pieces are all done. Returns `None` if its flush is still to come.
+    /// Ends a job whose pieces are all done. Returns `None` if a flush must still make it durable.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
         let client = progress.job.client;
         if progress.flushes() {
             self.losses.flushed(progress.covered);
             self.extents.flushed(progress.covered);
         }
-        // A piece that was done before a loss may be gone with it.
+        // A piece that was written before a loss may be lost, too.
         let whole = progress.losses == self.losses.count();
         match &progress.job.op {
             Op::Read { .. } => Some(Outcome::Data(std::mem::take(&mut progress.read))),
@@ -443,8 +445,8 @@ impl Disk {
         }
     }
 
-    /// Handles a failed request. A failed flush, or a lost cache, concerns all writes before it,
-    /// and the engine reports that only once.
+    /// Handles a failed request. A failed flush, or a lost cache, affects all writes before it, and
+    /// the engine reports it only once.
     fn failed(&mut self, progress: &Progress, error: Error) -> Outcome {
         let client = progress.job.client;
         if error == Error::CacheLost || progress.flushes() {
@@ -478,7 +480,8 @@ impl Disk {
         (progress.job.done)(outcome);
     }
 
-    /// Cuts the power: what is under way fails, and the card starts again.
+    /// Cuts the card's power and restores it. Requests under way fail, and the card is initialised
+    /// again.
     fn power_cut(&mut self) -> Result<Damage, String> {
         let lost_sectors = self.machine.power_cut()?;
         let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };
@@ -494,14 +497,14 @@ impl Disk {
         }
         self.under_way = 0;
         for progress in &mut self.waiting {
-            // Pieces that were done may be gone.
+            // Pieces that were written may be lost, so the job starts again.
             (progress.done, progress.flushing, progress.losses) = (0, false, self.losses.count());
             progress.read.clear();
         }
         Ok(damage)
     }
 
-    /// Ends the service: refuses all jobs, and flushes the card's cache.
+    /// Ends the service: refuses all waiting jobs, and flushes the card's cache.
     fn end(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
         let refuse = |job: Job| (job.done)(Outcome::Failed(Errno::ShutDown, "the server ends".to_owned()));
         for progress in self.waiting.drain(..) {
@@ -509,8 +512,8 @@ impl Disk {
         }
         let (told, result) = std::sync::mpsc::channel();
         let done = Box::new(move |outcome| drop(told.send(outcome)));
-        // Not before the last piece of what is under way: a flush does not cover what comes after
-        // it.
+        // The flush must come after the last piece of the jobs under way, since it covers only
+        // earlier writes.
         let mut flush = Some(Progress::new(Job { client: u64::MAX, op: Op::Flush, done }));
         loop {
             if self.under_way == 0 && self.waiting.is_empty() {
@@ -540,7 +543,7 @@ impl Disk {
     }
 }
 
-/// Returns the map of holes of an image file: its holes read as zeros.
+/// Returns the map of holes of an image file, in which the file's holes read as zeros.
 pub fn map_of(path: &Path) -> std::io::Result<Extents> {
     Extents::of_file(&std::fs::File::open(path)?)
 }

@@ -1,8 +1,8 @@
-//! Parts of the export that are known to be holes, which a client may skip when it copies.
+//! Map of the export's holes: ranges that read as zeros, which a client may skip when it copies.
 //!
-//! A part is a hole only if zeros were acknowledged for it, nothing else was under way in it
-//! meanwhile, and nothing came later. Until a flush has covered such zeros, a loss can undo them.
-//! Then the part is no hole any more.
+//! A range is a hole only if zeros were acknowledged for it, no other change of it was under way
+//! meanwhile, and no later change followed. Until a flush has covered such zeros, a loss can undo
+//! them; then the range is no hole any more.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,49 +10,50 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Size in bytes of a piece, which is a hole only as a whole.
+/// Size in bytes of a piece. Only a whole piece can be a hole.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Most ranges in one answer.
+/// Largest number of ranges in one answer.
 const RANGES_MAX: usize = 4096;
 
-/// Most holes that no flush has covered; beyond that, later zeros do not count as holes.
+/// Largest number of holes without a flush after them; beyond it, later zeros do not count as
+/// holes.
 const UNFLUSHED_MAX: usize = 1024;
 
-/// A change of a range, from its first request to its end.
+/// Change of a range, from its first request to its last completion.
 #[derive(Debug)]
 struct Change {
     id: u64,
     from: u64,
     to: u64,
     zeros: bool,
-    /// Whether something other than zeros was under way in its range at the same time.
+    /// Whether other data were under way in the range at the same time.
     disturbed: bool,
 }
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// There may be any data now, or zeros that are not to be holes.
+    /// The range may hold any data, or zeros that must not count as a hole.
     Data,
-    /// Zeros that are a hole. `acknowledged`: number of writes that a flush must cover to make it
-    /// last (`None`: it lasts).
+    /// The range is a hole. `acknowledged`: number of writes that a flush must cover to make the
+    /// hole permanent; `None`: it is permanent.
     Hole { acknowledged: Option<u64> },
 }
 
-/// Map of holes: one bit for each piece.
+/// Map of holes, with one bit for each piece.
 #[derive(Debug)]
 pub struct Extents {
     bytes: u64,
     holes: Vec<bool>,
     changes: Vec<Change>,
     last_id: u64,
-    /// Ranges that became holes, and the number of writes that a flush must cover to make them
-    /// last.
+    /// Holes that a loss can undo: their range, and the number of writes that a flush must cover to
+    /// make them permanent.
     unflushed: Vec<(u64, u64, u64)>,
 }
 
 impl Extents {
-    /// Makes a map of this many bytes of which nothing is known.
+    /// Makes a map of this many bytes without any known hole.
     pub fn unknown(bytes: u64) -> Self {
         Extents::all(bytes, false)
     }
@@ -62,23 +63,23 @@ impl Extents {
         Extents { bytes, holes, changes: Vec::new(), last_id: 0, unflushed: Vec::new() }
     }
 
-    /// Makes a map of the holes of a file, where its file system knows them.
+    /// Makes a map of the holes of a file, if its file system reports them.
     pub fn of_file(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let mut extents = Extents::all(bytes, true);
         let mut at = 0;
         while at < bytes {
-            // SAFETY: a call on a descriptor that `file` keeps open.
+            // SAFETY: a call on a file descriptor that `file` keeps open.
             let data = unsafe { libc::lseek(file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
             if data < 0 {
                 let error = io::Error::last_os_error();
                 if error.raw_os_error() != Some(libc::ENXIO) {
-                    // No holes are known.
+                    // The file system reports no holes.
                     extents.written(at, bytes - at);
                 }
                 break;
             }
-            // SAFETY: as above.
+            // SAFETY: a call on a file descriptor that `file` keeps open.
             let hole = unsafe { libc::lseek(file.as_raw_fd(), data, libc::SEEK_HOLE) };
             let end = u64::try_from(hole).unwrap_or(bytes).min(bytes);
             let data = data as u64;
@@ -88,8 +89,8 @@ impl Extents {
         Ok(extents)
     }
 
-    /// Begins a change of a range, by zeros or by other data. Returns its number for
-    /// [`ends`](Self::ends).
+    /// Begins a change of a range. `zeros`: the change writes zeros, not other data. Returns the
+    /// number of the change for [`ends`](Self::ends).
     pub fn begins(&mut self, offset: u64, length: u64, zeros: bool) -> u64 {
         let (from, to) = (offset, offset.saturating_add(length));
         let mut disturbed = false;
@@ -105,7 +106,7 @@ impl Extents {
         self.last_id
     }
 
-    /// Ends a change.
+    /// Ends the change of this number.
     pub fn ends(&mut self, id: u64, how: Ended) {
         let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
         let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
@@ -126,20 +127,20 @@ impl Extents {
         self.unflushed.retain(|&(.., write)| write > covered);
     }
 
-    /// Records that what was not flushed may be lost.
+    /// Records a loss: holes that no flush has covered are no holes any more.
     pub fn lost(&mut self) {
         for (from, to, _) in std::mem::take(&mut self.unflushed) {
             self.written(from, to - from);
         }
     }
 
-    /// Records that a range may hold other data than zeros.
+    /// Records that a range may now hold data.
     fn written(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).div_ceil(PIECE_BYTES);
         self.set(offset / PIECE_BYTES, end, false);
     }
 
-    /// Records zeros in a range: pieces that lie inside as a whole become holes.
+    /// Records zeros in a range: the whole pieces inside it become holes.
     fn zeroed(&mut self, from: u64, to: u64) {
         let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
         self.set(from.div_ceil(PIECE_BYTES), last, true);
@@ -152,7 +153,7 @@ impl Extents {
         }
     }
 
-    /// Lists the ranges from `offset` on, within `length` bytes: the bytes of each, and true for a
+    /// Lists the ranges within `length` bytes from `offset`: the length of each, and true for a
     /// hole. With `one` the list ends after the first range, otherwise after 4096.
     pub fn of(&self, offset: u64, length: u32, one: bool) -> Vec<(u32, bool)> {
         let end = offset.saturating_add(u64::from(length)).min(self.bytes);
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(extents.of(0, 3 << 16, false), [(3 << 16, true)]);
         extents.lost();
         assert_eq!(extents.of(0, 3 << 16, false), [(2 << 16, true), (1 << 16, false)]);
-        // Zeros that failed half-way may have been data before, and are trusted no more.
+        // Zeros that failed half-way may have left data: the piece does not count as a hole.
         let id = extents.begins(0, 1 << 16, true);
         extents.ends(id, Ended::Data);
         assert_eq!(extents.of(0, 1 << 16, false), [(1 << 16, false)]);

@@ -1,23 +1,23 @@
-//! Fixed newstyle negotiation: what a client may request before it reads and writes.
+//! Fixed newstyle negotiation of NBD: the options of a client before it reads and writes.
 
 use super::protocol::{self as nbd, answer, flag, info, option};
 use super::socket::{Socket, read_by};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// Most options that a client may try.
+/// Largest number of options that a client may send.
 const OPTIONS_MAX: usize = 64;
-/// Most bytes of an option's data.
+/// Largest size in bytes of an option's data.
 const DATA_MAX: u32 = 8192;
-/// Name of the only supported context of block status.
+/// Name of the only metadata context that block status supports.
 const ALLOCATION: &str = "base:allocation";
-/// Number of that context.
+/// Number of the metadata context [`ALLOCATION`].
 pub const ALLOCATION_ID: u32 = 1;
 
 /// The export as clients see it.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Name; the empty name is accepted as well.
+    /// Name of the export; the empty name is accepted, too.
     pub name: String,
     /// Size in bytes.
     pub bytes: u64,
@@ -44,17 +44,17 @@ impl Export {
     }
 }
 
-/// Result of the negotiation.
+/// What server and client have agreed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreed {
-    /// Whether replies are sent in chunks.
+    /// Whether the server sends structured replies (chunks).
     pub structured: bool,
-    /// Whether block status may be queried.
+    /// Whether the client may query block status.
     pub allocation: bool,
 }
 
-/// Negotiates until the client wants to begin. Returns `None` if the client only asked for
-/// information, or gave up. A client that has not finished within `limit` is disconnected.
+/// Negotiates with a client. Returns `None` if the client only asked for information, or gave up. A
+/// client that has not finished within `limit` is disconnected.
 pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> io::Result<Option<Agreed>> {
     let deadline = Instant::now() + limit;
     let mut hello = nbd::HELLO.to_vec();
@@ -93,7 +93,8 @@ pub fn negotiate(socket: &mut dyn Socket, export: &Export, limit: Duration) -> i
         let mut say = |kind, bytes: &[u8]| socket.write_all(&nbd::option_reply(asked, kind, bytes));
         match asked {
             option::EXPORT_NAME => {
-                // No answer is foreseen but the export itself, or the end.
+                // This option has no error answer: the server sends the export or closes the
+                // connection.
                 if !named(export, &data) {
                     return Err(io::Error::new(ErrorKind::NotFound, "unknown export name"));
                 }
@@ -161,8 +162,8 @@ fn named(export: &Export, name: &[u8]) -> bool {
     name.is_empty() || name == export.name.as_bytes()
 }
 
-/// Returns the export's name in the data of `INFO` and `GO`. The information that a client requests
-/// is sent anyway.
+/// Returns the export's name in the data of `INFO` and `GO`. The information requests behind it are
+/// not needed, since the server sends all information.
 fn info_name(data: &[u8]) -> Option<&[u8]> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -184,7 +185,8 @@ fn information(export: &Export) -> [Vec<u8>; 3] {
     [size, name, blocks]
 }
 
-/// Returns the queries for contexts; `Some(None)` if they are for another export.
+/// Returns the queries for metadata contexts; `Some(None)` if they are for another export, `None`
+/// if the data are invalid.
 #[allow(clippy::option_option, reason = "malformed, of another export, or ours")]
 fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
     let mut at = data;

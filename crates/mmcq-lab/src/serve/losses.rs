@@ -1,23 +1,24 @@
-//! Knowledge of lost acknowledged writes, and of the connections that have not been told.
+//! Knows which acknowledged writes were lost, and which connections have not been told.
 //!
 //! Clients of the export may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of
-//! them covers what was acknowledged on all before. So a loss (a power cut of the card, or a lost
-//! cache that the engine reports) concerns every connection, and the next flush of each is refused
-//! once.
+//! them covers the writes that were acknowledged on all of them before. So a loss (a power cut of
+//! the card, or a lost cache that the engine reports) concerns every connection, and the next flush
+//! of each is refused once.
 //!
 //! A connection that closed before it was told has an heir: its client may come back, and the
-//! protocol does not identify it. As many new connections as there are such closed ones are told,
-//! too. So are new connections while an open connection has lost writes and has not been told.
+//! protocol does not identify it. So for each such closed connection one new connection is told as
+//! its heir. New connections are also told while an open connection has lost writes and has not
+//! been told.
 //!
 //! A connection counts as told when it sends another request after the refusal has been written to
-//! it, or disconnects in order. A loss that takes nothing (all acknowledged writes had been
-//! flushed) does not count.
+//! it, or when it disconnects in order. A loss does not count if all acknowledged writes had been
+//! flushed before.
 //!
-//! The knowledge lasts as long as the server: a loss that no client was told of stays, whether
-//! connections close or the card is initialised again. A server that ends reports what no client
-//! was told ([`Losses::untold`]), since the next one starts without it. A server that is killed
-//! reports nothing: then the writes since a client's last flush may be lost, and no server reports
-//! that.
+//! This knowledge lasts as long as the server. A loss that no client was told of is not forgotten
+//! when connections close or the card is initialised again. A server that ends reports what no
+//! client was told ([`Losses::untold`]), since the next server starts without this knowledge. A
+//! server that is killed reports nothing: then writes since a client's last flush may be lost, and
+//! no server reports that.
 
 use super::CLIENTS_MAX;
 use std::collections::HashMap;
@@ -25,23 +26,23 @@ use std::collections::HashMap;
 /// A connection of a client.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of the last loss that it is known to have been told of.
+    /// Number of the last loss of which the connection is known to be told.
     told: u64,
     /// Number of the loss for which a flush was refused. `written`: the refusal has been written to
-    /// the client.
+    /// the client's socket.
     refused: Option<u64>,
     written: bool,
     /// Number of the loss for which a durable write was refused.
     refused_write: u64,
-    /// Newest of its acknowledged writes that no flush has covered.
+    /// Number of the connection's newest acknowledged write that no flush has covered.
     unflushed: Option<u64>,
-    /// Whether acknowledged writes of its own are lost, and it has not been told.
+    /// Whether acknowledged writes of this connection are lost and it has not been told.
     lost_writes: bool,
-    /// Whether it stands for one that closed before it was told.
+    /// Whether the connection is the heir of one that closed before it was told.
     heir: bool,
 }
 
-/// Losses of acknowledged writes, and who was told.
+/// Losses of acknowledged writes, and the connections that were told of them.
 #[derive(Debug, Default)]
 pub struct Losses {
     /// Number of the last loss.
@@ -49,10 +50,10 @@ pub struct Losses {
     /// Number of acknowledged writes so far.
     acknowledged: u64,
     connections: HashMap<u64, Connection>,
-    /// Newest unflushed write of each closed connection.
+    /// Number of the newest unflushed write of each closed connection.
     left_unflushed: Vec<u64>,
-    /// Number of connections that closed with lost writes and were not told; each has an heir to
-    /// come. At most as many as there can be clients at a time.
+    /// Number of heirs that have not connected yet: one for each connection that closed with lost
+    /// writes and was not told. At most the largest number of clients.
     heirs_to_come: usize,
 }
 
@@ -60,14 +61,15 @@ impl Losses {
     /// Records a new connection.
     pub fn came(&mut self, client: u64) {
         let heir = self.heirs_to_come > 0;
-        // A flush here would cover a writer's that is still connected and has not heard, too.
+        // A flush on this connection would also cover writes of a connected writer that has not
+        // been told.
         let untold = heir || self.connections.values().any(|connection| connection.lost_writes);
         let told = if untold { self.last - 1 } else { self.last };
         let connection = Connection { told, refused_write: told, heir, ..Connection::default() };
         self.connections.insert(client, connection);
     }
 
-    /// Records a request of a client: it has then read everything written to it before.
+    /// Records a request of a client: so the client has read everything written to it before.
     pub fn asked(&mut self, client: u64) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         if let Some(loss) = connection.refused.filter(|_| connection.written) {
@@ -86,7 +88,8 @@ impl Losses {
         }
     }
 
-    /// Records that a connection closed. `in_order`: the client ended it, after all answers.
+    /// Records that a connection closed. `in_order`: the client ended it by a disconnect request,
+    /// after all answers.
     pub fn left(&mut self, client: u64, in_order: bool) {
         if in_order {
             self.asked(client);
@@ -98,7 +101,7 @@ impl Losses {
         if let Some(write) = connection.unflushed {
             self.left_unflushed.push(write);
             if self.left_unflushed.len() > CLIENTS_MAX {
-                // The oldest of those that come back.
+                // The oldest entry is dropped: no more clients than this can come back.
                 self.left_unflushed.remove(0);
             }
         }
@@ -116,7 +119,7 @@ impl Losses {
         }
     }
 
-    /// Returns the number of writes that a flush that begins now covers, for
+    /// Returns the number of writes that a flush covers if it begins now; see
     /// [`flushed`](Self::flushed).
     pub fn covered(&self) -> u64 {
         self.acknowledged
@@ -130,16 +133,16 @@ impl Losses {
         self.left_unflushed.retain(|&write| write > covered);
     }
 
-    /// Records a power cut of the card: what is not flushed may be lost.
+    /// Records a power cut of the card: writes that no flush has covered may be lost.
     pub fn supply_failed(&mut self) {
         if self.unflushed() {
             self.lost();
         }
     }
 
-    /// Returns the number of connections that made lost writes and to which no refusal has been
-    /// written. One that closed before it is known to have read its refusal counts until its heir
-    /// has one.
+    /// Returns the number of connections with lost writes to which no refusal has been written. A
+    /// connection that closed, and is not known to have read its refusal, counts until a refusal is
+    /// written to its heir.
     pub fn untold(&self) -> usize {
         let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
         let here = self.connections.values().filter(|connection| connection.lost_writes);
@@ -153,8 +156,8 @@ impl Losses {
         here || !self.left_unflushed.is_empty()
     }
 
-    /// Returns the number of losses. A request that began before the last of them may have ended
-    /// before it, too.
+    /// Returns the number of losses so far. A request that began before the last loss may have
+    /// written data before it.
     pub fn count(&self) -> u64 {
         self.last
     }
@@ -163,7 +166,7 @@ impl Losses {
     pub fn lost(&mut self) {
         self.last += 1;
         for connection in self.connections.values_mut() {
-            // A refusal that is not known to be heard is said again, with this loss.
+            // A refusal that is not known to be read is repeated, with the new loss.
             (connection.refused, connection.written) = (None, false);
             connection.lost_writes |= connection.unflushed.take().is_some();
         }
@@ -171,8 +174,8 @@ impl Losses {
         self.left_unflushed.clear();
     }
 
-    /// Returns whether a flush of this client that has been done must be refused. If so, the client
-    /// counts as being told.
+    /// Returns whether the reply to this client's flush must be a refusal, although the card has
+    /// done the flush. If so, the client counts as being told.
     pub fn refuses_flush(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last && connection.refused != Some(self.last);
@@ -182,8 +185,9 @@ impl Losses {
         untold
     }
 
-    /// Returns whether a durable write of this client must be refused: once for each loss. Its next
-    /// flush is refused all the same, as the refusal of one write is no report about others.
+    /// Returns whether a durable write of this client must be refused: once for each loss. The
+    /// client's next flush is refused as well, since the refusal of one write does not report other
+    /// writes.
     pub fn refuses_write(&mut self, client: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&client) else { return false };
         let untold = connection.told < self.last
@@ -200,7 +204,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Returns whether a flush is refused; the client then reads the refusal.
+    /// Returns whether a flush is refused. If so, the client also reads the refusal.
     fn told(losses: &mut Losses, client: u64) -> bool {
         losses.asked(client);
         let refused = losses.refuses_flush(client);
@@ -264,12 +268,13 @@ mod tests {
         losses.left(0, true);
         losses.supply_failed();
         losses.left(1, true);
-        // Two are to come; one that leaves untold is none.
+        // Two heirs are expected. Connection 10 leaves without being told, so two are still
+        // expected.
         losses.came(10);
         losses.left(10, true);
         for (client, refused) in [(11, true), (12, true), (13, false)] {
             if client == 13 {
-                // The third writer, which never left.
+                // The third writer was connected all the time.
                 assert!(told(&mut losses, 2));
             }
             losses.came(client);
@@ -277,8 +282,8 @@ mod tests {
         }
     }
 
-    /// Checks the case that a client opens one more connection, or one of its connections comes
-    /// back, while the connection that wrote is still open and was not told.
+    /// Checks a new connection while the connection that wrote is open and was not told. The new
+    /// one may be an additional connection, or one that comes back.
     #[test]
     fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
         let mut losses = with(2);
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(losses.untold(), 2, "refused, and not written");
         losses.refusal_written(0);
         assert_eq!(losses.untold(), 1);
-        // The server does not know whether it was read.
+        // The server does not know whether the client read the refusal.
         losses.left(0, false);
         assert_eq!(losses.untold(), 2);
         for (client, left) in [(10, 1), (11, 0)] {

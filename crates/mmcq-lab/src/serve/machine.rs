@@ -1,68 +1,70 @@
-//! The machine of an export: an engine with its card, and what advances it.
+//! Interface of an export's machine: an engine with its card, and how it is advanced.
 
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
 use std::time::Duration;
 
-/// Most requests that the engine of a machine has at a time.
+/// Largest number of requests that a machine's engine has at a time.
 pub const SLOTS: usize = 64;
 
 /// Result of a [step](Machine::step).
 pub enum Step {
-    /// Slots that are done, one bit each; there may be none.
+    /// Slots whose requests are complete, one bit each; possibly none.
     Done(SlotSet),
-    /// There is nothing to do for this time.
+    /// No event is due for this time.
     Wait(Duration),
 }
 
-/// An engine with its card in `tran`. One thread calls it.
+/// An engine whose card is in the state `tran`. Only one thread calls it.
 pub trait Machine {
-    /// Returns the number of 512-byte blocks.
+    /// Returns the size of the card in 512-byte blocks.
     fn blocks(&self) -> u64;
 
     /// Returns the size in bytes of the largest buffer.
     fn buffer_bytes_max(&self) -> u64;
 
-    /// Returns memory of at least this size for a request; `None`: only when another request has
-    /// ended.
+    /// Returns a buffer of at least this size for a request; `None`: no memory until another
+    /// request has ended.
     fn buffer(&mut self, bytes: usize) -> Option<DmaBuf>;
 
-    /// Takes back memory from [`buffer`](Self::buffer).
+    /// Takes back a buffer from [`buffer`](Self::buffer).
     fn free(&mut self, buffer: DmaBuf);
 
-    /// Submits a request now, as [`Engine::submit`](mmcq::engine::Engine::submit).
+    /// Submits a request at the present time, like
+    /// [`Engine::submit`](mmcq::engine::Engine::submit).
     fn submit(&mut self, request: Request) -> Result<SlotId, (Error, Request)>;
 
-    /// Takes a completion, as [`Engine::take`](mmcq::engine::Engine::take).
+    /// Takes a completion, like [`Engine::take`](mmcq::engine::Engine::take).
     fn take(&mut self, id: SlotId) -> Option<Completion>;
 
-    /// Returns how the card frees blocks that are not needed any more, and its granularity in
-    /// blocks.
+    /// Returns the erase by which the card frees unneeded blocks, and its granularity in blocks;
+    /// `None`: the card cannot.
     fn discarding(&self) -> Option<(Erase, u64)>;
 
-    /// Advances by one event, if it is due.
+    /// Advances the machine by one event, if an event is due.
     fn step(&mut self) -> Result<Step, String>;
 
-    /// Returns the time after which [`step`](Self::step) must be called although there is nothing
-    /// to do. `None`: never.
+    /// Returns the time after which [`step`](Self::step) must be called even without a request.
+    /// `None`: never.
     fn idle(&self) -> Option<Duration> {
         None
     }
 
-    /// Handles the end of an idle time.
+    /// Continues after a time without requests.
     fn resume(&mut self) {}
 
     /// Makes the machine call `tell` from another thread whenever
-    /// [`interrupted`](Self::interrupted) must be called, until `tell` returns false.
+    /// [`interrupted`](Self::interrupted) must be called. The calls end when `tell` returns false.
     fn listen(&mut self, tell: Box<dyn FnMut() -> bool + Send>) {
         drop(tell);
     }
 
-    /// Handles such a call. Returns the slots that are done, one bit each.
+    /// Handles the machine's interrupt. Returns the slots whose requests are complete, one bit
+    /// each.
     fn interrupted(&mut self) -> Result<SlotSet, String> {
         Ok(0)
     }
 
-    /// Cuts the card's power and restores it; what was under way is forgotten. Returns the number
-    /// of sectors that have their content from before a write that was not flushed.
+    /// Cuts the card's power and restores it; requests under way are dropped. Returns the number of
+    /// sectors that have their old content, because their last write was not flushed.
     fn power_cut(&mut self) -> Result<u64, String>;
 }

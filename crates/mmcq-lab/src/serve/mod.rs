@@ -1,10 +1,11 @@
-//! `mmcq serve`: a card as a network block device, for any client.
+//! `mmcq serve`: a card as a network block device (NBD), for any client.
 //!
 //! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` the
 //! two threads of a client. `disk.rs` is the one thread that owns the map of holes (`extents.rs`),
-//! the losses that no client was told of (`losses.rs`) and the machine (`machine.rs`): engine,
-//! driver, controller and card, in virtual time (`simulated.rs`) or in a reader of this machine
-//! (`real.rs`). Everything from a client is checked before it gets there.
+//! the losses of which clients were not told (`losses.rs`) and the machine (`machine.rs`). A
+//! machine is an engine, driver, controller and card, in virtual time (`simulated.rs`) or in a real
+//! card reader (`real.rs`). Everything from a client is checked before it reaches the disk's
+//! thread.
 
 mod connection;
 mod disk;
@@ -39,15 +40,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most clients at a time.
+/// Largest number of clients at a time.
 pub const CLIENTS_MAX: usize = 16;
 
-/// Event that the program that runs the server is told of.
+/// Event that the server reports to the program that runs it.
 #[derive(Debug)]
 pub enum Event {
     /// The server listens; the field is the size of the card in bytes.
     Ready(u64),
-    /// A client was refused or disconnected, and why.
+    /// A client was refused or disconnected: its number, and the reason.
     Client(u64, String),
     /// The card's power was cut; the field has the effects.
     PowerCut(Damage),
@@ -65,11 +66,11 @@ type Clients = Arc<Mutex<HashMap<u64, Box<dyn Socket>>>>;
 impl Control {
     /// Cuts the card's power now.
     pub fn power_cut(&self) {
-        // A server that has ended has no card.
+        // If the server has ended, there is no card to cut off.
         let _ = self.disk.send(Message::PowerCut);
     }
 
-    /// Disconnects all clients, flushes and ends.
+    /// Disconnects all clients, flushes the card's cache and ends the server.
     pub fn stop(&self) {
         let _ = self.disk.send(Message::Stop);
         for client in self.clients.lock().unwrap_or_else(PoisonError::into_inner).values() {
@@ -83,8 +84,8 @@ impl Control {
 pub enum Failure {
     /// Image, board or card cannot be used; no client was served.
     Setup(String),
-    /// The server failed while serving: the machine, the last flush, or a loss that a client has
-    /// not been told of.
+    /// The server failed while it served: the machine, the last flush, or a loss of which a client
+    /// has not been told.
     Run(String),
 }
 
@@ -104,8 +105,8 @@ pub fn serve(
     serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch).map_err(Failure::Run)
 }
 
-/// Serves the card in a reader of this machine, as [`serve`]. The card has been brought up and
-/// equipped.
+/// Serves the card in a reader of this machine, like [`serve`]. The card must already be in the
+/// state `tran`, and the engine set up for it.
 #[cfg(target_os = "linux")]
 pub fn serve_reader(
     reader: mmcq_vfio::Reader,
@@ -148,8 +149,8 @@ fn serve_machine(
     machine.run(&messages, &|damage| told(Event::PowerCut(damage)))
 }
 
-/// Returns whether the client closed the connection, which is no error. (Errors of the server
-/// itself have no number.)
+/// Returns whether this error means that the client closed the connection, which is no failure.
+/// (Errors that the server itself makes have no error number.)
 fn hung_up(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
         && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
@@ -168,7 +169,7 @@ fn accept<W: Fn(Event) + Send + Sync + 'static>(
             Ok(socket) => socket,
             Err(error) => {
                 watch(Event::Client(client, format!("not accepted: {error}")));
-                // Out of descriptors, say: the others may leave some.
+                // For example, no file descriptor is free: another client may free some.
                 std::thread::sleep(std::time::Duration::from_millis(100));
                 continue;
             }
@@ -193,7 +194,7 @@ fn accept<W: Fn(Event) + Send + Sync + 'static>(
             }
             clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);
             connected.fetch_sub(1, Ordering::SeqCst);
-            // A client that sees its end finds its place free.
+            // The client's place is free before the client sees the end of its connection.
             socket.close();
         });
     }

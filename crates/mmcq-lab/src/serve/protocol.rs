@@ -1,25 +1,25 @@
-//! Numbers of the NBD protocol on the wire, big endian; only those that this server sends or
+//! Numbers of the NBD protocol on the wire, big endian. Only those that this server sends or
 //! understands.
 //!
 //! Reference: `proto.md` of the NBD project (fixed newstyle, structured replies, block status).
 
-/// First words of a server: `NBDMAGIC`, `IHAVEOPT`.
+/// First bytes that a server sends: `NBDMAGIC`, `IHAVEOPT`.
 pub const HELLO: [u8; 16] = *b"NBDMAGICIHAVEOPT";
-/// Before each option of a client.
+/// Magic number that begins each option of a client.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Before each answer to an option.
+/// Magic number that begins each answer to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Before each request.
+/// Magic number that begins each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before a simple reply.
+/// Magic number that begins a simple reply.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// Before a chunk of a structured reply.
+/// Magic number that begins a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags: fixed newstyle; no zeros after the export's data.
+/// Handshake flags: fixed newstyle; no padding zeros after the export's data.
 pub const HANDSHAKE_FLAGS: u16 = 0b11;
 
-/// Options.
+/// Numbers of the options that a client sends.
 pub mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
@@ -31,7 +31,7 @@ pub mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Answers to options.
+/// Numbers of the answers to options.
 pub mod answer {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -43,14 +43,14 @@ pub mod answer {
     pub const TOO_BIG: u32 = 0x8000_0009;
 }
 
-/// Pieces of information in an answer.
+/// Numbers of the pieces of information in an answer.
 pub mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Transmission flags.
+/// Transmission flags of an export.
 pub mod flag {
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -61,7 +61,7 @@ pub mod flag {
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
-/// Commands.
+/// Numbers of the commands.
 pub mod command {
     pub const READ: u16 = 0;
     pub const WRITE: u16 = 1;
@@ -72,14 +72,14 @@ pub mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// Command flags.
+/// Flags of a command.
 pub mod command_flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
     pub const REQUEST_ONE: u16 = 1 << 3;
 }
 
-/// Chunks of structured replies.
+/// Types and flags of chunks in structured replies.
 pub mod chunk {
     pub const DONE: u16 = 1;
     pub const NONE: u16 = 0;
@@ -88,19 +88,19 @@ pub mod chunk {
     pub const ERROR: u16 = 0x8001;
 }
 
-/// Errors, as a client sees them.
+/// Error numbers that clients receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
-    /// Not permitted: read-only or protected.
+    /// Not permitted: the export is read-only, or the card is write protected.
     Permission = 1,
-    /// The card failed.
+    /// The card failed to do the request.
     Io = 5,
     /// The request is invalid.
     Invalid = 22,
-    /// A write beyond the end.
+    /// The write goes beyond the end of the export.
     NoSpace = 28,
-    /// The server is going down.
+    /// The server is shutting down.
     ShutDown = 108,
 }
 
@@ -117,7 +117,7 @@ pub struct Request {
 impl Request {
     pub const BYTES: usize = 28;
 
-    /// Parses a request. Returns `None` if these are not the first bytes of one.
+    /// Parses the first bytes of a request. Returns `None` if they are not a request.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Request> {
         (be32(bytes, 0) == REQUEST_MAGIC).then(|| Request {
             flags: be16(bytes, 4),

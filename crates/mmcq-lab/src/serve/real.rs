@@ -1,4 +1,4 @@
-//! A real card in a reader of this machine, through VFIO.
+//! Machine of an export whose card is in a real reader of this computer, accessed through VFIO.
 
 use super::machine::{Machine, SLOTS, Step};
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const _: () = assert!(mmcq_vfio::SLOTS <= SLOTS);
 
-/// The reader, with its card brought up and equipped.
+/// The reader, with its card in the state `tran` and the engine set up for it.
 pub struct Real(pub Reader);
 
 impl Machine for Real {
@@ -57,8 +57,8 @@ impl Machine for Real {
     fn listen(&mut self, mut tell: Box<dyn FnMut() -> bool + Send>) {
         let interrupt = self.0.interrupt();
         std::thread::spawn(move || {
-            // An interrupt that cannot be waited for is the engine's to find out: its deadlines ask
-            // the controller.
+            // If waiting for the interrupt fails, this thread ends. The engine then finds its
+            // completions by its deadlines.
             while let Ok(came) = interrupt.wait(None) {
                 if came && !tell() {
                     return;

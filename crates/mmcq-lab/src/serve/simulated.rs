@@ -1,4 +1,4 @@
-//! The simulated machine: board, controller and card in virtual time.
+//! Machine of an export that is simulated: board, controller and card in virtual time.
 
 use super::machine::{Machine, SLOTS, Step};
 use crate::board::{Board, BoardError, Price};
@@ -10,12 +10,12 @@ use mmcq_sim::world::Device;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Parts of the machine.
+/// Description of the simulated machine.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The board.
     pub platform: Platform,
-    /// The card; `None`: the board's own.
+    /// Name of the card; `None`: the board's own.
     pub card: Option<String>,
     /// Path of the image file.
     pub image: PathBuf,
@@ -44,7 +44,7 @@ pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,
     pieces: Pieces,
-    /// A moment in real time, and the equal virtual time in ns.
+    /// A moment in real time, and the virtual time in ns at that moment.
     origin: (Instant, u64),
 }
 
@@ -62,7 +62,7 @@ impl Simulated {
         self.board.initialise_again()
     }
 
-    /// Returns the present real time as virtual time in ns.
+    /// Returns the virtual time in ns that corresponds to the present real time.
     fn real_ns(&self) -> u64 {
         let elapsed = u64::try_from(self.origin.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.origin.1.saturating_add(elapsed)
@@ -138,7 +138,7 @@ impl Machine for Simulated {
     fn power_cut(&mut self) -> Result<u64, String> {
         let now_ns = self.board.time.now();
         let lost = self.board.controller.power_cut(now_ns);
-        // The medium is an image: the new card finds what the old one kept.
+        // The content is in the image, so the new card has all that the old card had stored.
         self.board = self.setup.board().map_err(|e| e.to_string())?;
         self.origin = (Instant::now(), self.board.time.now());
         Ok(lost)

@@ -1,4 +1,4 @@
-//! Connections of either kind, and reads with a time limit.
+//! Connections by Unix socket or TCP, and reads with a time limit.
 
 use crate::unix_socket::{Name, fill};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 pub trait Socket: Read + Write + Send {
     /// Returns a second handle to the connection, for another thread.
     fn twin(&self) -> io::Result<Box<dyn Socket>>;
-    /// Sets the time limit of a read.
+    /// Sets the time limit of each read; `None`: no limit.
     fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
-    /// Sets the time limit of a write.
+    /// Sets the time limit of each write.
     fn write_patience(&self, limit: Duration) -> io::Result<()>;
     /// Closes the connection for both sides and all handles.
     fn close(&self);
@@ -35,7 +35,7 @@ macro_rules! socket {
             }
 
             fn close(&self) {
-                // It may be closed already.
+                // The connection may be closed already.
                 let _ = self.shutdown(std::net::Shutdown::Both);
             }
         }
@@ -45,11 +45,11 @@ macro_rules! socket {
 socket!(UnixStream);
 socket!(TcpStream);
 
-/// A listening socket.
+/// A socket that listens for clients.
 pub enum Listener {
-    /// At a path.
+    /// Unix socket at a path.
     Unix(UnixListener),
-    /// At a port.
+    /// TCP socket at a port.
     Tcp(TcpListener),
 }
 
@@ -60,13 +60,13 @@ impl Listener {
         Ok((Listener::Unix(listener), name))
     }
 
-    /// Returns the next client.
+    /// Waits for the next client and returns its connection.
     pub fn accept(&self) -> io::Result<Box<dyn Socket>> {
         Ok(match self {
             Listener::Unix(listener) => Box::new(listener.accept()?.0),
             Listener::Tcp(listener) => {
                 let stream = listener.accept()?.0;
-                // A reply is written whole; waiting for more of them only makes it late.
+                // Each reply is written as a whole, so it need not wait for more data.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }

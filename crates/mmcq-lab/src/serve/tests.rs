@@ -1,5 +1,5 @@
-//! The disk on a machine whose engine finds out by itself that the card has lost its cache, as in a
-//! reader.
+//! Tests the disk on a machine whose engine itself notices that the card has lost its cache, as in
+//! a reader.
 
 use super::disk::{Disk, Job, Message, Op, Outcome, map_of};
 use super::machine::{Machine, Step};
@@ -8,17 +8,18 @@ use crate::platform::Platform;
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What happens to the machine before its next request.
+/// Event at the machine before its next request.
 enum Dip {
-    /// It initialises the card again.
+    /// The machine initialises the card again, which loses its cache.
     Cache,
-    /// It ends, as a reader does whose card is taken out.
+    /// The machine fails, as a reader does when its card is taken out.
     Machine,
-    /// The server is asked to end.
+    /// The server is asked to stop.
     Server(Sender<Message>),
 }
 
-/// It writes zeros, as on a card without a trim: then they wait in the cache.
+/// Machine with a cache that loses data. A trim writes zeros into this cache, as on a card without
+/// trim.
 struct Dipping {
     machine: Simulated,
     dips: Receiver<Dip>,
@@ -31,7 +32,7 @@ impl Machine for Dipping {
     }
 
     fn buffer_bytes_max(&self) -> u64 {
-        // As a reader's: larger requests go in pieces.
+        // Buffer size as in a reader, so larger requests go in pieces.
         128 << 10
     }
 
@@ -74,7 +75,7 @@ impl Machine for Dipping {
     }
 }
 
-/// A disk in its thread, with clients.
+/// A disk in its own thread, with clients.
 struct Export {
     disk: Sender<Message>,
     dip: Sender<Dip>,
@@ -119,7 +120,8 @@ impl Export {
         matches!(self.ask(client, Op::Flush), Outcome::Done)
     }
 
-    /// Is the first piece said to be a hole, and how many of its bytes are not zero?
+    /// Returns whether the first piece is reported as a hole, and how many of its bytes are not
+    /// zero.
     fn hole(&self) -> (bool, usize) {
         let Outcome::Extents(ranges) = self.ask(0, Op::Status { offset: 0, length: PIECE, one: true }) else {
             panic!("no map")
@@ -131,13 +133,13 @@ impl Export {
     }
 }
 
-/// What the map is made of.
+/// Size in bytes of a piece of the map of holes.
 const PIECE: u32 = 64 << 10;
 
 impl Export {
-    /// What the server says at its end.
+    /// Stops the disk and returns its result.
     fn end(mut self) -> Result<(), String> {
-        // One whose machine has ended hears nothing.
+        // A disk whose machine has failed does not receive the message.
         let _ = self.disk.send(Message::Stop);
         self.server.take().unwrap().join().unwrap()
     }
@@ -153,7 +155,7 @@ impl Drop for Export {
     }
 }
 
-/// The next server knows nothing of it, and the clients that come back to it are told nothing.
+/// The next server does not know of the losses, so clients that come back to it are not told.
 #[test]
 fn a_server_that_ends_says_which_losses_no_client_has_heard_of() {
     let untold = |connections| {
@@ -204,8 +206,8 @@ fn a_server_whose_card_goes_says_what_was_not_flushed() {
     }
 }
 
-/// A flush covers what was written before it: the last one waits for all pieces of what is under
-/// way.
+/// A flush covers only earlier writes, so the last flush must wait for all pieces of the writes
+/// under way.
 #[test]
 fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
     let export = Export::new(1);
@@ -214,14 +216,14 @@ fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
     assert_eq!(export.end(), Ok(()), "nothing that was acknowledged is left without a flush");
 }
 
-/// The engine says once that the cache is gone, to the first that flushes.
+/// The engine reports a lost cache only once, to the first flush.
 #[test]
 fn a_lost_cache_is_told_to_every_connection() {
     let export = Export::new(2);
     assert!(export.write(0, 4096, false));
     export.dip.send(Dip::Cache).unwrap();
     assert_eq!([1, 1, 0, 0].map(|client| export.flush(client)), [false, true, false, true]);
-    // To a durable write, if one comes first: then each flush after it is refused all the same.
+    // The loss is reported to a durable write first; each flush after it is refused all the same.
     assert!(export.write(0, 4096, false));
     export.dip.send(Dip::Cache).unwrap();
     assert_eq!([(); 2].map(|()| export.write(1, 512, true)), [false, true]);
@@ -270,7 +272,8 @@ fn zeros_that_a_loss_takes_back_are_no_holes() {
             assert!(export.flush(0));
             assert_eq!(export.hole(), (true, 0));
         }
-        // A card that is initialised again keeps what it has, unless its supply fails.
+        // Zeros must be taken back at least once if the power fails; a card that is only
+        // initialised again may keep them.
         assert!(by_itself || back > 0, "no zeros were taken back: the test shows nothing");
     }
 }

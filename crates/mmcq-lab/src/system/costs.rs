@@ -1,33 +1,33 @@
-//! Costs of the software around the stack.
+//! CPU costs of the software around the stack.
 
 use super::Io;
 use mmcq_sim::cpu::Delay;
 
-/// Costs of the software around the stack. Each has a name, a unit and a source in the platform's
-/// file.
+/// CPU costs of the software around the stack. In the board's file, each has a name, a unit and a
+/// source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Interrupt entry, and the handler until it knows that the transfer is over.
+    /// Interrupt entry, and the handler until it knows that the transfer is over, in ns.
     pub irq_ns: u64,
-    /// Ending a request in the handler.
+    /// Ending a request in the handler, in ns.
     pub done_ns: u64,
-    /// Starting a request on the controller.
+    /// Starting a request on the controller, in ns.
     pub start_ns: u64,
-    /// Starting a command without data (a status poll).
+    /// Starting a command without data (a status poll), in ns.
     pub poll_ns: u64,
-    /// Taking a request out of the scheduler and finding out whether the driver admits it.
+    /// Taking a request out of the scheduler and checking whether the driver admits it, in ns.
     pub dispatch_ns: u64,
-    /// Building its commands and mapping its memory.
+    /// Building the commands of a request and mapping its memory, in ns.
     pub prep_ns: u64,
-    /// Completion in the soft interrupt.
+    /// Completing a request in the soft interrupt, in ns.
     pub softirq_ns: u64,
-    /// Rest of the system call when the job runs again (copying, decrypting); part of the I/O's
+    /// Rest of the system call after the job was woken (copying, decrypting); part of the I/O's
     /// latency.
     pub syscall: Delay,
     /// Time of a job from the end of its system call to its next submission.
     pub user: Delay,
-    /// Time of a job for each I/O after the first of those that end together: they are completed,
-    /// reaped and submitted one by one.
+    /// Time in ns that a job needs for each I/O after the first if several end together, since they
+    /// are completed, reaped and submitted one by one.
     pub each_ns: u64,
     /// Time from waking a job until it runs.
     pub job_wake: Delay,
@@ -35,23 +35,24 @@ pub struct Costs {
     pub wake: Delay,
     /// Time from waking the block layer's worker until it runs.
     pub hop: Delay,
-    /// Least sleep before a busy controller is tried again (up to a quarter more).
+    /// Shortest time in ns before a busy controller is tried again; up to a quarter is added.
     pub retry_ns: u64,
-    /// Time of a host driver's work item before its first round: clock, card selection, waking the
-    /// chip.
+    /// Time in ns of a host driver's work item before its first round: clock, card selection,
+    /// waking the chip.
     pub setup_ns: u64,
-    /// Time after a CMD12 that the host driver sends to close an open transfer: its pause, and the
+    /// Time in ns after a CMD12 that closes an open transfer: the host driver's pause, and the
     /// flush of its buffer.
     pub close_ns: u64,
-    /// Time of a job before it submits an I/O of more than 1 MiB, for each started 512 KiB.
+    /// Time in ns that a job needs before it submits an I/O of more than 1 MiB, for each started
+    /// 512 KiB.
     pub pin_ns: u64,
-    /// Extra time of waking a job that has slept for long, because its core is in a deeper idle
+    /// Extra time of waking a job that has slept for long, since its core is then in a deeper idle
     /// state.
     pub depth: SleepDepth,
 }
 
-/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and the blocks up to which an
-/// I/O costs nothing.
+/// Number of blocks of an I/O for which a job needs [`Costs::pin_ns`]; below, the largest number of
+/// blocks that costs nothing.
 const PIN_BLOCKS: u32 = 1024;
 const PIN_FREE_BLOCKS: u32 = 2048;
 
@@ -62,8 +63,8 @@ impl Costs {
     }
 }
 
-/// Extra time of waking a thread on a core in an idle state: nothing after a short sleep,
-/// `extra_ns` after a long one, and proportionally between.
+/// Extra time of waking a thread on an idle core: nothing after a short sleep, `extra_ns` after a
+/// long one, and in proportion between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
     /// Longest sleep in ns without extra time.

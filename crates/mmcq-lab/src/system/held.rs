@@ -1,13 +1,13 @@
-//! Starts that mmcq's engine holds, as a trace shows them.
+//! Detects starts that mmcq's engine holds, for traces.
 
 use mmcq::sched::Holds;
 
-/// A start that was held for the tail of a batch.
+/// A start of a transfer that the engine held for the tail of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Begin in ns.
+    /// Time in ns at which the hold began.
     pub from_ns: u64,
-    /// End in ns.
+    /// Time in ns at which the hold ended.
     pub to_ns: u64,
     /// Whether the tail of the batch came.
     pub came: bool,
@@ -18,15 +18,15 @@ pub struct Held {
 /// A function that is called with each held start, at its end.
 pub type HeldLog = Box<dyn FnMut(Held)>;
 
-/// Counters of held starts when the engine was last called.
+/// The engine's counters of held starts at its last call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldWatch {
     seen: Holds,
 }
 
 impl HeldWatch {
-    /// Compares the counters after a call of the engine at this time. Returns the held start that
-    /// ended by the call, if there is one.
+    /// Compares the counters after a call of the engine at this time. Returns the hold that ended
+    /// in this call, if any.
     pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {

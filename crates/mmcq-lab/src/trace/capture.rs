@@ -1,4 +1,4 @@
-//! A recorded window: what was on the lines, what the cores did, and the requests.
+//! A recorded window of a run: activity on the bus lines and in the CPU cores, and the requests.
 
 use super::window::Start;
 use crate::system::{Held, Io};
@@ -6,32 +6,33 @@ use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 
-/// Length in ns of a part that is drawn at once. The memory of the waveform is proportional to it.
+/// Length in ns of a part of the window that is drawn at once. The memory for drawing is
+/// proportional to it.
 pub(super) const PART_NS: u64 = 2_000_000;
 
-/// Idle time in ns before and after a place at which a part may end. None of the clocks between two
-/// tokens that belong together is lost then.
+/// Idle time in ns before and after a place at which a part may end. It is long enough to keep all
+/// clocks between two tokens that belong together.
 pub(super) const IDLE_NS: u64 = 100_000;
 
-/// Activity on a line.
+/// Kind of activity on a bus line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A command token.
     Command {
-        /// Its index.
+        /// Index of the command.
         index: u8,
-        /// Its argument.
+        /// Argument of the command.
         arg: u32,
-        /// Whether the controller sent it by itself.
+        /// Whether the controller sent the command by itself (auto command).
         auto: bool,
-        /// Whether it follows CMD55.
+        /// Whether the command follows CMD55, so that it is an application command.
         app: bool,
     },
     /// A response token.
     Response {
         /// Index of the command.
         command: u8,
-        /// Its content.
+        /// Content of the response.
         answer: Answer,
         /// Whether its CRC7 is right.
         crc_ok: bool,
@@ -42,59 +43,60 @@ pub enum What {
     Block {
         /// Whether it comes from the card.
         read: bool,
-        /// Its content.
+        /// Bytes of the block.
         data: Vec<u8>,
-        /// Whether its CRC16 are right.
+        /// Whether the CRC16 of all data lines are right.
         crc_ok: bool,
-        /// Whether an abort command cut it off.
+        /// Whether an abort command ended the block early.
         cut: bool,
-        /// Number of data lines.
+        /// Number of data lines that carry the block.
         width: u8,
-        /// Whether data are on both clock edges.
+        /// Whether the block has data on both clock edges.
         ddr: bool,
     },
     /// A CRC status token.
     CrcStatus {
-        /// Whether it is 010.
+        /// Whether the token is 010: the card received the block without an error.
         good: bool,
     },
-    /// DAT0 held low.
+    /// Busy: the card holds DAT0 low.
     Busy,
-    /// The clock is stopped.
+    /// The controller has stopped the bus clock.
     ClockStopped,
 }
 
-/// Activity on the lines, with its begin and end.
+/// Activity on the bus lines, with its start and end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Start bit, or begin, in ns.
+    /// Time in ns of the start bit, or of the start of the activity.
     pub start_ns: u64,
-    /// End bit, or end, in ns.
+    /// Time in ns of the end bit, or of the end of the activity.
     pub end_ns: u64,
-    /// What.
+    /// Kind of activity.
     pub what: What,
 }
 
 impl Event {
-    /// Returns whether it has bits: it is a token or a block.
+    /// Returns whether the activity has bits: a token or a data block.
     pub fn has_bits(&self) -> bool {
         !matches!(self.what, What::Busy | What::ClockStopped)
     }
 }
 
-/// An I/O of a job.
+/// An I/O of a job, with the times of its submission and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The I/O.
     pub io: Io,
     /// Time in ns of the submission.
     pub submitted_ns: u64,
-    /// Time in ns of the completion, and whether it succeeded; `None`: not in the recorded run.
+    /// Time in ns of the completion, and whether the I/O succeeded; `None`: not completed in the
+    /// recorded run.
     pub done: Option<(u64, bool)>,
 }
 
 impl Request {
-    /// Returns a label for people: `read 8 at 4096`.
+    /// Returns a readable label, such as `read 8 at 4096`.
     pub fn label(&self) -> String {
         match self.io {
             Io { blocks: 0, .. } => "flush".to_owned(),
@@ -104,55 +106,56 @@ impl Request {
     }
 }
 
-/// A recorded window. All times are absolute. Activity across the window's ends is complete.
+/// A recorded window. All times count from power-on. Activity that crosses an end of the window is
+/// complete.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// Begin in ns.
+    /// Start of the window in ns.
     pub from_ns: u64,
-    /// End in ns.
+    /// End of the window in ns.
     pub until_ns: u64,
-    /// Time in ns at which the jobs began.
+    /// Time in ns at which the jobs began; `None`: they did not begin.
     pub work_ns: Option<u64>,
-    /// The trigger.
+    /// Trigger that started the window.
     pub start: Start,
     /// Time in ns of the trigger.
     pub start_ns: u64,
     /// Whether the card is an eMMC.
     pub emmc: bool,
-    /// Cores of the machine.
+    /// Number of CPU cores of the machine.
     pub cores: usize,
-    /// Number of jobs, which are the first threads.
+    /// Number of jobs. The threads with the lowest numbers are the jobs.
     pub jobs: u32,
-    /// Names of the first threads, on a machine without jobs.
+    /// Names of the threads with the lowest numbers, on a machine without jobs.
     pub threads: Vec<&'static str>,
-    /// Changes of the bus: time in ns, new state, and whether the card held the lines low. The
-    /// first entry is the state at the begin.
+    /// Changes of the bus: time in ns, new state, and whether the card holds the lines low. The
+    /// first entry is the state at the window's start.
     pub bus: Vec<(u64, BusState, bool)>,
-    /// Levels of the interrupt line, with their times in ns; the first entry is the level at the
-    /// begin.
+    /// Changes of the interrupt line: time in ns and level. The first entry is the level at the
+    /// window's start.
     pub interrupts: Vec<(u64, bool)>,
-    /// Whether the card interrupts by DAT1, with the times in ns; the first entry is the state at
-    /// the begin.
+    /// Changes of the card interrupt on DAT1: time in ns, and whether it is asserted. The first
+    /// entry is the state at the window's start.
     pub card_irqs: Vec<(u64, bool)>,
-    /// Activity on the lines, sorted by its start.
+    /// Activity on the bus lines, sorted by its start.
     pub events: Vec<Event>,
-    /// Activity of the cores.
+    /// Activity of the CPU cores.
     pub spans: Vec<Span>,
-    /// Starts that mmcq's engine held for the tail of a batch.
+    /// Starts of transfers that mmcq's engine held for the tail of a batch.
     pub holds: Vec<Held>,
-    /// I/Os.
+    /// I/Os of the jobs.
     pub requests: Vec<Request>,
 }
 
 impl Capture {
-    /// Ends the window earlier, but not within a token or block.
+    /// Moves the end of the window to an earlier time, but not into a token or block.
     pub fn shorten(&mut self, until_ns: u64) {
         self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
         self.drop_the_rest();
     }
 
-    /// Returns parts of about this length, one after the other. A part ends where one begins or
-    /// where the lines are idle: no token or block lies across its ends.
+    /// Returns start and end of consecutive parts of about this length. A part ends where activity
+    /// begins or the lines are idle, so no token or block crosses its end.
     pub(super) fn parts(&self, length_ns: u64) -> Vec<(u64, u64)> {
         let (mut parts, mut from_ns, mut free_ns) = (Vec::new(), self.from_ns, self.from_ns);
         let tokens = self.events.iter().filter(|event| event.has_bits());
@@ -176,7 +179,8 @@ impl Capture {
         parts
     }
 
-    /// Returns the activity on the lines and in the cores in a part, without the requests.
+    /// Returns the activity on the lines and in the cores in a part of the window, without the
+    /// requests.
     pub(super) fn part(&self, (from_ns, until_ns): (u64, u64)) -> Capture {
         let events = self.events.iter().filter(|e| e.end_ns > from_ns && e.start_ns < until_ns);
         let spans = self.spans.iter().filter(|s| s.to_ns > from_ns && s.from_ns < until_ns);
@@ -196,7 +200,7 @@ impl Capture {
         }
     }
 
-    /// Drops what lies outside of the window.
+    /// Removes all activity outside of the window.
     pub(super) fn drop_the_rest(&mut self) {
         self.drop_before();
         let until_ns = self.until_ns;
@@ -209,7 +213,7 @@ impl Capture {
         self.card_irqs.retain(|i| i.0 < until_ns);
     }
 
-    /// Drops what was over when the window begins.
+    /// Removes all activity that ended before the window begins.
     pub(super) fn drop_before(&mut self) {
         let from_ns = self.from_ns;
         self.events.retain(|e| e.end_ns > from_ns);
@@ -222,7 +226,7 @@ impl Capture {
     }
 }
 
-/// Moves the ends of a window outwards until no token or block lies across them.
+/// Moves the ends of a window outwards until they cut no token or block.
 pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u64, u64) {
     for event in events.iter().rev().filter(|e| e.has_bits()) {
         if event.start_ns < from_ns && event.end_ns > from_ns {
@@ -237,13 +241,13 @@ pub(super) fn whole(events: &[Event], mut from_ns: u64, mut until_ns: u64) -> (u
     (from_ns, until_ns)
 }
 
-/// Drops the changes that a later one had replaced by this time.
+/// Removes changes that a later change replaced before `by_ns`.
 pub(super) fn forget<T>(changes: &mut Vec<T>, by_ns: u64, at_ns: fn(&T) -> u64) {
     let past = changes.iter().take_while(|change| at_ns(change) <= by_ns).count();
     changes.drain(..past.saturating_sub(1));
 }
 
-/// Returns the changes in a part; the first is the state at its begin.
+/// Returns the changes in a part; the first is the state at the start of the part.
 fn within<T: Copy>(changes: &[T], from_ns: u64, until_ns: u64, at_ns: fn(&T) -> u64) -> Vec<T> {
     let first = changes.partition_point(|change| at_ns(change) <= from_ns).saturating_sub(1);
     let end = changes.partition_point(|change| at_ns(change) < until_ns).max(first);

@@ -1,6 +1,5 @@
-//! Checksums of the bus, bit by bit as the shift registers of the standard compute them [SD 4.5].
-//! This is a separate implementation, so that the waveforms are checked independently of the stack
-//! and the models.
+//! Checksums of the bus, computed bit by bit like the shift registers of the standard [SD 4.5]. The
+//! stack and the models have their own code for these, so the waveforms are checked independently.
 
 /// CRC7 of a token, G(x) = x^7 + x^3 + 1, started at zero.
 pub(super) fn crc7(bytes: &[u8]) -> u8 {
@@ -33,10 +32,10 @@ mod tests {
 
     #[test]
     fn the_standards_examples() {
-        // [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
+        // Examples of [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
         let tokens = [[0x40, 0, 0, 0, 0], [0x51, 0, 0, 0, 0], [0x11, 0, 0, 9, 0]];
         assert_eq!(tokens.map(|t| crc7(&t)), [0b100_1010, 0b010_1010, 0b011_0011]);
-        // 512 bytes of ones on one line.
+        // Example of the standard: 512 bytes of ones on one data line.
         let mut crc = Crc16::default();
         (0..4096).for_each(|_| crc.shift(true));
         assert_eq!(crc.value(), 0x7fa1);

@@ -1,4 +1,4 @@
-//! A waveform as a Fast Signal Trace, the compressed format of GTKWave.
+//! Writes a waveform as a Fast Signal Trace (FST), the compressed format of GTKWave.
 
 use super::lines::Clk;
 use super::wave::{Format, Head};
@@ -8,12 +8,12 @@ use fst_writer::{
 };
 use std::io::{self, Seek, Write};
 
-/// Most edges of the clock that are written one by one.
+/// Largest number of clock cycles whose edges are written one by one.
 pub(super) const CYCLES_MAX: u64 = 30_000_000;
-/// Bytes of changes that are compressed at once, which is the memory that writing needs.
+/// Number of bytes of changes that are compressed at once. Writing needs this much memory.
 const SECTION_BYTES: usize = 4 << 20;
 
-/// A file whose head is written.
+/// File whose header is written.
 pub(super) struct Fst<W: Write + Seek> {
     ids: Vec<FstSignalId>,
     /// `None` when the file is complete.
@@ -58,7 +58,7 @@ fn failed(error: FstWriteError) -> io::Error {
 impl<W: Write + Seek> Format for Fst<W> {
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()> {
         let Some(body) = &mut self.body else { return Ok(()) };
-        // A section ends before a new time, and nowhere else.
+        // A section may end only before a new time.
         if body.size() > SECTION_BYTES {
             body.flush().map_err(failed)?;
         }

@@ -1,34 +1,35 @@
-//! Times of the clock's edges.
+//! Computes the times of the bus clock's edges.
 //!
 //! The model of the bus counts clocks from the moment at which a token begins, which may be any
-//! nanosecond. Here every token is placed on one clock. While anything is on the lines the clock
-//! keeps its phase, and a token that begins meanwhile on the other line is moved by less than half
-//! a cycle. A token that begins on idle lines starts a new phase, and the clock's low time before
-//! it is extended by less than one cycle.
+//! nanosecond. A waveform has one clock, so each token is moved onto its cycles. While anything is
+//! on the lines, the clock keeps its phase. A token that begins on another line in this time is
+//! moved by less than half a cycle. A token that begins on idle lines starts a new phase, and the
+//! clock's low time before it becomes longer by less than one cycle.
 //!
 //! A controller that stops the clock within a block does so between two bits. The block is then
 //! placed in parts, with a new phase after each stop.
 //!
-//! A cycle is low first: lines change at its begin, and the rising edge in its middle samples them.
+//! The clock is low in the first half of a cycle. Lines change at the start of the cycle, and the
+//! rising edge in its middle samples them.
 
 use super::capture::{Capture, Event, What};
 
-/// Distance in ps within which a time counts as on an edge, as the model's times are rounded down
-/// to nanoseconds.
+/// Distance in ps from an edge within which a time counts as on that edge. The model's times are
+/// rounded down to nanoseconds.
 const NEAR_PS: u64 = 1_500;
 
 /// Point from which the clock keeps frequency and phase until the next anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub at_ps: u64,
-    /// Frequency; 0: the clock is stopped.
+    /// Clock frequency in Hz; 0: the clock is stopped.
     pub hz: u32,
     /// Number of whole cycles until the next anchor.
     pub cycles: u64,
 }
 
 impl Anchor {
-    /// Returns the time of this number of quarters of a cycle after the anchor.
+    /// Returns the time in ps of this number of quarter cycles after the anchor.
     pub fn quarter_ps(&self, quarters: u64) -> u64 {
         let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
         self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
@@ -38,7 +39,7 @@ impl Anchor {
         self.quarter_ps(cycle.saturating_mul(4))
     }
 
-    /// Returns the cycle that begins nearest to a moment.
+    /// Returns the number of the cycle whose start is nearest to this time.
     fn nearest(&self, at_ps: u64) -> u64 {
         let half_cycles =
             u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;
@@ -46,30 +47,30 @@ impl Anchor {
     }
 }
 
-/// A token or block on the clock, or a part of it.
+/// Place of a token or block, or of a part of it, on the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Number of the event.
+    /// Index of the event.
     pub event: usize,
-    /// Anchor from which it counts.
+    /// Index of the anchor from which the cycles count.
     pub anchor: usize,
-    /// First cycle.
+    /// Number of the first cycle.
     pub cycle: u64,
     /// Number of cycles.
     pub cycles: u64,
-    /// Number of the event's cycles in earlier parts.
+    /// Number of cycles of the event that are in earlier parts.
     pub before: u64,
-    /// Whether the clock stops after it, and another part follows.
+    /// Whether the clock stops after this part, and another part of the event follows.
     pub goes_on: bool,
 }
 
-/// The clock of a window.
+/// Clock of a window: its phases, and where tokens and blocks lie.
 pub(super) struct Grid {
     pub anchors: Vec<Anchor>,
     pub places: Vec<Place>,
 }
 
-/// Returns the clocks of a token or block; 0 for what has no bits.
+/// Returns the length of a token or block in clocks; 0 for activity without bits.
 pub(super) fn clocks(event: &Event) -> u64 {
     match &event.what {
         What::Command { .. } => 48,
@@ -84,7 +85,7 @@ pub(super) fn clocks(event: &Event) -> u64 {
     }
 }
 
-/// Returns the stops of the clock within an event, out of all stops sorted by time.
+/// Returns those stops of the clock that lie within an event. `held`: all stops, sorted by time.
 fn stops<'a>(held: &'a [(u64, u64)], event: &Event) -> &'a [(u64, u64)] {
     let first = held.partition_point(|(from_ns, _)| *from_ns <= event.start_ns);
     let last = held.partition_point(|(_, until_ns)| *until_ns <= event.end_ns);
@@ -122,11 +123,12 @@ impl Grid {
         }
     }
 
-    /// Places an event. `stops`: begin and end of each stop of the clock within it.
+    /// Places an event on the clock. `stops`: start and end in ns of each stop of the clock within
+    /// it.
     fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
         let Some(last) = self.anchors.len().checked_sub(1) else { return };
-        // A block that stops has put anchors into the time to come; what is on the other line
-        // starts before.
+        // A block with stops has already added later anchors, but an event on another line may
+        // start before them.
         let mut at = self.anchors.iter().rposition(|a| a.at_ps <= start_ps && a.hz > 0).unwrap_or(last);
         let mut anchor = self.anchors[at];
         let mut cycle = anchor.nearest(start_ps);
@@ -151,7 +153,7 @@ impl Grid {
         self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
-    /// Counts how many cycles each phase lasts.
+    /// Counts the cycles of each phase.
     fn count(&mut self, capture: &Capture) {
         for i in 0..self.anchors.len() {
             let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);
@@ -192,13 +194,14 @@ mod tests {
         let mut free = 0;
         grid.place(0, 101_000, 48, &[], &mut free);
         assert_eq!((grid.places[0].anchor, grid.places[0].cycle, free), (0, 5, 1_061_000));
-        // Begins while the first is on the lines: moved to the nearest cycle.
+        // The second token begins while the first is on the lines, so it is moved to the nearest
+        // cycle.
         grid.place(1, 1_054_000, 48, &[], &mut free);
         assert_eq!((grid.places[1].anchor, grid.places[1].cycle), (0, 53));
-        // On idle lines, off the edges.
+        // A token on idle lines, not at an edge, starts a new phase.
         grid.place(2, 5_007_000, 48, &[], &mut free);
         assert_eq!((grid.places[2].anchor, grid.places[2].cycle, grid.anchors[1].at_ps), (1, 0, 5_007_000));
-        // A nanosecond of rounding is no new phase.
+        // A difference of a nanosecond is rounding and starts no new phase.
         grid.place(3, 6_006_000, 48, &[], &mut free);
         assert_eq!((grid.places[3].anchor, grid.places[3].cycle), (1, 50));
     }
@@ -208,7 +211,7 @@ mod tests {
         let mut grid =
             Grid { anchors: vec![Anchor { at_ps: 0, hz: 10_000_000, cycles: 0 }], places: Vec::new() };
         let mut free = 0;
-        // Ten cycles, then 333 ns nothing, then the rest.
+        // Ten cycles, then the clock stops for 333 ns, then the other cycles.
         grid.place(0, 1_000_000, 26, &[(2_000, 2_333)], &mut free);
         let parts: Vec<_> =
             grid.places.iter().map(|p| (p.anchor, p.cycle, p.cycles, p.before, p.goes_on)).collect();

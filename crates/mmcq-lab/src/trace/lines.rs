@@ -1,9 +1,9 @@
-//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each
-//! line and end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
+//! Draws the changes of every line, bit by bit: tokens with CRC7, blocks with start bit, data,
+//! CRC16 on each line and end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
 //!
-//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a
-//! line carries two streams, one sampled by the rising and one by the falling edges, each with a
-//! CRC16 of its own; odd bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
+//! At one data rate, a bit lasts from the start of its cycle to the start of the next. At two data
+//! rates, a line carries two streams, each with its own CRC16: one is sampled by rising edges, one
+//! by falling edges. Odd bytes (the first, third ...) are sampled by rising edges [eMMC 6.15.4].
 
 use super::capture::{Capture, Event, What};
 use super::crc::{Crc16, crc7};
@@ -11,25 +11,25 @@ use super::grid::{Anchor, Grid, Place};
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::{Context, Span};
 
-/// A line.
+/// Line of a waveform: a bus line, or the state of engine or CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
     Clk,
     Cmd,
     Dat(u8),
     Irq,
-    /// mmcq's engine holds a start for the tail of a batch.
+    /// High while mmcq's engine holds a start for the tail of a batch.
     Held,
-    /// A core is in a hard interrupt.
+    /// High while this core is in a hard interrupt.
     Hard(u8),
-    /// A core is in deferred work.
+    /// High while this core is in deferred work (soft interrupt).
     Deferred(u8),
-    /// A core is in this thread.
+    /// High while this core runs this thread.
     Thread(u8, u32),
 }
 
 impl Line {
-    /// Returns the line that is high while a core is in this context.
+    /// Returns the line that is high while this core is in this context.
     pub(super) fn of(core: u8, context: Context) -> Line {
         match context {
             Context::Hard => Line::Hard(core),
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// A change of a line's value at a time.
+/// Change of a line to a value at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub at_ps: u64,
@@ -47,21 +47,21 @@ pub(super) struct Change {
     pub value: bool,
 }
 
-/// Least number of clocks for which DAT0 is high between busy and a start bit.
+/// Smallest number of clocks for which DAT0 is high between the end of busy and a start bit.
 const RELEASE_CLK: u64 = 2;
 
 /// How the clock is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clk {
-    /// Each edge, as a decoder needs.
+    /// Writes each edge of the clock, which a decoder needs.
     #[default]
     Full,
-    /// A signal that is high while the clock runs: a hundred times fewer changes.
+    /// Writes only a signal that is high while the clock runs: a hundred times fewer changes.
     Gated,
 }
 
-/// Returns all changes in the window, by time. Those at its begin are the first values. `lines`:
-/// number of data lines to draw.
+/// Returns all changes in the window, sorted by time. The changes at its start give the first
+/// values. `lines`: number of data lines to draw.
 pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     let grid = Grid::new(capture);
     let mut out = Vec::new();
@@ -106,14 +106,15 @@ pub(super) fn changes(capture: &Capture, lines: u8, clk: Clk) -> Vec<Change> {
     out
 }
 
-/// Returns the end of a token: its own end, an abort, or a change of the clock during it.
+/// Returns the time in ps at which a token ends: by its last bit, by an abort, or by a change of
+/// the clock.
 fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
     let cut_ps =
         if matches!(event.what, What::Block { cut: true, .. }) { event.end_ns * 1_000 } else { u64::MAX };
     grid.anchors.get(place.anchor + 1).map_or(cut_ps, |next| cut_ps.min(next.at_ps + 1_500))
 }
 
-/// Draws lines without tokens: pulled up while the card has power, held low in a voltage switch
+/// Draws the idle level of lines: pulled up while the card has power, but low in a voltage switch
 /// while the clock is stopped.
 fn levels(capture: &Capture, lines: u8, out: &mut Vec<Change>) {
     for (at_ns, bus, low) in &capture.bus {
@@ -155,7 +156,7 @@ fn response_bits(answer: &Answer, crc_ok: bool, end_ok: bool) -> Vec<bool> {
             short(first, content, crc, end_ok)
         }
         Answer::Long(mut bytes) => {
-            // The register carries its CRC7 in its last byte [SD 4.9.3].
+            // The register's last byte contains its CRC7 [SD 4.9.3].
             bytes[15] ^= damage << 1 | u8::from(!end_ok);
             let mut bits = bits_of(&[0x3f]);
             bits.extend(bits_of(&bytes));
@@ -173,8 +174,8 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Draws bits at one data rate, the first at the begin of the first cycle; the line is high
-    /// afterwards.
+    /// Draws bits at one data rate, the first at the start of the first cycle. The line is high
+    /// after the last.
     fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
         let mut last = None;
         let mut at_ps = self.anchor.cycle_ps(self.place.cycle);
@@ -189,7 +190,7 @@ impl Pen<'_> {
             }
             at_ps = self.anchor.cycle_ps(n + 1);
         }
-        // While the clock stands the line stays as it is.
+        // While the clock is stopped, the line keeps its level.
         if !self.place.goes_on {
             self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: true });
         }
@@ -201,7 +202,7 @@ impl Pen<'_> {
 
     fn block(&mut self, data: &[u8], crc_ok: bool, width: u8, ddr: bool) {
         for line in 0..width {
-            // A damaged block is wrong on DAT0 alone.
+            // A damaged block has its error on DAT0.
             let damage = u16::from(!crc_ok && line == 0);
             if ddr {
                 let edge = |first: usize| {
@@ -215,8 +216,8 @@ impl Pen<'_> {
         }
     }
 
-    /// Draws two streams. The bit for the rising edge lasts from the first to the third quarter of
-    /// the cycle, that for the falling edge from there on.
+    /// Draws two streams on a line. The bit for the rising edge lasts from the first to the third
+    /// quarter of the cycle; the bit for the falling edge follows.
     fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
         let mut last = None;
         let mut quarter = self.place.cycle * 4 + 1;
@@ -237,9 +238,9 @@ impl Pen<'_> {
     }
 }
 
-/// Returns the bits of one line of a block: start bit, its bits of each byte, CRC16, end bit. A
-/// byte takes 8 lines at once, 4 lines in two halves, the upper one first, or one line from its top
-/// bit on [SD 3.6.1].
+/// Returns the bits of a block on one line: start bit, data, CRC16, end bit. A byte is sent on 8
+/// lines at once, on 4 lines in two halves (upper half first), or on one line from its top bit on
+/// [SD 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();
@@ -257,7 +258,7 @@ fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     bits
 }
 
-/// Draws DAT0 low where the card is busy and nothing else is on the line.
+/// Draws DAT0 low while the card is busy, where no block or token is on the line.
 fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let mut tokens = grid.places.iter().filter_map(|place| {
         let event = &capture.events[place.event];
@@ -299,8 +300,8 @@ fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws DAT1 low where an I/O card interrupts. With four lines it must release DAT1 from the end
-/// of a command with data until two clocks after the data [SDIO 8.1.2].
+/// Draws DAT1 low while an I/O card interrupts. With four data lines, the card must release DAT1
+/// from the end of a command with data until two clocks after the data [SDIO 8.1.2].
 fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let (mut taken, mut command_ps): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
     for place in &grid.places {
@@ -329,8 +330,8 @@ fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws the clock's edges. Where the controller stops the clock, and no token needs it, it stays
-/// low.
+/// Draws the clock's edges. While the controller stops the clock, and no token needs it, the clock
+/// stays low.
 fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let held: Vec<(u64, u64)> = capture
         .events
@@ -368,7 +369,7 @@ fn edges(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws whether the clock runs.
+/// Draws the signal that is high while the clock runs.
 fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     let mut put = |at_ps, value| out.push(Change { at_ps, line: Line::Clk, value });
     put(capture.from_ns * 1_000, false);
@@ -381,7 +382,7 @@ fn running(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
 }
 
-/// Draws the contexts of a core; of overlapping ones, the most urgent.
+/// Draws the contexts of a core. Where contexts overlap, only the most urgent is drawn.
 fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     let mut last = None;
     for (at_ns, context) in flat(capture, core) {
@@ -394,15 +395,15 @@ fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
     }
 }
 
-/// Returns a core's contexts one after the other, `None` for idle. The first is that at the
-/// window's begin.
+/// Returns the consecutive contexts of a core, each with its start in ns; `None` stands for idle.
+/// The first entry is the context at the window's start.
 pub(super) fn flat(capture: &Capture, core: u8) -> Vec<(u64, Option<Context>)> {
     let mut edges: Vec<(u64, bool, &Span)> = Vec::new();
     for span in capture.spans.iter().filter(|s| s.core == core) {
         edges.push((span.from_ns.max(capture.from_ns), true, span));
         edges.push((span.to_ns.min(capture.until_ns), false, span));
     }
-    // Ends before begins.
+    // At the same time, ends come before begins.
     edges.sort_by_key(|(at_ns, begins, _)| (*at_ns, *begins));
     let (mut hard, mut deferred, mut threads) = (0u32, 0u32, Vec::new());
     let mut out = vec![(capture.from_ns, None)];
@@ -446,7 +447,7 @@ mod tests {
 
     #[test]
     fn tokens_as_in_the_standard() {
-        // [SD 4.5].
+        // Example of [SD 4.5].
         assert_eq!(number(&command_bits(0, 0)), 0x4000_0000_0095);
         assert_eq!(number(&command_bits(17, 0)), 0x5100_0000_0055);
         let r1 = Answer::Short { index: 17, content: 0x900, crc: true };
@@ -464,7 +465,7 @@ mod tests {
             bits[1..bits.len() - 17].to_vec()
         };
         assert_eq!(number(&body(0, 1)), 0xa50f);
-        // 1010 0101 0000 1111: DAT3 has the top bit of each half.
+        // Byte 1010 0101 0000 1111 of the data: DAT3 carries the top bit of each half byte.
         assert_eq!([3, 2, 1, 0].map(|l| number(&body(l, 4))), [0b1001, 0b0101, 0b1001, 0b0101]);
         assert_eq!([7, 6, 0].map(|l| number(&body(l, 8))), [0b10, 0b00, 0b11]);
     }

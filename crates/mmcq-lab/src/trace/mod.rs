@@ -1,13 +1,13 @@
-//! The oscilloscope: a window of a run, with every bit on the bus, the activity of the cores, and
-//! the requests.
+//! The oscilloscope: a window of a run, with every bit on the bus, the activity of the CPU cores,
+//! and the requests.
 //!
-//! [`record`] runs something with probes on the board that it builds. The boards, stacks and costs
-//! do not know of it, and the run is the same with and without. The [`Capture`] is written as a
-//! waveform ([`Dump`]), a picture ([`picture`]), slices for a trace viewer ([`perfetto`]) or a list
-//! ([`steps::list`]).
+//! [`record`] runs something and attaches probes to the board that it builds. The run is the same
+//! with and without probes, since boards, stacks and costs do not know of them. The [`Capture`] is
+//! written as a waveform ([`Dump`]), a picture ([`picture`]), slices for a trace viewer
+//! ([`perfetto`]) or a list ([`steps::list`]).
 //!
-//! A capture stores its window in memory. A waveform does not need that: [`survey`] runs once to
-//! find the names of its lines, and [`Dump::draw`] runs again and writes during the run.
+//! A capture stores its window in memory. A waveform can do without: [`survey`] runs once to find
+//! the names of its lines, and [`Dump::draw`] runs again and writes during the run.
 
 mod capture;
 mod crc;
@@ -42,14 +42,14 @@ use wave::Wave;
 type Shared = Rc<RefCell<Recorder>>;
 
 thread_local! {
-    /// Recorder of the boards that are built now.
+    /// Recorder that is attached to the boards that this thread builds now.
     static RECORDER: RefCell<Option<Shared>> = const { RefCell::new(None) };
 }
 
-/// The recording of a run.
+/// Recording of a window of a run.
 pub struct Recording(Shared);
 
-/// Calls `run`, and records this window of it: at most a million records.
+/// Calls `run` and records this window of it, with at most a million records.
 pub fn record<R>(window: Window, run: impl FnOnce() -> R) -> (R, Recording) {
     watched(Recorder::new(window, None), run)
 }
@@ -63,7 +63,7 @@ fn watched<R>(recorder: Recorder, run: impl FnOnce() -> R) -> (R, Recording) {
 }
 
 impl Recording {
-    /// Returns the window, if the run reached it.
+    /// Returns the recorded window, if the run reached it.
     pub fn capture(self) -> Result<Capture, WindowError> {
         std::mem::take(&mut *self.0.borrow_mut()).capture()
     }
@@ -73,24 +73,24 @@ impl Recording {
     }
 }
 
-/// Facts about a window that are needed to draw it: its head and its parts.
+/// Facts about a window that must be known to draw its waveform: header and parts.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Head of its waveforms.
+    /// Header of the waveform.
     pub head: Head,
     told: Told,
 }
 
 impl Survey {
-    /// Returns the most records that were stored at a time. A long window needs no more than a
-    /// short one.
+    /// Returns the largest number of records that were in memory at a time. It does not grow with
+    /// the length of the window.
     pub fn most_held(&self) -> usize {
         self.told.most_held
     }
 }
 
-/// Runs something to find the head of its waveforms, and stores nothing else. If an event is
-/// reported later than usual, a second run is needed to find the parts.
+/// Runs something to find the header of its waveform, and stores no records. A second run finds the
+/// parts if an event was reported later than usual.
 pub fn survey<R>(window: Window, mut run: impl FnMut() -> R) -> (R, Result<Survey, WindowError>) {
     let (result, survey) = survey_once(window, SLACK_NS, &mut run);
     match survey {
@@ -112,18 +112,18 @@ fn survey_once<R>(
     (result, survey)
 }
 
-/// A format of waveforms.
+/// File format of a waveform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dump {
-    /// Value change dump: text that all viewers and decoders read.
+    /// Value change dump (VCD): text that all viewers and decoders can read.
     Vcd,
-    /// Fast Signal Trace: compressed.
+    /// Fast Signal Trace (FST): compressed.
     #[cfg(feature = "fst")]
     Fst,
 }
 
 impl Dump {
-    /// Returns the most cycles of the clock whose edges are written one by one.
+    /// Returns the largest number of clock cycles whose edges are written one by one.
     pub const fn cycles_max(self) -> u64 {
         match self {
             Dump::Vcd => vcd::CYCLES_MAX,
@@ -141,19 +141,19 @@ impl Dump {
         Ok(Wave::new(head, clk, format))
     }
 
-    /// Writes the waveform of a captured window. Time 0 is its begin. The unit is 1 ns where all
-    /// edges lie on nanoseconds, else 1 ps.
+    /// Writes the waveform of a captured window. Time 0 is the start of the window. The unit is 1
+    /// ns if all edges are at whole nanoseconds, otherwise 1 ps.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(self, capture: &Capture, clk: Clk, out: impl Out) -> io::Result<()> {
         self.begin(&Head::of(capture), clk, out)?.whole(capture)
     }
 
-    /// Runs once more what was surveyed, and writes the same waveform meanwhile.
+    /// Runs again what was surveyed, and writes its waveform during the run.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn draw<R>(
         self,
         (window, survey): (Window, &Survey),
@@ -184,14 +184,14 @@ pub trait Out: io::Write + io::Seek + 'static {}
 
 impl<T: io::Write + io::Seek + 'static> Out for T {}
 
-/// Attaches the probe of the recorder, if there is one, to the controller of a board.
+/// Attaches the recorder's probe to a board's controller, if something is being recorded.
 pub fn attach(set: impl FnOnce(Probe)) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().attached = true;
     set(Box::new(move |signal| recorder.borrow_mut().signal(signal)));
 }
 
-/// Attaches the recorder to a machine with this number of jobs that begins its work.
+/// Attaches the recorder to a machine with this number of jobs, which begins its work now.
 pub fn watch(sys: &mut System, jobs: u32) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(sys.time.now(), sys.cpu.cores(), jobs);
@@ -202,7 +202,7 @@ pub fn watch(sys: &mut System, jobs: u32) {
     sys.log = Some(Box::new(move |io, result, now_ns| recorder.borrow_mut().io(io, result, now_ns)));
 }
 
-/// Attaches the recorder to the SDIO board, whose card also interrupts by DAT1.
+/// Attaches the recorder to the board of the SDIO experiment, whose card also interrupts by DAT1.
 pub fn attach_sdi(model: &RefCell<S3cSdi>) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     attach(|probe| model.borrow_mut().set_probe(Some(probe)));
@@ -210,7 +210,7 @@ pub fn attach_sdi(model: &RefCell<S3cSdi>) {
     model.borrow_mut().set_dat1_log(Some(Box::new(log)));
 }
 
-/// Attaches the recorder to a CPU with these threads that begins its work.
+/// Attaches the recorder to a CPU with these threads, which begins its work now.
 pub fn watch_cpu<A: Copy>(now_ns: u64, cpu: &mut Cpu<A>, threads: &[&'static str]) {
     let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
     recorder.borrow_mut().work_begins(now_ns, cpu.cores(), 0);
@@ -225,7 +225,7 @@ mod tests {
     use mmcq_sim::probe::Signal;
     use std::io::{Read, Seek};
 
-    /// Sends commands every 20 us, and a stop of the clock that is reported when it is over.
+    /// Sends commands every 20 us, and stops the clock once; the stop is reported at its end.
     fn run(stop_ns: u64) {
         attach(|mut probe| {
             let bus = BusState { powered: true, clock_hz: 50_000_000, width: 4, ..BusState::default() };
@@ -240,8 +240,8 @@ mod tests {
         });
     }
 
-    /// Checks that an event that is reported later than usual is drawn at its time: the parts wait
-    /// for it.
+    /// Checks that an event that is reported later than usual is drawn at its own time, since
+    /// drawing the part waits for it.
     #[test]
     fn what_is_told_late_is_drawn_in_its_place() {
         let window = Window { start: Start::BringUp, before_ns: 0, for_ns: Some(190_000_000) };

@@ -1,5 +1,5 @@
-//! A capture as a picture: rows with named boxes over a time axis, like a photograph of an
-//! oscilloscope with notes. Idle stretches are folded.
+//! Draws a capture as a picture: rows of named boxes over a time axis, like a labelled photograph
+//! of an oscilloscope. Idle times are folded to a fixed width.
 
 use super::capture::Capture;
 use super::steps::{self, Lane};
@@ -8,23 +8,23 @@ use crate::system::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Width of the rows.
+/// Width of the rows in pixels.
 const WIDTH: f64 = 1_400.0;
-/// Space for their names.
+/// Width of the space for the names of the rows, in pixels.
 const LEFT: f64 = 96.0;
 const TOP: f64 = 44.0;
 const LANE: f64 = 30.0;
 const BOX: f64 = 22.0;
-/// Width of a folded stretch.
+/// Width in pixels of a folded idle time.
 const FOLD: f64 = 34.0;
-/// Largest number of rows in a picture, for requests that are under way at the same time.
+/// Largest number of rows for requests that are under way at the same time.
 const ROWS_MAX: usize = 12;
-/// About the width of a letter.
+/// Approximate width of a letter in pixels.
 const LETTER: f64 = 6.2;
-/// Width below which boxes of one kind are joined with their neighbours.
+/// Width in pixels below which boxes of one kind are joined with their neighbours.
 const NARROW: f64 = 4.0;
 
-/// A box in a row.
+/// A box in a row of the picture.
 #[derive(Clone)]
 struct Piece {
     from_ns: u64,
@@ -34,7 +34,7 @@ struct Piece {
     colour: &'static str,
 }
 
-/// Returns the begin of a picture of this size, with its title.
+/// Returns the start of an SVG file of this size, with its title.
 pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
@@ -44,7 +44,7 @@ pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str
     )
 }
 
-/// Returns the picture as SVG.
+/// Returns the picture as an SVG file.
 pub fn write(capture: &Capture, title: &str) -> String {
     let lanes = lanes(capture);
     let axis = Axis::new(capture, &lanes);
@@ -74,7 +74,7 @@ pub fn write(capture: &Capture, title: &str) -> String {
     out
 }
 
-/// Joins blocks (with their CRC status) that are too narrow to be seen one by one.
+/// Joins data blocks (with their CRC status) that are too narrow to be seen separately.
 fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     let mut out: Vec<(Piece, u32)> = Vec::new();
     for piece in pieces {
@@ -103,7 +103,7 @@ fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
     out.into_iter().map(named).collect()
 }
 
-/// Draws a box with the longest text that fits in it, or between it and the next.
+/// Draws a box, with the longest text that fits into it or into the space before the next box.
 fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
     let from = axis.x(piece.from_ns);
     let width = (axis.x(piece.to_ns) - from).max(0.6);
@@ -208,7 +208,7 @@ fn interrupts(capture: &Capture) -> Vec<Piece> {
     .collect()
 }
 
-/// Returns each request in the first free row.
+/// Returns rows with the requests, each in the first row that is free at its time.
 fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     let mut rows: Vec<(u64, Vec<Piece>)> = Vec::new();
     let mut left_out = 0;
@@ -243,10 +243,10 @@ fn requests(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     rows.into_iter().enumerate().map(|(n, row)| (name(n), row.1)).collect()
 }
 
-/// Axis from time to place, with idle stretches folded.
+/// Time axis with idle times folded.
 struct Axis {
     from_ns: u64,
-    /// Time intervals that are drawn: begin and end in ns, and the x coordinate of the begin.
+    /// Time intervals that are drawn: start and end in ns, and the x coordinate of the start.
     shown: Vec<(u64, u64, f64)>,
     px_per_ns: f64,
     step_ns: u64,
@@ -263,7 +263,7 @@ impl Axis {
             .collect();
         busy.sort_unstable();
         let length: u64 = capture.until_ns - capture.from_ns;
-        // Longer than this is folded, with a margin left on both sides.
+        // An idle time longer than this is folded, except for a margin at both sides.
         let fold_ns = (length / 25).max(1);
         let margin_ns = fold_ns / 10;
         let mut stretches: Vec<(u64, u64)> = Vec::new();
@@ -288,7 +288,7 @@ impl Axis {
         }
         let mut step_ns = 1;
         while step_ns as f64 * px_per_ns < 90.0 {
-            // 1, 2, 5, 10 ...
+            // The steps are 1, 2, 5, 10 and so on.
             step_ns = match step_ns.to_string().as_bytes()[0] {
                 b'2' => step_ns / 2 * 5,
                 _ => step_ns * 2,

@@ -1,5 +1,5 @@
-//! Stores what lies in the window, and drops the rest during the run. Or passes the window on in
-//! parts, as soon as nothing more can belong to them, and stores none.
+//! Recorder of a window. Either it stores the window and drops all other records during the run, or
+//! it passes the window on in parts, each as soon as it is complete.
 
 use super::capture::{Capture, Event, IDLE_NS, PART_NS, Request, What, forget, whole};
 use super::window::{Start, Window, WindowError};
@@ -8,20 +8,20 @@ use mmcq_sim::card::BusState;
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
-/// Time in ns that is recorded beyond the end of the window, so that activity across the end is
-/// complete: longer than a block on one line at 400 kHz.
+/// Time in ns that is recorded after the end of the window, so that activity across the end is
+/// complete. It is longer than a block on one data line at 400 kHz.
 pub(super) const SLACK_NS: u64 = 20_000_000;
 /// Number of records between two clean-ups.
 const CLEAN_EVERY: u32 = 4096;
-/// Most records of a stored window: some hundred megabytes.
+/// Largest number of records of a stored window, which need some hundred megabytes.
 const KEPT_MAX: usize = 1_000_000;
 
-/// A function that receives the parts of a window, one after the other.
+/// Function that receives the parts of a window one after the other.
 pub(super) type Taker = Box<dyn FnMut(&Capture)>;
 
-/// A window that is passed on in parts.
+/// Window that is passed on in parts.
 pub(super) struct HandOn {
-    /// Time in ns that the run must be beyond a part until the part is complete.
+    /// Time in ns that must pass after the end of a part before the part counts as complete.
     pub slack_ns: u64,
     pub take: Taker,
 }
@@ -29,27 +29,27 @@ pub(super) struct HandOn {
 /// Facts about the events of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Longest delay in ns of an event's report after the newest begin of any event.
+    /// Longest delay in ns between the newest start of any event and the report of an older event.
     pub late_ns: u64,
-    /// Most records that were stored at a time.
+    /// Largest number of records that were stored at a time.
     pub most_held: usize,
 }
 
 pub(super) struct Recorder {
     window: Window,
     hand_on: Option<HandOn>,
-    /// Begin in ns of the next part, once that of the first is known.
+    /// Start in ns of the next part; `None`: the start of the first is not known.
     part_ns: Option<u64>,
-    /// Latest begin in ns of any event, and the longest delay of a report after it.
+    /// Latest start in ns of any event, and the longest delay of a report after it.
     newest_ns: u64,
     told: Told,
-    /// Whether there were more records than are stored.
+    /// Whether there were more records than can be stored.
     full: bool,
     pub(super) attached: bool,
-    /// Begin in ns of the window, once it is known.
+    /// Start of the window in ns; `None`: the trigger has not come.
     start_ns: Option<u64>,
     work_ns: Option<u64>,
-    /// Number of times that the trigger came.
+    /// Number of times that the trigger has come.
     came: u64,
     last_ns: u64,
     since_clean: u32,
@@ -120,7 +120,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the window's end in ns; unknown before its begin is known.
+    /// Returns the end of the window in ns; the largest value while its start is not known.
     fn end_ns(&self) -> u64 {
         let Some(start_ns) = self.start_ns else { return u64::MAX };
         match (self.window.for_ns, self.window.start) {
@@ -130,7 +130,7 @@ impl Recorder {
         }
     }
 
-    /// Returns whether an event with this begin and end is of interest.
+    /// Returns whether an event with this start and end may belong to the window.
     fn wants(&mut self, from_ns: u64, to_ns: u64) -> bool {
         if to_ns != u64::MAX {
             self.last_ns = self.last_ns.max(to_ns);
@@ -146,7 +146,7 @@ impl Recorder {
         !self.full && from_ns <= self.end_ns().saturating_add(SLACK_NS)
     }
 
-    /// Passes on the parts that are complete.
+    /// Passes on all parts that are complete.
     fn hand_on(&mut self) {
         let (Some(start_ns), end_ns) = (self.start_ns, self.end_ns()) else { return };
         let Some(HandOn { slack_ns, take }) = &mut self.hand_on else { return };
@@ -161,7 +161,7 @@ impl Recorder {
         if self.part_ns.is_none() {
             got.from_ns = whole(&got.events, from_ns, settled_ns).0;
         }
-        // A part ends in idle lines only where these are known to stay idle.
+        // A part may end at idle lines only when these are known to stay idle.
         let known = |part: &(u64, u64)| part.1.saturating_add(IDLE_NS) <= settled_ns;
         for part in got.parts(PART_NS).into_iter().take_while(known) {
             take(&got.part(part));
@@ -171,7 +171,7 @@ impl Recorder {
         got.drop_before();
     }
 
-    /// Returns the time in ns before which nothing that ended will be in the window.
+    /// Returns the time in ns before which events that have ended cannot belong to the window.
     fn horizon_ns(&self) -> u64 {
         self.start_ns.unwrap_or(self.last_ns).saturating_sub(self.window.before_ns).saturating_sub(SLACK_NS)
     }
@@ -279,7 +279,7 @@ impl Recorder {
         }
     }
 
-    /// Passes on the rest of the window.
+    /// Passes on the remaining parts of the window.
     pub(super) fn rest(mut self) -> Result<Told, WindowError> {
         let (told, hand_on) = (self.told, self.hand_on.take());
         let got = self.capture()?;
@@ -339,7 +339,7 @@ mod tests {
     fn a_window_grows_over_what_lies_across_its_ends() {
         let mut r = recorder(Start::At(10_000));
         r.work_begins(1_000, 1, 1);
-        // 900 ns of the first lie before the window, the last begins inside.
+        // The first command begins 900 ns before the window, the last begins inside.
         for (index, at) in [(1, 9_000), (2, 10_500), (3, 15_900), (4, 40_000)] {
             r.signal(&command(index, at));
         }
@@ -378,14 +378,14 @@ mod tests {
         assert_eq!((got.start_ns, got.events.len(), got.interrupts.len()), (1_000_000_000, 1, 1));
     }
 
-    /// Checks that the parts of a stored window are the same as those that are passed on.
+    /// Checks that a stored window gives the same parts as one that is passed on during the run.
     #[test]
     fn parts_are_short_over_idle_lines_too_and_the_same_on_the_way() {
         let window = Window { start: Start::At(0), before_ns: 0, for_ns: Some(900_000_000) };
         let tell = |r: &mut Recorder| {
             r.attached = true;
             r.work_begins(0, 1, 1);
-            // Bursts of commands of 2 us each, with up to 50 ms between the bursts.
+            // Bursts of commands of 2 us each, with up to 50 ms of idle lines between bursts.
             let mut at_ns = 0;
             for n in 0..20_000u64 {
                 at_ns += if n % 1_000 == 0 { n % 7_000 * 7_000 } else { 2_000 };

@@ -1,4 +1,4 @@
-//! The window in words: activity on the lines with its name, and the phases that the controller was
+//! The window in words: each activity on the lines by name, and the phases that the controller was
 //! given.
 
 use super::capture::{Capture, Event, What};
@@ -11,7 +11,7 @@ use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
-/// Row in which a step is shown.
+/// Row of the picture in which a step is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The CMD line.
@@ -20,22 +20,22 @@ pub enum Lane {
     Dat,
 }
 
-/// Something with a begin, an end and a name.
+/// A named activity with its start and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Row.
+    /// Row in which the step is shown.
     pub lane: Lane,
-    /// Begin in ns.
+    /// Start in ns.
     pub from_ns: u64,
     /// End in ns.
     pub to_ns: u64,
     /// Short text: `CMD18`, `R1`, `512 B`, `busy`.
     pub label: String,
-    /// Full text.
+    /// Full description.
     pub detail: String,
 }
 
-/// Returns the activity on the lines, by its start.
+/// Returns the activity on the lines, sorted by its start.
 pub fn steps(capture: &Capture) -> Vec<Step> {
     let mut command = (0, false);
     capture
@@ -96,7 +96,7 @@ fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
     Step { lane, from_ns: event.start_ns, to_ns, label, detail }
 }
 
-/// Returns the format of a short response.
+/// Returns the name of a short response's format, such as R1.
 fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     match (index, app, emmc) {
         (41, true, _) | (1, _, true) => "R3",
@@ -108,32 +108,32 @@ fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
     }
 }
 
-/// What a driver gives the controller at once: a command with its data, busy, and automatic
-/// commands.
+/// A phase: what a driver gives the controller at once. It has a command with its data, busy, and
+/// automatic commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// The command and the transferred data, as text.
+    /// Name of the command and of the transferred data.
     pub label: String,
-    /// Start bit of its first token.
+    /// Time in ns of the start bit of the phase's first token.
     pub from_ns: u64,
-    /// End in ns of the last activity that belongs to it.
+    /// Time in ns at which the last activity of the phase ends.
     pub to_ns: u64,
-    /// Blocks that a read or write command names.
+    /// Blocks that the phase transfers, if its command names them.
     pub data: Option<Data>,
 }
 
-/// Blocks of a phase.
+/// Blocks that a phase transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Direction.
+    /// Direction of the data.
     pub direction: Direction,
-    /// The argument of the command: the first block, or its first byte.
+    /// Argument of the command: address of the first block, in blocks or (small cards) in bytes.
     pub first: u32,
     /// Number of transferred blocks.
     pub blocks: u32,
 }
 
-/// Returns the direction of a command that transfers the blocks of its argument.
+/// Returns the direction of a command whose argument is an address; `None` for other commands.
 fn moves(index: u8, app: bool) -> Option<Direction> {
     match (index, app) {
         (17 | 18, false) => Some(Direction::Read),
@@ -142,7 +142,7 @@ fn moves(index: u8, app: bool) -> Option<Direction> {
     }
 }
 
-/// Returns the phases, by their start.
+/// Returns the phases, sorted by their start.
 pub fn phases(capture: &Capture) -> Vec<Phase> {
     let mut phases: Vec<(Phase, u32)> = Vec::new();
     let mut prefix = false;
@@ -175,7 +175,7 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
-/// Returns in words a start that mmcq's engine held.
+/// Returns a text about a start that mmcq's engine held.
 pub fn held_name(held: &Held) -> String {
     match held.came {
         true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
@@ -183,7 +183,7 @@ pub fn held_name(held: &Held) -> String {
     }
 }
 
-/// Returns a thread's name; the first threads are jobs.
+/// Returns the name of a thread. The threads with the lowest numbers are the jobs.
 pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     match names.get(thread as usize) {
         Some(name) => (*name).to_owned(),
@@ -192,7 +192,7 @@ pub fn thread_name(names: &[&'static str], jobs: u32, thread: u32) -> String {
     }
 }
 
-/// Returns the word for a core's context.
+/// Returns the name of a core's context.
 pub fn context_name(capture: &Capture, context: Context) -> String {
     match context {
         Context::Hard => "irq".to_owned(),
@@ -201,14 +201,15 @@ pub fn context_name(capture: &Capture, context: Context) -> String {
     }
 }
 
-/// Returns a core's contexts one after the other: begin, end, context.
+/// Returns the consecutive contexts of a core: start and end in ns, context.
 pub fn contexts(capture: &Capture, core: u8) -> Vec<(u64, u64, Context)> {
     let flat = lines::flat(capture, core);
     let ends = flat.iter().skip(1).map(|(at_ns, _)| *at_ns).chain([capture.until_ns]);
     flat.iter().zip(ends).filter_map(|((from_ns, what), to_ns)| what.map(|w| (*from_ns, to_ns, w))).collect()
 }
 
-/// Returns the window as a list: nanoseconds from its begin, duration, text.
+/// Returns the window as a list, one step per line: start in ns from the window's start, duration,
+/// text.
 pub fn list(capture: &Capture) -> String {
     let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
     for (from_ns, to_ns, what) in rows(capture) {
@@ -218,7 +219,7 @@ pub fn list(capture: &Capture) -> String {
     out
 }
 
-/// Returns the same as JSON, one object a line: from_ns, to_ns, what.
+/// Returns the list as JSON lines, each with from_ns, to_ns and what.
 pub fn json_lines(capture: &Capture) -> String {
     let line = |(from_ns, to_ns, what): (u64, u64, String)| {
         format!("{}\n", serde_json::json!({ "from_ns": from_ns, "to_ns": to_ns, "what": what }))
@@ -226,7 +227,7 @@ pub fn json_lines(capture: &Capture) -> String {
     rows(capture).into_iter().map(line).collect()
 }
 
-/// Returns begin, end and name of everything, by its begin.
+/// Returns start, end and name of all steps, sorted by start.
 fn rows(capture: &Capture) -> Vec<(u64, u64, String)> {
     let mut rows: Vec<(u64, u64, String)> = steps(capture)
         .into_iter()

@@ -1,17 +1,18 @@
-//! A waveform as a value change dump [IEEE 1364-2005, 18].
+//! Writes a waveform as a value change dump (VCD) [IEEE 1364-2005, 18].
 
 use super::lines::{Clk, Line};
 use super::wave::{Format, Head};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Most edges of the clock that are written one by one: some hundred megabytes.
+/// Largest number of clock cycles whose edges are written one by one, which need some hundred
+/// megabytes.
 pub(super) const CYCLES_MAX: u64 = 3_000_000;
 
-/// A file whose head is written.
+/// File whose header is written.
 pub(super) struct Vcd<W> {
     ids: Vec<String>,
-    /// Whether the values at time 0 are written.
+    /// Whether the values at time 0 have been written.
     begun: bool,
     out: W,
 }
@@ -25,7 +26,8 @@ impl<W: Write> Vcd<W> {
     }
 }
 
-/// Returns an identifier of printable characters without the space: there are 94 of them.
+/// Returns the n-th identifier. It consists of printable characters except the space, of which
+/// ASCII has 94.
 fn id(n: usize) -> String {
     let digit = |n: usize| char::from(b'!' + (n % 94) as u8);
     if n < 94 { digit(n).to_string() } else { [digit(n / 94 - 1), digit(n)].iter().collect() }

@@ -1,8 +1,7 @@
-//! A window as a waveform, whatever the format: its head, and the changes of its lines, part by
-//! part.
+//! A waveform in any format: its header, and the changes of its lines, part by part.
 //!
-//! Every signal is one bit wide: common readers refuse or drop anything else. A core has a line for
-//! each context that it was in.
+//! Every signal is one bit wide, since common readers refuse or drop wider ones. So a CPU core has
+//! one line for each context that it was in.
 
 use super::capture::{Capture, PART_NS};
 use super::lines::{self, Change, Clk, Line};
@@ -11,7 +10,7 @@ use super::window::{WindowError, time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Head of a waveform: the window's ends, the unit of time, and the lines.
+/// Header of a waveform: ends of the window, unit of time, and names of the lines.
 #[derive(Clone, Debug)]
 pub struct Head {
     begin_ns: Option<u64>,
@@ -22,11 +21,11 @@ pub struct Head {
     threads: Vec<&'static str>,
     /// Number of data lines that are drawn.
     dat_lines: u8,
-    /// Lines of the cores' contexts, and of held starts.
+    /// Lines for the contexts of CPU cores, and for held starts.
     lines: BTreeSet<Line>,
     clocks_hz: BTreeSet<u32>,
     ddr: bool,
-    /// Number of cycles of the clock.
+    /// Number of clock cycles in the window.
     cycles: u64,
 }
 
@@ -47,7 +46,7 @@ impl Head {
         }
     }
 
-    /// Makes the head of a window.
+    /// Makes the header for a window.
     pub fn of(capture: &Capture) -> Self {
         let mut head = Head::new();
         capture.parts(PART_NS).into_iter().for_each(|part| head.add(&capture.part(part)));
@@ -78,7 +77,7 @@ impl Head {
     /// Checks that the window is short enough to write each edge of the clock.
     ///
     /// # Errors
-    /// It has more than `most` cycles.
+    /// The window has more than `most` clock cycles.
     pub fn fits(&self, clk: Clk, most: u64) -> Result<(), WindowError> {
         if clk == Clk::Full && self.cycles > most {
             let length_ns = self.end_ns - self.begin_ns.unwrap_or(0);
@@ -87,14 +86,14 @@ impl Head {
         Ok(())
     }
 
-    /// Returns the picoseconds of a unit: 1 ns where all edges lie on nanoseconds, else 1 ps.
+    /// Returns the unit of time in ps: 1 ns if all edges are at whole nanoseconds, otherwise 1 ps.
     pub(super) fn unit_ps(&self) -> u64 {
         let quarters = if self.ddr { 4 } else { 2 };
         let whole = |hz: &u32| *hz == 0 || 1_000_000_000 % (u64::from(*hz) * quarters) == 0;
         if self.clocks_hz.iter().all(whole) { 1_000 } else { 1 }
     }
 
-    /// Returns all lines, in the order of the file.
+    /// Returns all lines in the order of the file.
     pub(super) fn lines(&self) -> Vec<Line> {
         let bus = [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..self.dat_lines).map(Line::Dat));
         let cores = (0..self.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);
@@ -117,7 +116,7 @@ impl Head {
         }
     }
 
-    /// Returns for people what time 0 is.
+    /// Returns a readable text that says what time 0 is.
     pub(super) fn begin(&self) -> String {
         let from_ns = self.begin_ns.unwrap_or(0);
         match self.work_ns.filter(|at| *at <= from_ns) {
@@ -127,13 +126,13 @@ impl Head {
     }
 }
 
-/// Format of a waveform. Times are units from the begin of the window, and each is later than the
-/// one before.
+/// Writer of a waveform's file format. Times are in units from the start of the window and increase
+/// with each call.
 pub(super) trait Format {
-    /// Writes the lines, by their places in [`Head::lines`], that have new values from this time
-    /// on; at time 0 all lines.
+    /// Writes new values of lines at time `at`. Each line is named by its place in [`Head::lines`];
+    /// at time 0 all lines have values.
     fn values(&mut self, at: u64, values: &[(usize, bool)]) -> io::Result<()>;
-    /// Completes the file; nothing changes until this time.
+    /// Completes the file; the values stay until this time.
     fn end(&mut self, at: u64) -> io::Result<()>;
 }
 
@@ -145,10 +144,10 @@ pub(super) struct Wave {
     until_ps: u64,
     unit_ps: u64,
     places: BTreeMap<Line, usize>,
-    /// Present values, by place; empty before the first part.
+    /// Present value of each line, by its place; empty before the first part.
     values: Vec<bool>,
-    /// Time in file units of the changes being collected. Of several changes of a line at one time,
-    /// only the last value is written.
+    /// Time in file units for which changes are being collected. If a line changes several times at
+    /// one time, only its last value is written.
     at: u64,
     now: BTreeMap<usize, bool>,
     format: Box<dyn Format>,
@@ -170,7 +169,7 @@ impl Wave {
         }
     }
 
-    /// Draws the next part.
+    /// Draws the next part of the window.
     pub(super) fn part(&mut self, part: &Capture) -> io::Result<()> {
         let changes = lines::changes(part, self.dat_lines, self.clk);
         let (from_ps, until_ps) = (part.from_ns * 1_000, part.until_ns * 1_000);
@@ -218,7 +217,7 @@ impl Wave {
         self.format.end((self.until_ps - self.from_ps) / self.unit_ps)
     }
 
-    /// Draws a window that is stored as a whole.
+    /// Draws a whole stored window.
     pub(super) fn whole(mut self, capture: &Capture) -> io::Result<()> {
         capture.parts(PART_NS).into_iter().try_for_each(|part| self.part(&capture.part(part)))?;
         self.end()

@@ -1,51 +1,51 @@
-//! The window: the part of a run that is recorded.
+//! The window: which part of a run is recorded.
 
 use crate::fio::value;
 use std::fmt;
 use std::str::FromStr;
 
-/// Start of a window.
+/// Where a window starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At power-on; without a length it ends where the jobs begin.
+    /// At power-on. Without a length, the window ends where the jobs begin.
     BringUp,
-    /// This number of nanoseconds after the jobs begin.
+    /// This time in ns after the jobs begin.
     At(u64),
-    /// At the n-th token of a command since power-on.
+    /// At the n-th token of a command, counted from power-on.
     Command {
-        /// Its index.
+        /// Index of the command.
         index: u8,
-        /// Number of the token; 1 is the first.
+        /// Number of the token, from 1.
         n: u64,
     },
-    /// At the n-th rise of the interrupt line since the jobs began.
+    /// When the interrupt line is asserted for the n-th time since the jobs began.
     Interrupt {
-        /// Number of the rise; 1 is the first.
+        /// Number of the assertion, from 1.
         n: u64,
     },
-    /// At the n-th fall of DAT1 by which an I/O card interrupts, since the work began.
+    /// When DAT1 falls for the n-th time, by which an I/O card interrupts, since the work began.
     CardInterrupt {
-        /// Number of the fall; 1 is the first.
+        /// Number of the fall of DAT1, from 1.
         n: u64,
     },
 }
 
-/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing
-/// lies across its ends.
+/// Part of a run to record. It never cuts tokens, blocks or the gaps between them: it grows until
+/// no token or block crosses its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Start.
+    /// Trigger: where the recorded time starts.
     pub start: Start,
-    /// Time in ns before the start at which it begins.
+    /// Time in ns that is shown before the trigger.
     pub before_ns: u64,
-    /// Length in ns from the start; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
+    /// Length in ns from the trigger; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
     pub for_ns: Option<u64>,
 }
 
 impl Window {
-    /// Default length in ns.
+    /// Default length in ns after the trigger.
     pub const LENGTH_NS: u64 = 1_000_000;
-    /// Default time in ns that is shown before a trigger.
+    /// Default time in ns that is shown before the trigger.
     pub const BEFORE_NS: u64 = 5_000;
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Start {
     }
 }
 
-/// Parses a time of the command line: a number with ns, us, ms or s.
+/// Parses a time of the command line: a number with the unit ns, us, ms or s. Returns ns.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[number.len()..];
@@ -99,7 +99,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("time {text}: expected a whole number with ns, us, ms or s, as 250us"))
 }
 
-/// Returns a time for people: up to six digits and a unit.
+/// Returns a readable time: up to six digits and a unit.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -111,44 +111,44 @@ pub fn time(ns: u64) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Reason why there is no window.
+/// Reason why there is no recorded window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     /// The controller of the board has no probe.
     #[error("the controller cannot be traced; expected a board with an SDHCI controller, as generic")]
     NoProbe,
-    /// The trigger never came.
+    /// The trigger did not come as often as wanted.
     #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]
     NotSeen {
-        /// The trigger.
+        /// Trigger that was wanted.
         start: Start,
-        /// Number of the event that was wanted.
+        /// Number of the occurrence that was wanted.
         n: u64,
-        /// Number of events that came.
+        /// Number of times that the trigger came.
         came: u64,
     },
-    /// The window begins after the end of the run.
+    /// The window would start after the end of the run.
     #[error(
         "window from {}: the run ends {} after the jobs begin; expected an earlier start",
         time(*from_ns),
         time(*end_ns)
     )]
     Outside {
-        /// Time in ns after the begin of the jobs at which the window would begin.
+        /// Time in ns after the start of the jobs at which the window would start.
         from_ns: u64,
-        /// Time in ns at which the run ends.
+        /// Time in ns after the start of the jobs at which the run ends.
         end_ns: u64,
     },
-    /// There are more records than are stored in memory.
+    /// The window has more records than can be stored in memory.
     #[error(
         "window: more than {most} records, which a list, a picture or Perfetto's trace would keep in memory; \
          expected a shorter --for, or --no-list with --vcd or --fst alone"
     )]
     TooMany {
-        /// Most records.
+        /// Largest number of records.
         most: usize,
     },
-    /// There are more clock cycles than can sensibly be written.
+    /// The window has more clock cycles than can reasonably be written.
     #[error(
         "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for, or --clk gated",
         time(*length_ns)
@@ -158,7 +158,7 @@ pub enum WindowError {
         length_ns: u64,
         /// Number of its clock cycles.
         cycles: u64,
-        /// Most clock cycles.
+        /// Largest number of clock cycles.
         most: u64,
     },
 }

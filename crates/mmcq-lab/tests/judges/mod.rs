@@ -1,8 +1,8 @@
-//! Judges of traces that know nothing of this program: sigrok's decoder of the SD bus, a reader of
-//! value change dumps with PyPI's checksums (`tools/judge-vcd.py`), GTKWave's reader of Fast Signal
-//! Traces (`tools/judge-fst.py`), and Perfetto's own package (`tools/judge-perfetto.py`).
-//! `tools/install-judges.sh` installs them; where one is missing its part is skipped, but not where
-//! `CI` is set.
+//! Judges of traces, which are independent of this program: sigrok's decoder of the SD bus, a
+//! reader of value change dumps with checksums from PyPI (`tools/judge-vcd.py`), GTKWave's reader
+//! of Fast Signal Traces (`tools/judge-fst.py`), and Perfetto's own package
+//! (`tools/judge-perfetto.py`). `tools/install-judges.sh` installs them. If one is missing, its
+//! part of a test is skipped, but fails where `CI` is set.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,14 +15,15 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// A judge that is not there: fatal in CI.
+/// Reports a judge that is not installed; fails where `CI` is set.
 fn missing(what: &str) {
     let line = format!("{what} is not there; tools/install-judges.sh installs it");
     assert!(std::env::var_os("CI").is_none(), "{line}");
     println!("skipped: {line}");
 }
 
-/// One kind of sigrok's annotations of a waveform: `cmd` is each command and each reply.
+/// Returns sigrok's annotations of one kind for a waveform; the kind `cmd` has each command and
+/// each reply.
 pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     let mut command = Command::new("sigrok-cli");
     command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A"]);
@@ -36,8 +37,8 @@ pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
     Some(lines.lines().filter_map(|l| l.split_once(": ")).map(|(_, rest)| rest.to_owned()).collect())
 }
 
-/// Every command in its order, each with one reply (CMD0 has none), none of them taken for the
-/// other.
+/// Checks that sigrok finds these commands in order, each with one reply (none for CMD0), and never
+/// takes a reply for a command.
 #[track_caller]
 pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     let Some(seen) = sigrok(vcd, "cmd") else { return };
@@ -56,7 +57,7 @@ pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
     assert_eq!(replies, expected.iter().filter(|sender| sender.ends_with("card")).count());
 }
 
-/// What a script of `tools/` does with a file; `None` where PyPI's `package` is not there.
+/// Runs a script of `tools/` on a file; `None` if the `package` of PyPI is not installed.
 fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<Output> {
     let own = root().join("target/judges/bin/python");
     let python = if own.exists() { own } else { PathBuf::from("python3") };
@@ -69,12 +70,12 @@ fn judged(script: &str, package: &str, file: &Path, options: &[&str]) -> Option<
     Some(command.arg(root().join("tools").join(script)).arg(file).args(options).output().unwrap())
 }
 
-/// What `judge-vcd.py` does with a waveform; `None` where it cannot run.
+/// Runs `judge-vcd.py` on a waveform; `None` if it cannot run.
 pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
     judged("judge-vcd.py", "crccheck", vcd, options)
 }
 
-/// What GTKWave's library reads in a Fast Signal Trace, and writes to `vcd`.
+/// Returns what GTKWave's library reads in a Fast Signal Trace, and lets it write this as `vcd`.
 #[track_caller]
 pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
     let output = judged("judge-fst.py", "pylibfst", fst, &[vcd.to_str().unwrap()])?;
@@ -82,7 +83,7 @@ pub fn gtkwave(fst: &Path, vcd: &Path) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// What Perfetto's own package finds in a trace.
+/// Returns what Perfetto's own package finds in a trace.
 #[track_caller]
 pub fn perfetto(trace: &Path) -> Option<serde_json::Value> {
     let output = judged("judge-perfetto.py", "perfetto", trace, &[])?;
@@ -90,7 +91,7 @@ pub fn perfetto(trace: &Path) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// What it found; it ends with an error at a wrong frame or checksum.
+/// Returns what `judge-vcd.py` finds in a waveform. It fails at a wrong frame or checksum.
 #[track_caller]
 pub fn crccheck(vcd: &Path, options: &[&str]) -> Option<serde_json::Value> {
     let output = checksums(vcd, options)?;

@@ -1,4 +1,4 @@
-//! Real clients.
+//! Tests the server with real NBD clients.
 
 use super::{Server, URI, pattern};
 
@@ -31,9 +31,9 @@ fn nbdcopy_there_and_back() {
     }
     server.client(&["nbdcopy", URI, "back"]);
     assert!(std::fs::read(server.path("back")).unwrap() == pattern(32 << 20, 1));
-    // Flushed: it is in the image for every reader.
+    // After a flush, every reader of the image sees the data.
     assert!(std::fs::read(server.path("card.img")).unwrap() == pattern(32 << 20, 1));
-    // Nothing went wrong; that its times are not the card's is said once.
+    // No error was printed, only once the note that times are not the card's.
     let (said, _) = server.stop();
     assert!(said.lines().count() == 1 && said.contains("--pace"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Clients that lie, stop half-way, or want too much: their connection ends, and nothing else.
+//! Tests clients that lie, stop half-way, or request too much: only their own connection ends.
 
 use super::wire::{option, request};
 use super::{Server, pattern};
@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-/// A client that speaks byte by byte.
+/// Client that sends and receives raw bytes.
 struct Raw(UnixStream);
 
 impl Raw {
-    /// Negotiated with `EXPORT_NAME`: simple replies.
+    /// Connects and negotiates with `EXPORT_NAME`, so that replies are simple.
     fn connect(server: &Server) -> Raw {
         let mut raw = Raw::greeted(server);
         raw.send(&option(1, b""));
@@ -27,7 +27,7 @@ impl Raw {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // A server that has ended the connection is seen at the next read.
+        // If the server has ended the connection, the next read shows this.
         let _ = self.0.write_all(bytes);
     }
 
@@ -36,21 +36,22 @@ impl Raw {
         self.0.read_exact(&mut buffer).ok().map(|()| buffer)
     }
 
-    /// The error of the next simple reply.
+    /// Returns the error of the next simple reply.
     fn error(&mut self) -> Option<u32> {
         let reply = self.receive(16)?;
         assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
         Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
     }
 
-    /// Reads whatever still comes. True: the connection has ended, and by nothing else than a reset.
+    /// Reads all that still arrives. Returns true if the connection has then ended, in order or by
+    /// a reset.
     fn read_to_end(&mut self) -> bool {
         let mut rest = Vec::new();
-        // What the server has not read any more makes it a reset.
+        // Data that the server has not read turn the end into a reset.
         self.0.read_to_end(&mut rest).err().is_none_or(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
     }
 
-    /// Goes away without a word, and waits until the server has seen it.
+    /// Closes the connection without a request, and waits until the server has noticed it.
     fn go(mut self) {
         self.0.shutdown(Shutdown::Write).unwrap();
         assert!(self.read_to_end());
@@ -63,7 +64,8 @@ fn server() -> Server {
     Server::over(folder, "--write")
 }
 
-/// The server still serves, and no client has touched the image.
+/// Checks that the server still serves and that no client has changed the image. Returns what the
+/// server printed.
 fn unharmed(server: Server) -> String {
     let mut raw = Raw::connect(&server);
     raw.send(&request(0, 0, 4096, 512));
@@ -101,7 +103,7 @@ fn requests_that_make_no_sense_are_refused_one_by_one() {
         raw.send(&request);
         assert_eq!(raw.error(), Some(expected), "{request:x?}");
     }
-    // A write beyond the end: its data are taken, and thrown away.
+    // A write beyond the end: the server reads its data and discards them.
     raw.send(&request(0, 1, (1 << 20) - 512, 1024));
     raw.send(&[0xee; 1024]);
     assert_eq!(raw.error(), Some(ENOSPC));
@@ -146,13 +148,13 @@ fn what_is_no_handshake_ends_its_connection() {
     let mut raw = Raw::greeted(&server);
     raw.send(&option(1, b"another"));
     assert!(raw.read_to_end());
-    // An endless talker, too.
+    // A client that sends options without end.
     let mut raw = Raw::greeted(&server);
     for _ in 0..100 {
         raw.send(&option(1234, b""));
     }
     assert!(raw.read_to_end());
-    // Malformed lists, lengths that point beyond the data: refused, and the talk goes on.
+    // Malformed lists and lengths beyond the data are refused, and the negotiation continues.
     let mut raw = Raw::greeted(&server);
     for (number, data) in
         [(7, &b"\xff\xff\xff\xff"[..]), (7, b""), (10, b"\0\0\0\0\xff\xff\xff\xff"), (3, b"x")]
@@ -166,7 +168,7 @@ fn what_is_no_handshake_ends_its_connection() {
     unharmed(server);
 }
 
-/// How long each of them is waited for is tried in `connection.rs`.
+/// The time limits for such clients are tested in `connection.rs`.
 #[test]
 fn those_that_stop_half_way_hold_up_nobody() {
     let server = server();
@@ -177,7 +179,7 @@ fn those_that_stop_half_way_hold_up_nobody() {
     data.send(&request(0, 1, 0, 4096));
     data.send(&[0xee; 4095]);
     unharmed(server);
-    // The server has ended, and they with it.
+    // The server has stopped, which ended their connections.
     for client in [&mut slow, &mut half, &mut data] {
         assert!(client.read_to_end());
     }
@@ -189,7 +191,7 @@ fn the_seventeenth_client_is_sent_away() {
     let clients: Vec<Raw> = (0..16).map(|_| Raw::connect(&server)).collect();
     let mut stream = UnixStream::connect(server.path("card.img.sock")).unwrap();
     let mut all = Vec::new();
-    // It may be reset instead.
+    // The connection may be reset instead of closed.
     let _ = stream.read_to_end(&mut all);
     assert!(all.is_empty());
     clients.into_iter().for_each(Raw::go);

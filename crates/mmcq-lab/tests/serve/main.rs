@@ -1,8 +1,8 @@
-//! `mmcq serve` before clients that we did not write (`clients.rs`), before clients that mean no
-//! good (`hostile.rs`), and when the power fails.
+//! Tests `mmcq serve` with clients of other authors (`clients.rs`), with hostile clients
+//! (`hostile.rs`), and with power cuts (`power.rs`).
 //!
 //! The clients are Debian's nbdinfo, nbdcopy, nbdsh, qemu-io, qemu-img and fio;
-//! `tools/install-judges.sh` installs them. Where one is missing its test is skipped, but not where
+//! `tools/install-judges.sh` installs them. If one is missing, its test is skipped, but fails where
 //! `CI` is set.
 
 mod clients;
@@ -16,20 +16,20 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
-/// A server with its image, in a folder of its own.
+/// A running server with its image, in a temporary folder.
 struct Server {
     folder: tempfile::TempDir,
     child: Child,
-    /// What it said when it was ready.
+    /// Line that the server printed when it was ready.
     ready: String,
     complaints: BufReader<ChildStderr>,
-    /// What it has said to standard error and was read.
+    /// Lines that were read from the server's standard error so far.
     said: String,
     _alive: watchdog::Watchdog,
 }
 
 impl Server {
-    /// An empty image of so many MiB.
+    /// Starts a server with an empty image of this size in MiB.
     fn start(mib: u64, options: &str) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let image = std::fs::File::create(folder.path().join("card.img")).unwrap();
@@ -37,7 +37,7 @@ impl Server {
         Server::over(folder, options)
     }
 
-    /// With the image that is there already.
+    /// Starts a server with the image that is in the folder.
     fn over(folder: tempfile::TempDir, options: &str) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
         command.current_dir(folder.path()).args(["serve", "card.img"]).args(options.split_whitespace());
@@ -58,12 +58,13 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Reads its next line on standard error; false: there is none any more.
+    /// Reads the next line of the server's standard error. Returns false if there are no more.
     fn hear(&mut self) -> bool {
         self.complaints.read_line(&mut self.said).unwrap() > 0
     }
 
-    /// The power fails, and the card is up again: a request that is sent now reaches the new card.
+    /// Cuts the card's power, and waits until the card is up again. A later request reaches the
+    /// restarted card.
     fn cut(&mut self) {
         self.signal("USR1");
         let begin = self.said.len();
@@ -72,14 +73,15 @@ impl Server {
         }
     }
 
-    /// Ends it as a user would; its exit code, and what it said to standard error.
+    /// Stops the server as a user would. Returns its exit code, and what it printed to standard
+    /// error.
     fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
         while self.hear() {}
         (self.child.wait().unwrap().code(), std::mem::take(&mut self.said))
     }
 
-    /// Ends it as a user would; what it said to standard error, and the folder.
+    /// Stops the server as a user would. Returns what it printed to standard error, and the folder.
     fn stop(mut self) -> (String, tempfile::TempDir) {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         let (code, said) = self.end();
@@ -88,7 +90,7 @@ impl Server {
         (said, folder)
     }
 
-    /// Runs a client in the folder; `None`: it is not installed.
+    /// Runs a client in the folder. Returns its output; `None` if the client is not installed.
     fn client(&self, line: &[&str]) -> Option<String> {
         let output = self.try_client(line)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -101,14 +103,14 @@ impl Server {
         self.with_client(line, Command::output)
     }
 
-    /// Does something with the command of a client in the folder; `None`: it is not installed.
+    /// Passes the command of a client in the folder to `f`; `None` if the client is not installed.
     fn with_client<T>(
         &self,
         line: &[&str],
         with: impl FnOnce(&mut Command) -> std::io::Result<T>,
     ) -> Option<T> {
         let mut command = Command::new(line[0]);
-        // Debian's Python knows libnbd, others may not.
+        // The Python of Debian can import libnbd; another Python may not.
         command.env("PATH", "/usr/bin:/bin").current_dir(self.folder.path()).args(&line[1..]);
         match with(&mut command) {
             Ok(result) => Some(result),
@@ -124,7 +126,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Gone already, if it was stopped.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -132,7 +134,7 @@ impl Drop for Server {
 
 const URI: &str = "nbd+unix:///?socket=card.img.sock";
 
-/// Bytes that tell places and seeds apart.
+/// Returns bytes that differ from place to place and from seed to seed.
 fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {

@@ -1,15 +1,15 @@
-//! The power fails while clients write.
+//! Tests power cuts while clients write.
 
 use super::wire::{Client, FUA, WRITE, WRITE_ZEROES};
 use super::{Server, URI};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// Blocks carry their version; after a flush they must never be older again.
+/// Blocks contain a version number. After a flush, no block may have an older version than flushed.
 #[test]
 fn what_was_flushed_is_there_and_the_next_flush_says_what_happened() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");
-    // It asks for a cut, and goes on when the card is up again.
+    // The client asks for a power cut, and continues when the card is up again.
     let script = r#"
 import nbd
 def put(version):
@@ -75,8 +75,8 @@ fn versions(client: &mut Client) -> Vec<u8> {
     (0..BLOCKS).map(|block| client.read(block * 512, 512)[0]).collect()
 }
 
-/// Is the next flush refused, and the one after it not? The server knows that the client has heard
-/// of it when the client has asked for something after an answer that came behind the refusal.
+/// Returns whether the next flush is refused; the flush after it must succeed. Then reads once: by
+/// a request after the refusal the server knows that the client was told.
 fn refused_once(client: &mut Client) -> bool {
     let refused = !client.flush();
     assert!(client.flush());
@@ -90,7 +90,7 @@ fn a_client_that_comes_back_after_the_cut_is_told_what_the_one_before_lost() {
     let mut lost = false;
     for version in 10..16 {
         let mut before = Client::connect(&server);
-        // What this one may hear is the loss of the round before.
+        // This connection may be told the loss of the previous round.
         before.flush();
         assert!(before.flush());
         put(&mut before, version);
@@ -107,7 +107,7 @@ fn a_client_that_comes_back_after_the_cut_is_told_what_the_one_before_lost() {
     assert!(lost, "nothing was lost in six cuts: the test shows nothing");
 }
 
-/// The export says that a flush on one connection covers the writes of all.
+/// The export announces that a flush on one connection covers the writes of all connections.
 #[test]
 fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
     let mut server = Server::start(64, "--write --platform hsq-sprd");
@@ -120,13 +120,13 @@ fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
     for client in [&mut writer, &mut other, &mut reader] {
         assert!(refused_once(client));
     }
-    // One writer went away untold: one of those that come must be its heir, and is told.
+    // One writer disconnected without being told. The next new connection is its heir and is told.
     let mut heir = Client::connect(&server);
     assert!(refused_once(&mut heir));
     assert!(!refused_once(&mut Client::connect(&server)), "all is said");
 }
 
-/// The server that is started next knows nothing of it.
+/// The next server does not know of the loss.
 #[test]
 fn a_server_that_ends_with_an_untold_loss_says_so() {
     for told in [false, true] {
@@ -146,7 +146,7 @@ fn a_server_that_ends_with_an_untold_loss_says_so() {
     }
 }
 
-/// What is durable is not lost, and a durable write that is refused says nothing of the writes
+/// Durable writes are never lost. The refusal of a durable write does not report the loss of writes
 /// before it.
 #[test]
 fn a_durable_write_is_refused_once_and_the_flush_after_it_too() {
@@ -158,7 +158,7 @@ fn a_durable_write_is_refused_once_and_the_flush_after_it_too() {
     assert!(client.write(FUA, 1 << 20, &[2; 512]));
     assert!(!client.flush());
     assert!(client.flush());
-    // Now nothing is there that a cut could take.
+    // Now no write is left that a power cut could lose.
     assert!(client.write(FUA, 0, &[3; 512]) && client.zeros(FUA, 4096, 4096));
     server.cut();
     assert_eq!(client.read(0, 512), [3; 512]);
@@ -180,7 +180,7 @@ fn zeros_and_a_write_at_once_leave_a_true_map() {
     let server = Server::start(64, "--write");
     let mut client = Client::connect(&server);
     for first in [WRITE_ZEROES, WRITE] {
-        // Written first, so that zeros are work.
+        // Data are written first, so that writing zeros is real work.
         assert!(client.write(0, 0, &vec![9; BYTES as usize]));
         let write = (WRITE, (u64::from(BYTES / 2), 512), &[0x77; 512][..]);
         let zeros = (WRITE_ZEROES, (0, BYTES), &[][..]);
@@ -193,12 +193,12 @@ fn zeros_and_a_write_at_once_leave_a_true_map() {
         assert_eq!(ended, [(0, 0), (0, 1)]);
         is_true(&mut client, BYTES);
     }
-    // Alone they are a hole.
+    // Zeros without other changes become a hole.
     assert!(client.zeros(0, 0, BYTES));
     assert_eq!(client.status(0, BYTES), [(BYTES, true)]);
 }
 
-/// Where the map says zeros, zeros are.
+/// Checks that each hole in the map reads as zeros.
 fn is_true(client: &mut Client, bytes: u32) {
     let status = client.status(0, bytes);
     let data = client.read(0, bytes);

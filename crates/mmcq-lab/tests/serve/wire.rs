@@ -1,11 +1,11 @@
-//! The protocol byte by byte, for tests that need more than the clients of others can say.
+//! The NBD protocol byte by byte, for tests that other clients cannot express.
 
 use super::Server;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-/// Commands and flags of requests.
+/// Numbers of commands and flags of requests.
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;
 pub const DISCONNECT: u16 = 2;
@@ -14,7 +14,7 @@ pub const WRITE_ZEROES: u16 = 6;
 pub const BLOCK_STATUS: u16 = 7;
 pub const FUA: u16 = 1;
 
-/// An option of the handshake.
+/// Returns the bytes of an option of the handshake.
 pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
     let mut out = b"IHAVEOPT".to_vec();
     out.extend(number.to_be_bytes());
@@ -23,7 +23,7 @@ pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A request without its data.
+/// Returns the bytes of a request without its data.
 pub fn request(flags: u16, command: u16, offset: u64, length: u32) -> Vec<u8> {
     request_as(7, flags, command, offset, length)
 }
@@ -38,14 +38,14 @@ fn request_as(cookie: u64, flags: u16, command: u16, offset: u64, length: u32) -
     out
 }
 
-/// One chunk of a structured reply.
+/// A chunk of a structured reply.
 pub struct Chunk {
     pub cookie: u64,
     pub kind: u16,
     pub body: Vec<u8>,
 }
 
-/// A client with structured replies and block status.
+/// Client with structured replies and block status.
 pub struct Client(UnixStream);
 
 impl Client {
@@ -62,7 +62,7 @@ impl Client {
         client
     }
 
-    /// An option, and its answers up to the acknowledgement.
+    /// Sends an option, and reads its answers up to the acknowledgement.
     fn agree(&mut self, number: u32, data: &[u8]) {
         self.0.write_all(&option(number, data)).unwrap();
         loop {
@@ -82,7 +82,7 @@ impl Client {
         buffer
     }
 
-    /// Sends a request, and does not wait for its reply.
+    /// Sends a request without waiting for its reply.
     pub fn send(&mut self, cookie: u64, flags: u16, command: u16, (offset, length): (u64, u32), data: &[u8]) {
         let mut out = request_as(cookie, flags, command, offset, length);
         out.extend(data);
@@ -104,17 +104,17 @@ impl Client {
         self.chunk()
     }
 
-    /// Writes; is it acknowledged?
+    /// Writes data. Returns whether the write was acknowledged.
     pub fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> bool {
         self.ask(flags, WRITE, (offset, data.len() as u32), data).kind == 0
     }
 
-    /// Writes zeros; is that acknowledged?
+    /// Writes zeros. Returns whether they were acknowledged.
     pub fn zeros(&mut self, flags: u16, offset: u64, length: u32) -> bool {
         self.ask(flags, WRITE_ZEROES, (offset, length), &[]).kind == 0
     }
 
-    /// Flushes; is it acknowledged?
+    /// Flushes. Returns whether the flush was acknowledged.
     pub fn flush(&mut self) -> bool {
         self.ask(0, FLUSH, (0, 0), &[]).kind == 0
     }
@@ -125,7 +125,8 @@ impl Client {
         chunk.body[8..].to_vec()
     }
 
-    /// Block status: lengths of ranges, and whether they are said to be holes that read as zeros.
+    /// Queries the block status. Returns lengths of ranges, each with true for a hole that reads as
+    /// zeros.
     pub fn status(&mut self, offset: u64, length: u32) -> Vec<(u32, bool)> {
         let chunk = self.ask(0, BLOCK_STATUS, (offset, length), &[]);
         assert_eq!(chunk.kind, 5);
@@ -133,13 +134,14 @@ impl Client {
         chunk.body[4..].chunks(8).map(|range| (word(&range[..4]), word(&range[4..]) == 3)).collect()
     }
 
-    /// Says goodbye, and waits until the server has heard it.
+    /// Disconnects in order, and waits until the server has noticed it.
     pub fn leave(mut self) {
         self.send(1, 0, DISCONNECT, (0, 0), &[]);
         self.ended();
     }
 
-    /// Goes away without a word, and waits until the server has seen it.
+    /// Closes the connection without a disconnect request, and waits until the server has noticed
+    /// it.
     pub fn go(mut self) {
         self.0.shutdown(Shutdown::Write).unwrap();
         self.ended();

@@ -1,4 +1,5 @@
-//! Arbitrary input for tests: the same in every run, or, for a given time, different in each run.
+//! Arbitrary input for tests: the same in every run or, in a search of given length, different in
+//! each run.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -7,14 +8,14 @@ extern crate std;
 use arbtest::arbitrary::{Result, Unstructured};
 use core::ops::Range;
 
-/// Returns `MMCQ_FUZZ_MS`: milliseconds of input that differs from run to run. `check` does not set
-/// it, so that it has the same result for the same code each time.
+/// Returns `MMCQ_FUZZ_MS`, the length of a search in ms with input that differs from run to run.
+/// The project's `check` does not set it, so it has the same result each time.
 fn search_ms() -> Option<u64> {
     std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok())
 }
 
-/// Calls `f` with this number of inputs, or with a search, and prints how many there were. An input
-/// has up to 4 KiB: more would take longer to make than to try.
+/// Calls `f` with this number of inputs, or with those of a search, and prints their number. An
+/// input has at most 4 KiB, since longer ones take more time to make than to test.
 pub fn fuzz(name: &str, inputs: u64, f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     sized(name, inputs, 32..4_096, f);
 }
@@ -28,16 +29,16 @@ pub fn repeatable<T: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn(u64) 
     assert_eq!(run(7), run(7));
 }
 
-/// Calls `f` with this number of inputs of this length, the same in every run even during a search:
-/// for tests that must see a case reached.
+/// Calls `f` with this number of inputs of this length, which are the same in every run even during
+/// a search. For tests that must reach a certain case.
 pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     for seed in 1..=inputs {
         arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();
     }
 }
 
-/// Does the same as [`fuzz`] with other input lengths: small ones first, and again after the
-/// largest. An input that is too short for `f` counts as no result; there must be others.
+/// Calls `f` as [`fuzz`] does, with other input lengths: from small to the largest, then again from
+/// small. An input too short for `f` does not count; enough others must be left.
 pub fn sized(
     name: &str,
     inputs: u64,

@@ -1,5 +1,5 @@
-//! The only clock of the tests: it ends a test program that hangs, so that nobody waits for it for
-//! ever. A test waits for events, however long that takes; nothing depends on this limit.
+//! The only real-time limit of the tests: ends a test program that hangs, so that nobody waits for
+//! ever. A test waits for events, however long this takes; no result depends on the limit.
 
 #![allow(clippy::print_stderr, reason = "it says which test hangs")]
 
@@ -7,17 +7,17 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A time that no test takes, even on a busy machine.
+/// Time that no test needs, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// A watch over a test, until it is dropped.
+/// Watch over a test until this value is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Watches the test that calls it.
+/// Starts the watch over the calling test.
 pub fn watch() -> Watchdog {
     let (alive, ended) = channel();
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
@@ -33,7 +33,7 @@ pub fn watch() -> Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // It ends at once, and has nothing to say.
+        // The thread ends at once and returns nothing.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,53 +1,53 @@
-//! Options for the draws of random offsets.
+//! Options of a job that determine its random offsets.
 
-/// `random_generator=`: generator of random offsets.
+/// Option `random_generator=`: generator of random offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomGenerator {
-    /// 32 bits, the default.
+    /// Tausworthe generator with 32 bits; the default.
     Tausworthe,
-    /// 64 bits.
+    /// Tausworthe generator with 64 bits.
     Tausworthe64,
-    /// A shift register that reaches every block once, without a map.
+    /// Linear feedback shift register, which reaches every block once without a map.
     Lfsr,
 }
 
-/// A zone of a file: its share of the draws, and its size.
+/// Zone of a file: its share of the random offsets, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Percent of the draws.
+    /// Percentage of the random offsets.
     pub percent: u8,
     /// Size in percent of the file, or in bytes.
     pub size: u64,
 }
 
-/// `random_distribution=`: how often each block is drawn.
+/// Option `random_distribution=`: how often each block is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Each block equally often.
+    /// Uniform: each block equally often.
     Uniform,
-    /// Zipf's law.
+    /// Zipf's law: the block of rank k is drawn in proportion to 1 / k^theta.
     Zipf {
-        /// Its exponent.
+        /// Exponent of Zipf's law.
         theta: f64,
-        /// Place of the most frequent block, 0 to 1 of the file.
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
     /// Pareto's law.
     Pareto {
-        /// Its parameter, between 0 and 1.
+        /// Parameter of Pareto's law, between 0 and 1.
         h: f64,
-        /// Place of the most frequent block, 0 to 1 of the file.
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
     /// The normal distribution.
     Normal {
-        /// Its deviation in percent of the file.
+        /// Standard deviation in percent of the file.
         percent: f64,
-        /// Place of the most frequent block, 0 to 1 of the file.
+        /// Place of the most frequent block, 0 (start of the file) to 1 (end).
         center: Option<f64>,
     },
-    /// Zones in percent of the file.
+    /// Zones whose sizes are in percent of the file.
     Zoned(Vec<Zone>),
-    /// Zones in bytes.
+    /// Zones whose sizes are in bytes.
     ZonedBytes(Vec<Zone>),
 }

@@ -1,6 +1,6 @@
-//! `random_generator=lfsr`: a shift register with linear feedback that reaches every block once.
+//! Option `random_generator=lfsr`: a linear feedback shift register that reaches every block once.
 
-/// Taps of registers of maximal length, by their number of bits from 3 (Xilinx XAPP052, table 3).
+/// Taps of shift registers of maximal period, for 3 bits and more (Xilinx XAPP052, table 3).
 const TAPS: [&[u32]; 31] = [
     &[3, 2],
     &[4, 3],
@@ -35,7 +35,7 @@ const TAPS: [&[u32]; 31] = [
     &[33, 20],
 ];
 
-/// A register over a number of blocks.
+/// Shift register whose values are the numbers of a file's blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Lfsr {
     blocks: u64,
@@ -47,9 +47,9 @@ pub(super) struct Lfsr {
 }
 
 impl Lfsr {
-    /// Makes a register over `blocks` blocks, at most 2^32, from a seed.
+    /// Makes a shift register over `blocks` blocks, at most 2^32, from a seed.
     pub(super) fn new(blocks: u64, seed: u64) -> Self {
-        // The state of all ones stays: a register of n bits has 2^n - 1 values.
+        // A register never leaves the state of all ones, so n bits give only 2^n - 1 values.
         let taps = TAPS.iter().find(|taps| 1 << taps[0] > blocks).unwrap_or(&TAPS[TAPS.len() - 1]);
         let feedback = taps.iter().fold(0, |mask, tap| mask | 1 << (tap - 1));
         let top = 1 << (taps[0] - 1);
@@ -58,7 +58,7 @@ impl Lfsr {
         register
     }
 
-    /// Restarts the register.
+    /// Restarts the shift register at its seed.
     pub(super) fn reset(&mut self) {
         let all = (self.top << 1) - 1;
         self.drawn = 0;
@@ -66,7 +66,7 @@ impl Lfsr {
         if self.value == all {
             self.value = 0;
         }
-        // fio begins one step behind the seed.
+        // fio begins one step after the seed.
         self.step();
     }
 
@@ -75,13 +75,14 @@ impl Lfsr {
         self.value = (self.value >> 1 | self.top) ^ flip;
     }
 
-    /// Returns the next block; `None` after each had its turn.
+    /// Returns the number of the next block; `None` when each block was returned once.
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.drawn >= self.blocks {
             return None;
         }
         self.drawn += 1;
-        // A register has at most twice as many values as blocks, and each once in a period.
+        // A register has at most twice as many values as there are blocks, and gives each once in a
+        // period.
         for _ in 0..=2 * self.top {
             self.step();
             if self.value < self.blocks {

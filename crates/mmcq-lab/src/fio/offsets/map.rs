@@ -1,7 +1,7 @@
-//! The random map: the blocks of a file that a pass has already used.
+//! Random map: the blocks of a file that a pass has already used.
 
-/// A bitmap in levels. Bit i of a level means that word i of the level below is full. So the next
-/// free block is found in a few steps however full the map is.
+/// Bitmap of used blocks, in levels. Bit i of a level is set when word i of the level below is
+/// full. So the next free block is found in a few steps even in a full map.
 #[derive(Clone, Debug)]
 pub struct RandomMap {
     blocks: u64,
@@ -17,7 +17,7 @@ fn split(bit: u64) -> (usize, u32) {
 }
 
 impl RandomMap {
-    /// Most blocks of one map: the generator draws 32 bits.
+    /// Largest number of blocks in a map, since the generator draws 32 bits.
     pub const MAX_BLOCKS: u64 = 1 << 32;
 
     /// Makes a map of `blocks` free blocks, at most [`RandomMap::MAX_BLOCKS`].
@@ -38,12 +38,12 @@ impl RandomMap {
         map
     }
 
-    /// Frees every block.
+    /// Marks every block as free.
     pub fn reset(&mut self) {
         let mut bits = self.blocks;
         for level in &mut self.levels {
             level.fill(0);
-            // Bits beyond the end count as taken, so that no search ends there.
+            // Bits beyond the last block are set, so that no search finds them.
             if let Some(last) = level.last_mut()
                 && !bits.is_multiple_of(64)
             {
@@ -59,7 +59,7 @@ impl RandomMap {
         block < self.blocks && self.levels[0][word] >> bit & 1 == 0
     }
 
-    /// Takes one block.
+    /// Marks a block as used.
     fn take(&mut self, block: u64) {
         let mut at = block;
         for level in &mut self.levels {
@@ -72,8 +72,8 @@ impl RandomMap {
         }
     }
 
-    /// Takes up to `count` free blocks from `block` on, and stops before one that is taken. Returns
-    /// how many it took.
+    /// Marks up to `count` blocks from `block` on as used, and stops before one that is already
+    /// used. Returns the number of blocks marked.
     pub fn take_run(&mut self, block: u64, count: u64) -> u64 {
         let mut taken = 0;
         while taken < count && self.is_free(block + taken) {
@@ -83,8 +83,8 @@ impl RandomMap {
         taken
     }
 
-    /// Returns the first free block at or after `from`. After the last one the search continues at
-    /// the first.
+    /// Returns the first free block at or after `from`. The search continues at block 0 after the
+    /// last one. `None`: no block is free.
     pub fn next_free(&self, from: u64) -> Option<u64> {
         self.free_from(from).or_else(|| self.free_from(0))
     }

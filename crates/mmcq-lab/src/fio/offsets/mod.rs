@@ -1,8 +1,8 @@
 //! Place of a worker's next transfer: direction, file, offset and length, in the order of fio 3.33.
 //!
-//! Random offsets come from a generator and a map of the blocks already done: a taken block is
-//! replaced by the next free one. Reads and writes of a mixed job share offsets and map. Sequential
-//! positions are kept separately for each direction.
+//! Random offsets come from a generator. A map has the blocks already used: if the generator draws
+//! a used block, the next free one is taken. Reads and writes of a mixed job share generator and
+//! map. Sequential positions are separate for each direction.
 
 mod lfsr;
 mod map;
@@ -19,38 +19,38 @@ pub use region::{Extent, Region, extent};
 use spread::Ranks;
 use std::sync::Arc;
 
-/// One transfer.
+/// Place of a transfer in a worker's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Direction.
+    /// Direction of the data.
     pub dir: Dir,
     /// Index of the file.
     pub file: usize,
-    /// Byte in the file.
+    /// Offset in bytes in the file.
     pub offset: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// Next step of a pass.
+/// Next step of a worker's pass over its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A transfer of this file, in this direction or, if that must wait, in the other direction.
-    /// [`Offsets::place`] returns its place.
+    /// A transfer of this file in this direction. If this direction must wait, the caller may
+    /// choose the other one. [`Offsets::place`] returns the place.
     Transfer {
         /// Index of the file.
         file: usize,
-        /// Direction.
+        /// Direction of the data.
         dir: Dir,
     },
     /// A flush of this file; `data_only` for `fdatasync`.
     Sync {
-        /// Index of the file.
+        /// Index of the file to flush.
         file: usize,
         /// Whether the file's own metadata need not be written.
         data_only: bool,
     },
-    /// Every file is done.
+    /// The pass is over: all files are done.
     End,
 }
 
@@ -82,7 +82,7 @@ impl File {
     }
 }
 
-/// The generator of one worker.
+/// Generator of the places of one worker's transfers.
 #[derive(Debug)]
 pub struct Offsets {
     job: Arc<Job>,
@@ -100,18 +100,19 @@ pub struct Offsets {
     last_was_sync: bool,
 }
 
-/// Draws of one block size before the smallest is used.
+/// Number of draws of a block size that does not fit, after which the smallest size is used.
 const SIZE_DRAWS_MAX: u32 = 10_000;
 
 impl Offsets {
-    /// Makes a generator over these regions.
+    /// Makes a generator over these regions of the worker's files.
     pub fn new(job: &Arc<Job>, regions: &[Region], seeds: Seeds) -> Self {
         let unit = job.map_unit();
         let files = regions
             .iter()
             .map(|region| {
                 let bytes = region.len.min(region.file_bytes);
-                // What is not drawn equally is drawn again and again: fio keeps no map then.
+                // A distribution that is not uniform draws blocks repeatedly, so fio keeps no map
+                // for it.
                 let seed = (seeds.offset & 0xffff_ffff) as u32;
                 let ranks = Ranks::new(&job.random_distribution, bytes.div_ceil(unit), seed);
                 let ranks = ranks.filter(|_| job.rw.random);
@@ -144,7 +145,8 @@ impl Offsets {
         }
     }
 
-    /// Begins the next pass: files and maps restart, and with `randrepeat` the random streams too.
+    /// Begins the next pass: files and maps start again, and with `randrepeat` the random streams,
+    /// too.
     pub fn restart(&mut self) {
         for file in &mut self.files {
             file.reset();
@@ -160,7 +162,7 @@ impl Offsets {
         }
     }
 
-    /// Forgets which files are done, as fio does when it begins to verify.
+    /// Marks all files as not done, as fio does when it begins to verify.
     pub fn reopen(&mut self) {
         self.files.iter_mut().for_each(|file| file.done = false);
     }
@@ -175,7 +177,7 @@ impl Offsets {
         self.files.iter().all(|f| f.done)
     }
 
-    /// Returns the next step of this pass.
+    /// Returns the next step of the present pass.
     pub fn step(&mut self) -> Step {
         let Some(file) = self.pick_file() else { return Step::End };
         match self.direction() {
@@ -187,8 +189,8 @@ impl Offsets {
         }
     }
 
-    /// Returns the place of a step's transfer. `None`: its file is done, and the caller must take
-    /// another step.
+    /// Returns the place of a step's transfer. `None`: the step's file is done, and the caller must
+    /// ask for another step.
     pub fn place(&mut self, file: usize, dir: Dir) -> Option<Place> {
         self.mix_dir = dir;
         let Some((offset, bytes)) = self.fill(file, dir) else {
@@ -200,7 +202,7 @@ impl Offsets {
         Some(Place { dir, file, offset, bytes })
     }
 
-    /// Picks the next file in turn among those that are not done.
+    /// Returns the next file, in turn, that is not done; `None`: all are done.
     fn pick_file(&mut self) -> Option<usize> {
         for _ in 0..self.files.len() {
             let index = self.next_file;
@@ -212,7 +214,8 @@ impl Offsets {
         None
     }
 
-    /// Returns the next direction, or a flush (`Err(data only)`).
+    /// Returns the next direction. `Err` means that a flush is due; true in it stands for
+    /// `fdatasync`.
     fn direction(&mut self) -> Result<Dir, bool> {
         let job = &self.job;
         let writes = self.issued[Dir::Write.index()];
@@ -242,7 +245,8 @@ impl Offsets {
         Ok(self.mix_dir)
     }
 
-    /// Returns offset and length in this file; `None` when it is done.
+    /// Returns offset and length in bytes of the next transfer in a file; `None` if the file is
+    /// done.
     fn fill(&mut self, index: usize, dir: Dir) -> Option<(u64, u64)> {
         let (relative, keep_map) = self.relative_offset(index, dir)?;
         let file = &self.files[index];
@@ -270,7 +274,8 @@ impl Offsets {
         Some((offset, bytes))
     }
 
-    /// Returns the offset within the region, and whether the map stays unchanged.
+    /// Returns the next offset relative to the region, and true if the random map must not change;
+    /// `None` if the file is done.
     fn relative_offset(&mut self, index: usize, dir: Dir) -> Option<(u64, bool)> {
         if !self.job.rw.random {
             return self.sequential(index, dir).map(|offset| (offset, false));
@@ -352,11 +357,11 @@ impl Offsets {
         Some(first + block)
     }
 
-    /// Returns the length at `offset`; `None` when not even the smallest block fits.
+    /// Returns the length of a transfer at `offset`; `None` if not even the smallest block fits.
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];
-        // As in fio, a block of fixed size may begin inside the region and end behind it.
+        // As in fio, a block of fixed size may begin inside the region and end beyond it.
         if bs.min == bs.max {
             return Some(bs.min);
         }

@@ -1,19 +1,18 @@
-//! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its
-//! streams are seeded.
+//! Random numbers of fio: L'Ecuyer's combined Tausworthe generators, and the seeds of its streams.
 
 use crate::fio::job::{Job, RandomGenerator, Verify};
 
-/// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with
-/// fio's seeding.
+/// L'Ecuyer's generator `taus88` ("Maximally equidistributed combined Tausworthe generators",
+/// 1996), with fio's seeding.
 #[derive(Clone, Debug)]
 pub struct Taus88 {
     s: [u32; 3],
 }
 
 impl Taus88 {
-    /// Makes a stream from its seed.
+    /// Makes a stream of numbers from its seed.
     pub fn new(seed: u32) -> Self {
-        // Each word must exceed a bound, else its recurrence stays at zero.
+        // Each word of the state must exceed a bound, or its recurrence would stay at zero.
         let floor = |x: u32, min: u32| if x < min { x.wrapping_add(min) } else { x };
         let step = |x: u32| x.wrapping_mul(69069) ^ seed;
         let a = floor(step(53), 1);
@@ -26,7 +25,7 @@ impl Taus88 {
         stream
     }
 
-    /// Returns the next 32 bits.
+    /// Returns the next random number of 32 bits.
     pub fn next_u32(&mut self) -> u32 {
         let [a, b, c] = &mut self.s;
         *a = ((*a & 0xffff_fffe) << 12) ^ (((*a << 13) ^ *a) >> 19);
@@ -35,25 +34,26 @@ impl Taus88 {
         *a ^ *b ^ *c
     }
 
-    /// Returns the next number x as a share, 0 <= x < 1.
+    /// Returns the next random number scaled to 0 <= x < 1.
     pub fn share(&mut self) -> f64 {
         f64::from(self.next_u32()) / 4_294_967_296.0
     }
 }
 
-/// L'Ecuyer's `lfsr258` ("Tables of maximally equidistributed combined LFSR generators", 1999),
-/// which fio calls `tausworthe64`, with fio's seeding.
+/// L'Ecuyer's generator `lfsr258` ("Tables of maximally equidistributed combined LFSR generators",
+/// 1999), which fio calls `tausworthe64`, with fio's seeding.
 #[derive(Clone, Debug)]
 pub struct Taus258 {
     s: [u64; 5],
 }
 
-/// Shift in, shift right, bits kept and shift left of each of its parts.
+/// Parameters of each of the five parts: shift left (input), shift right, bits that are cleared,
+/// shift left.
 const PARTS: [(u32, u32, u64, u32); 5] =
     [(1, 53, 1, 10), (24, 50, 511, 5), (3, 23, 4095, 29), (5, 24, 131_071, 23), (3, 33, 8_388_607, 8)];
 
 impl Taus258 {
-    /// Makes a stream from its seed.
+    /// Makes a stream of numbers from its seed.
     pub fn new(seed: u64) -> Self {
         let mut word: u64 = 53;
         let s = [1, 7, 15, 33, 49].map(|least| {
@@ -68,7 +68,7 @@ impl Taus258 {
         stream
     }
 
-    /// Returns the next 64 bits.
+    /// Returns the next random number of 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         for (s, (into, right, lost, left)) in self.s.iter_mut().zip(PARTS) {
             let x = ((*s << into) ^ *s) >> right;
@@ -77,23 +77,23 @@ impl Taus258 {
         self.s.iter().fold(0, |all, s| all ^ s)
     }
 
-    /// Returns the next number x as a share, 0 <= x <= 1.
+    /// Returns the next random number scaled to 0 <= x <= 1.
     fn share(&mut self) -> f64 {
         self.next_u64() as f64 / 18_446_744_073_709_551_616.0
     }
 }
 
-/// The stream of offsets.
+/// Stream of random offsets.
 #[derive(Clone, Debug)]
 pub(super) enum Draws {
-    /// `random_generator=tausworthe`
+    /// Generator of `random_generator=tausworthe`.
     Short(Taus88),
-    /// `random_generator=tausworthe64`
+    /// Generator of `random_generator=tausworthe64`.
     Long(Taus258),
 }
 
 impl Draws {
-    /// Makes the stream that the job requests.
+    /// Makes the stream with the generator that the job requests.
     pub(super) fn new(job: &Job, seeds: &Seeds) -> Self {
         match job.random_generator {
             RandomGenerator::Tausworthe64 => Draws::Long(Taus258::new(seeds.offset)),
@@ -101,7 +101,7 @@ impl Draws {
         }
     }
 
-    /// Returns the next number as a share of the whole.
+    /// Returns the next random number, scaled to the range 0 to 1.
     pub(super) fn share(&mut self) -> f64 {
         match self {
             Draws::Short(stream) => stream.share(),
@@ -110,22 +110,22 @@ impl Draws {
     }
 }
 
-/// The seeds of one worker's streams.
+/// Seeds of one worker's random streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
-    /// Block sizes, `[read, write]`.
+    /// Seeds of the block sizes, `[read, write]`.
     pub block_size: [u32; 2],
-    /// Seeds inside verification headers.
+    /// Seed of the stream whose numbers go into verification headers.
     pub verify: u32,
-    /// Reads or writes.
+    /// Seed of the choice between reads and writes.
     pub mix: u32,
-    /// Offsets.
+    /// Seed of the offsets.
     pub offset: u64,
-    /// Sizes of files that `filesize=` gives a range for.
+    /// Seed of file sizes, if `filesize=` is a range.
     pub file_size: u32,
-    /// Times between requests of `rate_process=poisson`, `[read, write]`.
+    /// Seeds of the times between requests with `rate_process=poisson`, `[read, write]`.
     pub poisson: [u32; 2],
-    /// Zones of `random_distribution=zoned`.
+    /// Seed of the choice of zones with `random_distribution=zoned`.
     pub zone: u32,
 }
 
@@ -133,15 +133,15 @@ const GOLDEN: u64 = 0x9e37_0001;
 const FIO_SEED: u64 = 0xb189_9bed;
 
 impl Seeds {
-    /// Returns whether any of a job's seeds depends on the seed of the run.
+    /// Returns whether a seed of this job depends on the seed of the run.
     pub fn are_of_run(job: &Job) -> bool {
         job.randseed.is_none() && !job.randrepeat && !job.allrandrepeat
     }
 
-    /// Returns the seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table
-    /// from `randseed` (0x89 unless given), except that repeatable offsets depend only on the
-    /// worker. Where fio would take randomness from the system (`randrepeat=0` without `randseed`),
-    /// `run_seed` is used, so that a run can be repeated.
+    /// Returns the seeds of worker `thread_number` (from 1) of a job, chosen as in fio. They come
+    /// from a table that starts from `randseed` (0x89 if not given); repeatable offsets depend only
+    /// on the worker. Where fio would use the system's randomness (`randrepeat=0` without
+    /// `randseed`), `run_seed` is used, so that a run can be repeated.
     pub fn of(job: &Job, thread_number: u32, run_seed: u64) -> Self {
         let thread = u64::from(thread_number);
         let base = match (job.randseed, job.randrepeat) {
@@ -163,9 +163,9 @@ impl Seeds {
                 *entry = FIO_SEED.wrapping_mul(thread).wrapping_add(i);
             }
         }
-        // fio keeps 64 bits and seeds most streams with the lower 32.
+        // fio's table has 64 bits per entry, but most streams use only the lower 32.
         let low = |i: usize| (table[i] & 0xffff_ffff) as u32;
-        // A job that only reads draws the sizes that the writing one drew.
+        // A verifying job that only reads must draw the sizes that the writing job drew.
         let write_size = if job.verify != Verify::Off { low(0) } else { low(1) };
         let offset = if job.randrepeat { FIO_SEED.wrapping_mul(thread) } else { table[6] };
         Seeds {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn first_numbers_are_fios() {
-        // fio 3.33, --debug=random, first worker of a randread job.
+        // Output of fio 3.33 with --debug=random, first worker of a randread job.
         let mut stream = Taus88::new(0xb189_9bed);
         let first: Vec<u32> = (0..6).map(|_| stream.next_u32()).collect();
         assert_eq!(first, [259043585, 3179521932, 3621444214, 2018697059, 1726199243, 3608323581]);

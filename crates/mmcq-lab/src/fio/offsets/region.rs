@@ -1,33 +1,33 @@
-//! Parts of the files that a worker works on.
+//! Parts of files that a worker reads and writes.
 
 use super::Taus88;
 use crate::fio::error::{ParseError, Place};
 use crate::fio::job::{Job, Size};
 
-/// A worker's part of one file.
+/// Part of one file that a worker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// First byte.
+    /// Offset of its first byte in the file.
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Length of the whole file.
+    /// Length of the whole file in bytes.
     pub file_bytes: u64,
 }
 
-/// All that a worker works on.
+/// All parts of files that a worker uses, and how many bytes it transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// One for each file.
+    /// Parts, one for each file.
     pub regions: Vec<Region>,
-    /// Bytes of one pass: `size=`.
+    /// Number of bytes in one pass: `size=`.
     pub pass_bytes: u64,
-    /// Bytes of all passes: `io_size=`, or else `size=`.
+    /// Number of bytes in all passes: `io_size=`, or `size=` if it is not given.
     pub limit_bytes: u64,
 }
 
-/// Computes the extent of copy `subjob` of `job` over files of these sizes. The seed is for a
-/// `filesize=` that is a range.
+/// Computes the extent of copy `subjob` of `job` over files of these sizes. The seed draws file
+/// sizes if `filesize=` is a range.
 pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -> Result<Extent, ParseError> {
     let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
     let files = file_bytes.len() as u64;
@@ -48,7 +48,8 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
             return fail(format!("offset={start}: expected at most {whole}, the bytes of the file"));
         };
         let len = match job.size {
-            // A file of its own size, on a device that is longer.
+            // The file is a device that is larger than `filesize=`, so the region has a size of its
+            // own.
             _ if job.filesize.is_some_and(|size| !(size.0..=size.1).contains(&whole)) => {
                 let Some(len) = own_bytes(job, &mut sizes).checked_sub(start) else {
                     return fail(format!("offset={start}: expected one inside of filesize="));
@@ -81,7 +82,7 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     }
     let sum = regions.iter().fold(0u64, |sum, r| sum.saturating_add(r.len));
     let pass_bytes = match job.size {
-        // More than the files have is no more than they have.
+        // With `filesize=`, a `size=` above the sum of the files means that sum.
         Some(Size::Bytes(total)) if job.filesize.is_some() => total.min(sum),
         Some(Size::Bytes(total)) => total,
         _ => sum,
@@ -90,13 +91,13 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64], file_size_seed: u32) -
     Ok(Extent { regions, pass_bytes, limit_bytes })
 }
 
-/// Returns the size of one more file.
+/// Returns the size of a file by `filesize=`, drawn if that is a range.
 fn own_bytes(job: &Job, sizes: &mut Taus88) -> u64 {
     let (least, most) = job.filesize.unwrap_or_default();
     if least == most {
         return least;
     }
     let drawn = least + ((most - least) as f64 * sizes.share()) as u64;
-    // Whole blocks, as fio has it.
+    // As in fio, the size is rounded down to whole blocks.
     drawn - drawn % job.min_block()
 }

@@ -1,18 +1,18 @@
-//! `random_distribution=`: how often each block is drawn.
+//! Option `random_distribution=`: how often each block is drawn.
 //!
 //! Zipf's law uses the generator of Gray et al. ("Quickly Generating Billion-Record Synthetic
-//! Databases", SIGMOD 1994); Pareto's uses its inverse; the normal one a sum of twelve draws. As in
-//! fio the drawn rank is scattered over the file by a multiplication.
+//! Databases", SIGMOD 1994). Pareto's law uses its inverse. The normal distribution uses a sum of
+//! twelve draws. As in fio, a multiplication then scatters the drawn rank over the file.
 
 use super::random::Taus88;
 use crate::fio::job::{Distribution, Zone};
 
-/// Terms of Zipf's sum, as in fio.
+/// Largest number of terms in the sum of Zipf's law, as in fio.
 const TERMS_MAX: u64 = 10_000_000;
-/// Draws that are added up for a normal value.
+/// Number of draws whose sum makes a normal value.
 const DRAWS: u64 = 12;
 
-/// Ranks of one file.
+/// Generator of blocks of one file by rank: rank 0 is the most frequent.
 #[derive(Clone, Debug)]
 pub(super) struct Ranks {
     blocks: u64,
@@ -29,7 +29,8 @@ enum Law {
 }
 
 impl Ranks {
-    /// Makes the ranks of a file with this number of blocks. `None`: the distribution has no ranks.
+    /// Makes the generator for a file with this number of blocks. `None`: the distribution has no
+    /// ranks.
     pub(super) fn new(distribution: &Distribution, blocks: u64, seed: u32) -> Option<Self> {
         let mut stream = Taus88::new(seed);
         let mut ranks = |center: Option<f64>, law| {
@@ -49,7 +50,7 @@ impl Ranks {
             Distribution::Normal { percent, center } => {
                 let deviation = ((blocks as f64 * percent / 100.0).ceil() as u64).min(blocks / 2);
                 let shift = center.map_or(0.0, |center| blocks as f64 * (center - 0.5));
-                // fio keeps 32 bits of it.
+                // fio keeps only 32 bits of this value.
                 let shift = u64::from(shift as i64 as u32);
                 Ranks { blocks, stream, shift, law: Law::Normal { deviation } }
             }
@@ -57,7 +58,7 @@ impl Ranks {
         })
     }
 
-    /// Returns the next block.
+    /// Returns the number of the next block.
     pub(super) fn next(&mut self) -> u64 {
         let blocks = self.blocks.max(1);
         let rank = match self.law {
@@ -84,7 +85,7 @@ impl Ranks {
                 } else {
                     let part = (deviation as f64 * (draw() as f64 / 4_294_967_296.0)) as u64;
                     let mut off = part as i64 - (deviation / 2) as i64;
-                    // Each turn halves it; nothing is left after 63.
+                    // Each turn halves the value, so the loop ends after at most 63.
                     while off > 0 && off as u64 + middle >= blocks {
                         off /= 2;
                     }
@@ -96,12 +97,12 @@ impl Ranks {
     }
 }
 
-/// Scatters a rank by the golden ratio.
+/// Scatters a rank over the file by a multiplication with the golden ratio.
 fn scatter(rank: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb)
 }
 
-/// Returns the zone of a file for a draw of 1 to 100: its first block and its number of blocks.
+/// Returns the zone that a draw of 1 to 100 selects: its first block and its number of blocks.
 pub(super) fn zone(distribution: &Distribution, draw: u64, blocks: u64, align: u64) -> Option<(u64, u64)> {
     let found = |zones: &[Zone]| {
         let (mut percent, mut from) = (0, 0);

@@ -1,9 +1,9 @@
-//! The value of `random_distribution=`.
+//! Parses the value of `random_distribution=`.
 
 use crate::fio::job::{Distribution, Zone};
 use crate::fio::value::{self, Expected};
 
-/// Zones of one distribution.
+/// Largest number of zones in a distribution.
 const ZONES_MAX: usize = 64;
 
 /// Parses `random`, `zipf:1.2`, `pareto:0.2:0.5`, `normal:10`, `zoned:60/10:40/90` or
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, kb_base: u64) -> Result<Distribution, Expected> {
     }
 }
 
-/// Parses a parameter and an optional center.
+/// Parses a parameter and an optional center, as in `1.2:0.5`.
 fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(f64, Option<f64>), Expected> {
     let expected = || format!("a value such as {example}, and perhaps :CENTER from 0 to 1");
     let (value, center) = match text.split_once(':') {
@@ -49,7 +49,8 @@ fn law(text: &str, example: &str, usual: f64, fits: fn(f64) -> bool) -> Result<(
     if fits(value) && value <= 100.0 && inside { Ok((value, center)) } else { Err(expected()) }
 }
 
-/// Parses zones such as `60/10:30/:10/`. Zones without a size share the rest of the whole.
+/// Parses zones such as `60/10:30/:10/`. Zones without a size share what the others leave of the
+/// whole.
 fn zones(
     text: &str,
     example: &str,

@@ -1,4 +1,4 @@
-//! The options: which exist, what each changes in a [`Job`], and the errors for the others.
+//! Options of jobs: their names, what each changes in a [`Job`], and the errors for unknown ones.
 
 mod distribution;
 mod others;
@@ -10,17 +10,17 @@ use super::value::Expected;
 pub use others::{IGNORED, UNSUPPORTED};
 pub use used::{RANDOM, USED};
 
-/// How an option changes a job.
+/// Option that changes a job.
 pub struct Opt {
     /// Name in job files.
     pub name: &'static str,
-    /// Whether it may stand without a value.
+    /// Whether the option may stand without a value.
     pub flag: bool,
-    /// Writes the value into the job, or returns what was expected.
+    /// Stores the value in the job. The error says what was expected.
     pub apply: fn(&mut Job, &str) -> Result<(), Expected>,
 }
 
-/// Second names of options, as fio knows them.
+/// Alternative names of options, as in fio: alternative, name.
 pub const ALIASES: &[(&str, &str)] = &[
     ("blocksize", "bs"),
     ("blocksize_range", "bsrange"),
@@ -39,8 +39,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ss_ramp", "steadystate_ramp_time"),
 ];
 
-/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A returned note means
-/// that nothing changed.
+/// Applies `name=value` to `job`. `value` is `None` if the option has no `=`. A returned note means
+/// that the option has no effect.
 pub fn apply(
     job: &mut Job,
     name: &str,
@@ -73,7 +73,7 @@ pub fn apply(
     Err(ParseError::new(place, unknown(name)))
 }
 
-/// Returns a note about the part of an accepted option that has no effect.
+/// Returns a note if part of an accepted option has no effect.
 fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
     let ranked = matches!(
         job.random_distribution,
@@ -96,9 +96,9 @@ fn not_modelled(job: &Job, option: &str, place: &Place) -> Option<Note> {
     })
 }
 
-/// Returns the message for an unknown name, with the nearest known one.
+/// Returns the message for an unknown option, with the most similar known name.
 pub fn unknown(name: &str) -> String {
-    // A hostile name costs no more than a long option does.
+    // Only the start of the name is compared, so a very long one costs no time.
     let short: String = name.chars().take(64).collect();
     let known = USED.iter().map(|o| o.name).chain(IGNORED.iter().map(|(n, _)| *n));
     let nearest = known

@@ -1,5 +1,5 @@
-//! Options of fio without effect here, each with its reason, and those that would change a result
-//! and are refused.
+//! Options of fio without effect here, each with its reason, and options that are refused since
+//! they would change a result.
 
 const MEMORY: &str = "buffers belong to the model";
 const SCHEDULING: &str = "CPUs and priorities come from the platform";
@@ -10,7 +10,7 @@ const CLOCK: &str = "time is virtual";
 const SHOWN: &str = "measuring costs nothing here and is always on";
 const LOGS: &str = "logs are written as plain text when the run ends";
 
-/// Accepted, recorded as a note, without effect.
+/// Options that are accepted without effect, and the reason that a note gives.
 pub const IGNORED: &[(&str, &str)] = &[
     ("mem", MEMORY),
     ("iomem", MEMORY),
@@ -77,7 +77,7 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("error_dump", "errors are always reported"),
 ];
 
-/// Known to fio, refused here: ignoring them would give a result that the job did not ask for.
+/// Options of fio that are refused: ignoring them would give a result that the job did not ask for.
 pub const UNSUPPORTED: &[&str] = &[
     "atomic",
     "block_error_percentiles",

@@ -1,4 +1,4 @@
-//! The options that change a job.
+//! Options that change a job.
 
 use super::{Opt, distribution};
 use crate::fio::job::{
@@ -9,7 +9,7 @@ use crate::fio::value::{self, Expected};
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
-/// The largest block: a bound on what one worker keeps in memory.
+/// Largest block size in bytes. It limits the memory of a worker.
 const BLOCK_MAX: u64 = 1 << 30;
 const U32_MAX: u64 = 0xffff_ffff;
 
@@ -18,12 +18,12 @@ const fn opt(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expecte
     Opt { name, flag: false, apply }
 }
 
-/// Makes an option that may stand alone.
+/// Makes an option that may stand without a value.
 const fn flag(name: &'static str, apply: fn(&mut Job, &str) -> Result<(), Expected>) -> Opt {
     Opt { name, flag: true, apply }
 }
 
-/// Sets `$field = reader(value)?` for a plain number within bounds.
+/// Makes an option that stores a number, which must be within bounds, in a field.
 macro_rules! number {
     ($name:literal, $field:ident, $min:expr, $max:expr) => {
         opt($name, |j, v| {
@@ -61,7 +61,7 @@ macro_rules! text {
     };
 }
 
-/// Makes a log option; without a value the log is named after the job.
+/// Makes an option for a log file; without a value the job's name is the prefix.
 macro_rules! log {
     ($name:literal, $field:ident) => {
         flag($name, |j, v| {
@@ -71,9 +71,9 @@ macro_rules! log {
     };
 }
 
-/// All options that change a job, by topic.
+/// All options that change a job, sorted by topic.
 pub static USED: &[Opt] = &[
-    // What and where.
+    // Files, sizes and the number of I/Os.
     text!(opt, "description", description),
     opt("filename", |j, v| {
         j.filename = value::colon_list(v);
@@ -98,7 +98,7 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     flag("fill_device", |j, v| {
-        // A device is full when its last block is written.
+        // The device counts as full when its last block has been written.
         if value::boolean(v)? {
             j.size = None;
         }
@@ -123,7 +123,7 @@ pub static USED: &[Opt] = &[
         j.kb_base = value::word(v, &[("1024", 1024), ("1000", 1000)])?;
         Ok(())
     }),
-    // Order and mix.
+    // Order and directions of the transfers.
     opt("rw", rw),
     opt("rw_sequencer", |j, v| {
         let words = [("sequential", Sequencer::Sequential), ("identical", Sequencer::Identical)];
@@ -184,7 +184,7 @@ pub static USED: &[Opt] = &[
         j.random_distribution = distribution::read(v, j.kb_base)?;
         Ok(())
     }),
-    // Depth and engine.
+    // Number of workers, depth and I/O engine.
     number!("numjobs", numjobs, 1, 4096),
     number!("iodepth", iodepth, 1, 65536),
     number!("iodepth_batch", iodepth_batch, 1, 65536),
@@ -211,7 +211,7 @@ pub static USED: &[Opt] = &[
         Ok(())
     }),
     boolean!(flag, "thread", thread),
-    // How long, and when.
+    // Duration, starts and rates.
     number!("loops", loops, 1, U32_MAX),
     boolean!(flag, "stonewall", stonewall),
     boolean!(flag, "new_group", new_group),
@@ -260,7 +260,7 @@ pub static USED: &[Opt] = &[
         j.sync = value::word(v, &words)?;
         Ok(())
     }),
-    // Contents.
+    // Contents and verification.
     opt("verify", |j, v| {
         j.verify = value::word(
             v,
@@ -344,11 +344,11 @@ pub static USED: &[Opt] = &[
     }),
 ];
 
-/// What `rw=random` may mean; no version of fio has it.
+/// Error text for `rw=random`, which no version of fio accepts.
 pub const RANDOM: &str = "randread, randwrite or randrw, of which random may mean any";
 
-/// Parses `rw=word[:N]`. For random words N counts transfers between jumps; for sequential ones it
-/// is a step in bytes.
+/// Parses `rw=word[:N]`. With a random word, N is the number of transfers from jump to jump; with a
+/// sequential word, a step in bytes.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     let (word, suffix) = match text.split_once(':') {
         Some((word, suffix)) => (word, Some(suffix)),
@@ -394,14 +394,14 @@ fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     Ok(())
 }
 
-/// Parses one block size, from 1 byte to 1 GiB.
+/// Parses a block size, from 1 byte to 1 GiB.
 fn block(text: &str, kb_base: u64) -> Result<u64, Expected> {
     let bytes = value::size(text, kb_base)?;
     if (1..=BLOCK_MAX).contains(&bytes) { Ok(bytes) } else { Err("a size from 1 byte to 1 GiB".to_string()) }
 }
 
-/// Parses `a` (both directions), `a,b` (read and write), or `a,` and `,b` (only one). A third part
-/// (trim) is read and not used.
+/// Parses `a` (both directions), `a,b` (read, write), `a,` (only read) or `,b` (only write). A
+/// third part (trim) is parsed but not used.
 fn each_direction(
     text: &str,
     mut set: impl FnMut(usize, &str) -> Result<(), Expected>,
@@ -422,7 +422,8 @@ fn each_direction(
     }
 }
 
-/// Parses sizes such as `4k/60:8k/40`. Parts without a percent share the rest; the sum must be 100.
+/// Parses sizes such as `4k/60:8k/40`. Sizes without a percentage share the rest; the sum must be
+/// 100.
 fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     let expected = || "sizes with percents such as 4k/60:8k/40, 100 in all, at most 64".to_string();
     let mut parts: Vec<(u64, Option<u8>)> = Vec::new();
@@ -448,17 +449,17 @@ fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     let min = parts.iter().map(|(size, _)| *size).min().ok_or_else(expected)?;
     let max = parts.iter().map(|(size, _)| *size).max().ok_or_else(expected)?;
     let mut split: Vec<(u64, u8)> = parts.into_iter().map(|(size, p)| (size, p.unwrap_or(share))).collect();
-    // What integer shares leave over goes to the last part, so that every draw finds one.
+    // The last part gets what integer division leaves, so that the sum is 100.
     let sum: u32 = split.iter().map(|(_, p)| u32::from(*p)).sum();
     if let (Some(last), Ok(rest)) = (split.last_mut(), u8::try_from(100u32.saturating_sub(sum))) {
         last.1 = last.1.saturating_add(rest);
     }
-    // fio draws through the shares from the smallest up.
+    // fio draws from the smallest percentage to the largest.
     split.sort_by_key(|(_, percent)| *percent);
     Ok(BlockSize { min, max, split })
 }
 
-/// Parses a measuring window in milliseconds, not zero.
+/// Parses the length of a measuring window in milliseconds; 0 is refused.
 fn window_ms(text: &str) -> Result<u64, Expected> {
     let ms = value::time_ns(text, MS)? / MS;
     if ms == 0 { Err("at least 1 ms".to_string()) } else { Ok(ms) }

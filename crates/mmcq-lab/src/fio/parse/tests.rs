@@ -1,7 +1,7 @@
 use super::*;
 use crate::fio::job::{Size, expand};
 
-/// Files and variables of a test.
+/// Files and environment variables of a test, by name.
 struct Fixed(Vec<(&'static str, &'static str)>);
 
 impl Sources for Fixed {
@@ -104,7 +104,7 @@ fn command_lines_as_in_the_threads() {
     assert_eq!(line("--name=a --bs 4q").unwrap_err(), "argument 2: bs=4q: expected a size such as 4k");
 }
 
-/// As the threads have them, with the program in front.
+/// Tests command lines as people paste them, with the name of the program.
 #[test]
 fn lines_as_pasted() {
     let job = "-name=test_read --rw=read";

@@ -1,41 +1,45 @@
-//! The requests of a script in few bytes each: a trace has millions.
+//! Compact list of a script's requests, since a trace has millions of them.
 
 use super::{Entry, Op, When};
 
-/// Unit in bytes of the offsets and lengths of all compactly stored requests.
+/// Unit in bytes of the compactly stored offsets and lengths.
 const BLOCK: u64 = 512;
-/// Bits of a place for operation and time; the block number is above.
+/// Number of bits for the operation in an element of `places`. The bits for the time follow, then
+/// the block number.
 const OP_BITS: u32 = 3;
 const WHEN_BITS: u32 = 2;
-/// Operation code of a request that is stored in the list of odd ones.
+/// Operation code of a request that is stored in `odd`.
 const ODD: u64 = 7;
-/// Value for no time.
+/// Value that means "no time".
 const NONE: u64 = u64::MAX;
 
-/// Code of a request that may start at once.
+/// Time code of a request that may start at once.
 const AT_ONCE: u64 = 0;
-/// Code of a request that starts at its ideal time.
+/// Time code of a request that starts at its ideal time.
 const WHEN_DUE: u64 = 1;
 const AFTER_START: u64 = 2;
 const AFTER_END: u64 = 3;
 
-/// Requests in the order in which they start: 20 bytes each, 12 where none has a time of its own,
-/// and 28 where some wait for others.
+/// Requests in the order in which they start. A request needs 12 bytes; 20 if requests have ideal
+/// times, and 28 if some also wait for others.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
-    /// Block number, with bits for operation and time. For an odd request: its index in `odd`.
+    /// Block number, with bits for operation and time. A request that is stored in `odd` has its
+    /// index there.
     places: Vec<u64>,
-    /// Lengths in blocks.
+    /// Length of each request in blocks.
     blocks: Vec<u32>,
-    /// Ideal start times; empty as long as no request has one.
+    /// Ideal start time of each request; empty while no request has one.
     dues: Vec<u64>,
-    /// The request that it waits for, and the delay after that in ns; empty as long as none waits.
+    /// For each request, the request that it waits for, and the delay in ns after that; empty while
+    /// no request waits.
     waits: Vec<(u32, u32)>,
     /// Requests that do not fit the compact form.
     odd: Vec<Entry>,
 }
 
-/// Adds a value to a list that is empty as long as all values are the usual one.
+/// Adds a value to a list that stays empty while all values are `usual`. `before`: number of values
+/// so far.
 fn add<T: Copy + PartialEq>(list: &mut Vec<T>, before: usize, usual: T, value: T) {
     if list.is_empty() && value != usual {
         list.resize(before, usual);
@@ -115,7 +119,7 @@ struct Packed {
 }
 
 impl Packed {
-    /// Packs a request. Returns `None` if a value is too large, or no whole block.
+    /// Packs a request. Returns `None` if a value is too large or not a multiple of the block.
     fn of(entry: &Entry) -> Option<Self> {
         let op = OPS.iter().position(|op| *op == entry.op)? as u64;
         let (when, wait) = match entry.when {
@@ -127,7 +131,7 @@ impl Packed {
         };
         let whole = entry.offset.is_multiple_of(BLOCK) && entry.bytes.is_multiple_of(BLOCK);
         let (block, due) = (entry.offset / BLOCK, entry.due.unwrap_or(NONE));
-        // What is set to the value that stands for none is not none.
+        // An ideal time that equals `NONE` cannot be stored compactly.
         let fits = whole && block >> (u64::BITS - OP_BITS - WHEN_BITS) == 0 && entry.due != Some(NONE);
         let place = block << (OP_BITS + WHEN_BITS) | when << OP_BITS | op;
         let blocks = u32::try_from(entry.bytes / BLOCK).ok()?;

@@ -1,4 +1,4 @@
-//! Effects of a completion: measurements, errors, verification.
+//! What a completion changes in a worker: measurements, errors, verification.
 
 use super::{How, Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
 use crate::fio::job::Dir;
@@ -7,12 +7,13 @@ use crate::fio::stats::WorkerError;
 use crate::fio::verify::{self, VerifyError};
 
 const EIO: u32 = 5;
-/// fio's error number for data that differ ("invalid or incomplete multibyte character").
+/// Error number with which fio reports data that differ (EILSEQ, "invalid or incomplete multibyte
+/// character").
 const EILSEQ: u32 = 84;
 
 impl JobState {
-    /// Records the end of a transfer: the number of bytes, or an error. `data`: what a read with
-    /// [`Io::check`] returned.
+    /// Records the end of a transfer, with the number of bytes or an error. `data`: the data of a
+    /// read with [`Io::check`].
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -42,7 +43,8 @@ impl JobState {
             }
         }
         if bytes < io.bytes && !io.check {
-            // The rest goes first. A stamp covers a whole block, so a checked read is not cut.
+            // The rest of a short transfer goes next. A checked read is not continued, since its
+            // stamp covers the whole block.
             let rest = Io { offset: io.offset + bytes, bytes: io.bytes - bytes, ..*io };
             self.rest.push_back(rest);
         } else if bytes < io.bytes {
@@ -75,7 +77,7 @@ impl JobState {
         }
     }
 
-    /// Counts a request of the script for its program.
+    /// Counts a request of the script for the program that made it.
     fn of_program(&mut self, entry: u32, kind: Kind, bytes: u64, ns: u64) {
         if let Some(number) = self.player.as_ref().and_then(|player| player.program(entry)) {
             programs::add(&mut self.stats.programs, number, kind, bytes, ns);
@@ -96,7 +98,7 @@ impl JobState {
         self.flushing = false;
         self.last_ns = self.last_ns.max(times.complete_ns);
         self.ended(sync.entry, times.complete_ns);
-        // As in fio, those of `end_fsync` are not counted.
+        // As in fio, flushes of `end_fsync` are not counted.
         let counts = !matches!(self.phase, Phase::EndSync(_));
         if counts {
             self.stats.mark_complete(1);
@@ -129,8 +131,8 @@ impl JobState {
         if self.verify_errors.len() < VERIFY_ERRORS_KEPT {
             self.verify_errors.push(error);
         }
-        // Without verify_fatal fio reads on to the end of the phase and fails then; every
-        // difference is counted.
+        // Without verify_fatal, fio reads to the end of the phase and counts every difference; then
+        // it fails.
         let go_on = self.job.continue_on_error.verify;
         let stop_now = self.job.verify_fatal && !go_on;
         self.stats.total_errors += 1;

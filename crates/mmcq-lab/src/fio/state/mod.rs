@@ -37,62 +37,62 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use written::Written;
 
-/// A transfer to do. The caller passes it back to [`JobState::complete`].
+/// A transfer for the caller to do. The caller passes it back to [`JobState::complete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Direction.
+    /// Direction of the data.
     pub dir: Dir,
     /// How the transfer is done.
     pub how: How,
-    /// Index into the worker's files.
+    /// Index of the file among the worker's files.
     pub file: usize,
-    /// Byte in the file.
+    /// Offset in bytes in the file.
     pub offset: u64,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Identity of a write's content, which a read of the verify phase must find.
+    /// Identity of a write's content, which a read of the verify phase must find again.
     pub stamp: Option<Stamp>,
     /// Whether the data of a read must be passed to [`JobState::complete`], where they are checked.
     pub check: bool,
-    /// Index in the worker's script; 0 without one.
+    /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
 }
 
-/// A flush to do. The caller passes it back to [`JobState::complete_sync`]. As in fio, earlier
-/// transfers may still be outstanding, the flush covers those that completed, and its thread does
-/// nothing else meanwhile.
+/// A flush for the caller to do. The caller passes it back to [`JobState::complete_sync`]. As in
+/// fio, earlier transfers may still be outstanding: the flush covers only completed ones, and the
+/// worker submits nothing until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// Index into the worker's files.
+    /// Index of the file among the worker's files.
     pub file: usize,
     /// Whether it stands for `fdatasync`.
     pub data_only: bool,
-    /// As in [`Io::entry`].
+    /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
 }
 
 /// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Do this transfer.
+    /// Do this transfer now.
     Io(Io),
-    /// Do this flush.
+    /// Do this flush now.
     Sync(Sync),
-    /// Nothing to do before this time.
+    /// Ask again at this time in ns, or after a completion.
     Wait(u64),
-    /// Nothing to do before something outstanding completes.
+    /// Ask again after the next completion.
     AfterCompletion,
     /// The worker has finished, and nothing is outstanding.
     Done,
 }
 
-/// Times of one transfer or flush.
+/// Times of a transfer or flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Time at which the worker began to submit it.
     pub start_ns: u64,
-    /// Time at which the submission returned (I/O engines that do not block), or the call began to
-    /// wait (those that do).
+    /// Time at which the submission returned. With an I/O engine that blocks, the time at which the
+    /// call began to wait.
     pub issue_ns: u64,
     /// Time at which the worker saw its completion.
     pub complete_ns: u64,
@@ -100,20 +100,20 @@ pub struct Times {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Before the start delay is over.
+    /// The start delay is not over.
     Waiting,
-    /// Transfers of a pass.
+    /// The worker issues the transfers of a pass.
     Pass,
-    /// All transfers of the pass are issued; outstanding ones must complete.
+    /// All transfers of the pass are issued, and outstanding ones must complete.
     Draining,
-    /// Flushes of `end_fsync`; the field is the next file.
+    /// Flushes of `end_fsync`; the field is the index of the next file to flush.
     EndSync(usize),
-    /// Written data are read back.
+    /// The worker reads the written data back.
     Verify,
     Done,
 }
 
-/// One running worker.
+/// State of a running worker.
 #[derive(Debug)]
 pub struct JobState {
     job: Arc<Job>,
@@ -122,20 +122,20 @@ pub struct JobState {
     offsets: Offsets,
     seeds: Taus88,
     poisson: Poisson,
-    /// Number of reads of `verify_backlog=` that are still to do.
+    /// Number of reads that the present round of `verify_backlog=` still has to do.
     backlog: u32,
     last_read: bool,
     phase: Phase,
     outstanding: u32,
     outstanding_writes: u32,
-    /// Whether the thread is in a flush.
+    /// Whether the worker waits for a flush.
     flushing: bool,
     filling: bool,
     started_ns: u64,
     begin_ns: Option<u64>,
     ramping: bool,
     phase_start_ns: u64,
-    /// Reads, writes, discards.
+    /// Bytes transferred in this phase: reads, writes, discards.
     phase_bytes: [u64; 3],
     last_ns: u64,
     loops_left: u32,
@@ -160,12 +160,12 @@ pub struct JobState {
     player: Option<Player>,
 }
 
-/// Most verify errors that are stored; later ones are only counted.
+/// Largest number of verify errors that are stored; later ones are only counted.
 pub const VERIFY_ERRORS_KEPT: usize = 100;
 
 impl JobState {
-    /// Makes a worker over files of these sizes. `run_seed` replaces the system's randomness where
-    /// fio would use that.
+    /// Makes the state of a worker over files of these sizes. `run_seed` is used where fio would
+    /// use the system's randomness.
     pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
         let job = Arc::clone(&worker.job);
         let seeds = Seeds::of(&job, worker.thread_number, run_seed);
@@ -225,8 +225,8 @@ impl JobState {
         &self.job
     }
 
-    /// Returns the bytes that the worker will transfer, without its verify phase: for a progress
-    /// bar.
+    /// Returns the number of bytes that the worker will transfer without its verify phase, for a
+    /// progress bar.
     pub fn planned_bytes(&self) -> u64 {
         if let Some(player) = &self.player {
             return player.planned_bytes();
@@ -235,7 +235,7 @@ impl JobState {
         passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
     }
 
-    /// Returns whether it is in a pass, and may issue another transfer.
+    /// Returns whether the worker is in a pass, so that it may issue another transfer.
     pub fn is_passing(&self) -> bool {
         self.phase == Phase::Pass && !self.stop
     }
@@ -250,7 +250,7 @@ impl JobState {
         self.done_bytes
     }
 
-    /// Returns the next action at `now_ns`.
+    /// Returns what the caller has to do next; `now_ns` is the present time.
     pub fn next(&mut self, now_ns: u64) -> Next {
         let begin_ns = match self.begin_ns {
             Some(at) => at,
@@ -260,7 +260,8 @@ impl JobState {
         if self.flushing {
             return Next::AfterCompletion;
         }
-        // Each turn changes the phase or answers; a pass that issues nothing ends the worker.
+        // Each turn changes the phase or returns. A pass that issues nothing ends the worker, so
+        // the loop ends.
         loop {
             match self.phase {
                 Phase::Waiting if now_ns < begin_ns => return Next::Wait(begin_ns),
@@ -301,7 +302,7 @@ impl JobState {
         begin_ns
     }
 
-    /// Starts measuring at this time.
+    /// Lets all measurements start at this time.
     fn set_start(&mut self, at_ns: u64) {
         self.started_ns = at_ns;
         self.last_ns = at_ns;
@@ -313,7 +314,7 @@ impl JobState {
             [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
     }
 
-    /// Ends the ramp and closes measuring windows.
+    /// Ends the ramp time when it is over, and closes measuring windows.
     fn tick(&mut self, now_ns: u64) {
         if self.ramping {
             let end_ns = self.begin_ns.unwrap_or(now_ns).saturating_add(self.job.ramp_time_ns);
@@ -340,7 +341,7 @@ impl JobState {
         now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
     }
 
-    /// Begins another pass. Returns whether there is one.
+    /// Begins the next pass, or ends the worker if no pass is left.
     fn begin_pass(&mut self, now_ns: u64) {
         let job = &self.job;
         let first = self.phase == Phase::Waiting;
@@ -378,7 +379,7 @@ impl JobState {
         Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
     }
 
-    /// Ends a pass whose transfers have all completed.
+    /// Begins the phase after a pass, when all its transfers have completed.
     fn after_pass(&mut self) {
         self.end_phase(self.last_ns);
         self.phase = if self.stop {
@@ -390,7 +391,7 @@ impl JobState {
         };
     }
 
-    /// Adds the phase's time to the directions that transferred bytes in it.
+    /// Adds the time of the phase to each direction that transferred bytes in it.
     fn end_phase(&mut self, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
         let all = self.stats.dirs.iter_mut().chain([&mut self.stats.discards]);
@@ -402,8 +403,8 @@ impl JobState {
         self.phase_start_ns = now_ns;
     }
 
-    /// Decides whether requests are issued now, by the depth and the number outstanding. Returns
-    /// true if so.
+    /// Decides whether to issue requests now, from the depth and the number of outstanding ones.
+    /// Returns true if so.
     fn update_filling(&mut self) -> bool {
         let depth = self.job.depth();
         let low = if self.job.iodepth_low == 0 { depth - 1 } else { self.job.iodepth_low.min(depth - 1) };
@@ -415,7 +416,7 @@ impl JobState {
         self.filling
     }
 
-    /// Returns the next step of a pass; `None` when the pass is issued.
+    /// Returns the next step of a pass; `None` when all its transfers are issued.
     fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
         if self.stop {
             return None;
@@ -469,7 +470,7 @@ impl JobState {
             return true;
         }
         if job.time_based {
-            // Without an end by bytes, what was written is still verified once a round.
+            // A time-based job that verifies does so after each round over its files.
             return job.verify != Verify::Off && self.pass_issued_bytes >= self.extent.pass_bytes;
         }
         let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
@@ -497,8 +498,8 @@ impl JobState {
         self.issue(Io { dir, how: How::Plain, file, offset, bytes, stamp, check, entry: 0 })
     }
 
-    /// Returns the next step of `verify_backlog=`: after a number of writes they are read back,
-    /// when all are on the card.
+    /// Returns the next step of `verify_backlog=`: after a number of writes, the worker waits until
+    /// they are complete and reads them back. `None`: nothing to read back now.
     fn next_of_backlog(&mut self) -> Option<Next> {
         let every = self.job.verify_backlog;
         if every == 0 || self.written.is_empty() {
@@ -534,22 +535,22 @@ impl JobState {
         Next::Io(io)
     }
 
-    /// Counts a submission as fio does, flushes included.
+    /// Counts a submission. As in fio, flushes count, too.
     fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
         self.stats.mark_submit(1);
     }
 
-    /// Writes the content of a write into `buffer`; `now_ns` is the time in headers.
+    /// Fills `buffer` with the content of a write; `now_ns` is the time in verification headers.
     pub fn fill(&self, io: &Io, now_ns: u64, buffer: &mut [u8]) {
         if let Some(stamp) = &io.stamp {
             verify::fill(&self.job, stamp, io.offset, now_ns, buffer);
         }
     }
 
-    /// Ends the worker from outside at the next call of [`JobState::next`]. Outstanding transfers
-    /// still complete.
+    /// Stops the worker from outside: the next call of [`JobState::next`] ends it, after
+    /// outstanding transfers have completed.
     pub fn stop(&mut self) {
         self.stop = true;
     }
@@ -569,7 +570,7 @@ impl JobState {
         self.logs.as_ref()
     }
 
-    /// Ends measuring: charges the CPU time that the model counted, and returns the results.
+    /// Ends the measurement, adds the CPU time that the model counted, and returns the results.
     pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
         self.tick(now_ns);
         self.end_phase(self.last_ns);

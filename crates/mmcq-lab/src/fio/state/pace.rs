@@ -1,10 +1,10 @@
-//! Time of the next transfer: `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
+//! Delays the next transfer by `thinktime=`, `rate=`, `rate_iops=` and `rate_process=`.
 
 use super::{JobState, Next, Taus88};
 use crate::fio::job::Dir;
 
-/// Random arrivals, `[read, write]`: the streams, and the time of each next arrival from the
-/// beginning.
+/// Random arrival times of requests, `[read, write]`: the random streams, and the time in ns of
+/// each next arrival since the beginning.
 #[derive(Debug)]
 pub(super) struct Poisson {
     streams: [Taus88; 2],
@@ -17,35 +17,37 @@ impl Poisson {
         Poisson { streams: seeds.map(Taus88::new), next_ns: [None; 2], sum_us: [0; 2] }
     }
 
-    /// Returns the time in ns of the next arrival, at this rate per second.
+    /// Returns the time in ns of the next arrival in a direction, at this mean rate per second.
     fn due_ns(&mut self, dir: usize, per_second: u64) -> u64 {
         let (stream, sum_us) = (&mut self.streams[dir], &mut self.sum_us[dir]);
         *self.next_ns[dir].get_or_insert_with(|| {
-            // Never 0, whose logarithm is none.
+            // The share must not be 0, which has no logarithm.
             let share = stream.share().max(f64::MIN_POSITIVE);
             *sum_us += ((1_000_000 / per_second.max(1)) as f64 * -share.ln()) as u64;
             sum_us.saturating_mul(1000)
         })
     }
 
-    /// Records that the request that arrived last in this direction has started.
+    /// Records that the request whose arrival was due in this direction has started.
     pub(super) fn gone(&mut self, dir: Dir) {
         self.next_ns[dir.index()] = None;
     }
 }
 
-/// A transfer that must wait because of its rate.
+/// A transfer that must wait because of its rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub file: usize,
     pub dir: Dir,
     pause_ns: u64,
-    /// End in ns of its pause; `None`: the pause has not begun, as transfers are under way.
+    /// End in ns of the transfer's pause; `None`: the pause begins when no transfer is under way
+    /// any more.
     until_ns: Option<u64>,
 }
 
 impl JobState {
-    /// Applies `thinktime=`: after some blocks all transfers must end, then the worker pauses.
+    /// Applies `thinktime=`: after a number of blocks, all transfers must end, and then the worker
+    /// pauses. `None`: no pause now.
     pub(super) fn think(&mut self, now_ns: u64) -> Option<Next> {
         if let Some(until_ns) = self.think_until_ns {
             if now_ns < until_ns {
@@ -65,9 +67,9 @@ impl JobState {
         Some(Next::Wait(until_ns))
     }
 
-    /// Returns the direction of the next transfer of a pass by `rate=` and `rate_iops=`. As in fio,
-    /// a direction that is late comes before one that must wait, whatever the mix is. Before a
-    /// pause all transfers under way must end; the pause then has its planned length.
+    /// Returns the direction of the pass's next transfer by `rate=` and `rate_iops=`. As in fio, a
+    /// direction that is behind its rate comes first, whatever the mix is. Otherwise the worker
+    /// waits (`Err`) until all transfers under way have ended, and then pauses.
     pub(super) fn paced(&mut self, file: usize, dir: Dir, now_ns: u64) -> Result<Dir, Next> {
         let mut allowed_ns = self.allowed_ns(dir);
         if allowed_ns <= now_ns {
@@ -89,7 +91,8 @@ impl JobState {
         self.still_held(held, now_ns).map_or(Ok(next), Err)
     }
 
-    /// Returns the step that waits for a held transfer; `None`: it may start.
+    /// Returns the step that waits for this transfer's pause to end; `None`: the transfer may
+    /// start.
     pub(super) fn still_held(&mut self, mut held: Held, now_ns: u64) -> Option<Next> {
         if held.until_ns.is_none() && self.outstanding > 0 {
             self.held = Some(held);
@@ -104,8 +107,7 @@ impl JobState {
     }
 
     /// Returns the time in ns at which `rate=` and `rate_iops=` allow the next transfer of this
-    /// direction. As in fio 3.33, I/Os per second are converted to bytes per second by the smallest
-    /// block.
+    /// direction. As in fio 3.33, I/Os per second times the smallest block give bytes per second.
     fn allowed_ns(&mut self, dir: Dir) -> u64 {
         let i = dir.index();
         let least = self.job.bs[i].min.max(1);

@@ -1,10 +1,10 @@
-//! A worker that plays a script: its next request, when that may start, and how late it is.
+//! A worker that plays a script: its next request, when this may start, and how late it is.
 
 use super::{How, Io, JobState, Next, Sync};
 use crate::fio::job::Dir;
 use crate::fio::script::{Op, Script, When};
 
-/// End time of a request that has not ended.
+/// Value that stands for the end time of a request that has not ended.
 const UNDER_WAY: u64 = u64::MAX;
 
 /// Position of a worker in its script.
@@ -15,7 +15,7 @@ pub(super) struct Player {
     at: usize,
     /// Time in ns at which the newest request started.
     went_ns: u64,
-    /// End time in ns of each request, if any request waits for one.
+    /// End time in ns of each request; empty if no request waits for another's end.
     ended_ns: Vec<u64>,
 }
 
@@ -27,19 +27,19 @@ enum Ready {
 }
 
 impl Player {
-    /// Makes a player at the begin of its script, on a card of this size.
+    /// Makes a player at the start of its script, on a card of this size.
     pub(super) fn new(script: Script, capacity: u64) -> Self {
         let waits = script.entries.iter().any(|entry| matches!(entry.when, When::AfterEnd(..)));
         let ended_ns = if waits { vec![UNDER_WAY; script.entries.len()] } else { Vec::new() };
         Player { script, capacity, at: 0, went_ns: 0, ended_ns }
     }
 
-    /// Returns the bytes that it transfers.
+    /// Returns the number of bytes that all requests transfer.
     pub(super) fn planned_bytes(&self) -> u64 {
         self.script.bytes()
     }
 
-    /// Returns the number of the program that made this request.
+    /// Returns the number of the program that made this request; `None` if it is not known.
     pub(super) fn program(&self, entry: u32) -> Option<u16> {
         self.script.programs.get(entry as usize).copied()
     }
@@ -66,7 +66,7 @@ impl Player {
 }
 
 impl JobState {
-    /// Sets the begin of the run, from which the times of a script count.
+    /// Sets the start of the run, from which the times of a script count.
     pub fn begins_at(&mut self, at_ns: u64) {
         if self.player.is_some() && self.begin_ns.is_none() {
             self.begin_ns = Some(at_ns);
@@ -82,7 +82,7 @@ impl JobState {
             Ready::Over => return None,
             Ready::At(at_ns) if now_ns < at_ns => return Some(Next::Wait(at_ns)),
             Ready::At(_) => {}
-            // The request that it waits for is under way: it is older.
+            // The request waits for an earlier one, which is under way.
             Ready::WhenSomethingEnds => return Some(Next::AfterCompletion),
         }
         let number = player.at as u32;

@@ -1,4 +1,4 @@
-//! The phase after a pass that reads again what was written, and compares it (`verify=`).
+//! Verify phase (`verify=`): after a pass, reads the written data again and compares them.
 
 use super::{JobState, Next, Phase};
 use crate::fio::job::Verify;
@@ -15,7 +15,7 @@ impl JobState {
             self.phase = Phase::Verify;
         } else {
             self.written.clear();
-            // `begin_pass` tells a first pass by its phase.
+            // The phase must not be `Waiting`, by which `begin_pass` recognises a first pass.
             self.phase = Phase::Draining;
             self.begin_pass(now_ns);
         }

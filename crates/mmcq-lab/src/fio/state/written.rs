@@ -1,12 +1,12 @@
-//! Blocks that a pass has written and the verify phase will read.
+//! Blocks that a pass has written and that the verify phase will read.
 
 use super::{How, Io};
 use crate::fio::job::Dir;
 use crate::fio::verify::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Written blocks. With a random map no block is written twice and the order of writing is kept.
-/// Else blocks are sorted, and a later write replaces what it covers.
+/// Written blocks. With a random map, no block is written twice, and blocks stay in the order of
+/// writing. Otherwise they are sorted, and a later write replaces those that it overlaps.
 #[derive(Debug)]
 pub(super) enum Written {
     Ordered(VecDeque<(usize, u64, u64, Stamp)>),
@@ -23,8 +23,8 @@ impl Written {
             Written::Ordered(list) => list.push_back((file, offset, bytes, stamp)),
             Written::Sorted(map) => {
                 let end = offset.saturating_add(bytes);
-                // Entries do not overlap, so those in the way end with the last one that starts
-                // before our end.
+                // Entries do not overlap, so the loop ends at the first that ends before the new
+                // one begins.
                 while let Some((&key, &(len, _))) = map.range((file, 0)..(file, end)).next_back() {
                     if key.1.saturating_add(len) <= offset {
                         break;
@@ -36,7 +36,7 @@ impl Written {
         }
     }
 
-    /// Removes a write that failed.
+    /// Removes the block of a write that failed.
     pub(super) fn remove(&mut self, file: usize, offset: u64) {
         match self {
             Written::Ordered(list) => {

@@ -1,7 +1,7 @@
-//! fio's JSON: each job with its options and its figures.
+//! Reads fio's JSON: each job with its options and figures.
 //!
-//! fio leaves flags such as `stonewall` out of the `job options`. Jobs with one `groupid` ran
-//! together; another one stands for a wall between them.
+//! fio leaves flags such as `stonewall` out of the `job options`. So `groupid` tells what ran
+//! together: a job with another `groupid` began after the jobs before it had ended.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// fio may write notes before its JSON.
+/// Returns the text from the JSON on; fio may write notes before it.
 fn body(text: &str) -> Option<&str> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -22,7 +22,7 @@ fn body(text: &str) -> Option<&str> {
     None
 }
 
-/// Does this look like fio's JSON? Rows are whole objects, a line each.
+/// Returns whether the text is fio's JSON. (In rows of a sweep, each line is a whole object.)
 pub(super) fn is_report(text: &str) -> bool {
     body(text).is_some_and(|body| {
         let first = body.lines().next().unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) fn is_report(text: &str) -> bool {
 pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Load>, String> {
     let fault = |what: String| format!("{name}: {what}");
     let body = body(text).unwrap_or_default();
-    // What follows the first value is none of it: fio may write notes there, too.
+    // Text after the first JSON value is ignored, since fio may write notes there, too.
     let value = serde_json::Deserializer::from_str(body).into_iter::<Value>().next();
     let value = value.unwrap_or(Ok(Value::Null)).map_err(|error| fault(format!("not JSON: {error}")))?;
     let none = Map::new();
@@ -60,7 +60,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
         let copy = same && job.numjobs > 1 && !job.group_reporting;
         match loads.last_mut() {
             Some(load) if copy => {
-                // Copies of one job: their rates add up.
+                // These are copies of one job, so their rates are added.
                 for figure in &mut load.figures {
                     if figure.what == What::Rate && figure.sections.1 == load.jobs.len() {
                         figure.measured += rate(entry, figure.dir).unwrap_or(0.0);
@@ -86,7 +86,7 @@ pub(super) fn read(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Vec<Loa
     Ok(loads)
 }
 
-/// MiB/s of a direction that moved.
+/// Returns the rate in MiB/s of a direction; `None` if it transferred nothing.
 fn rate(entry: &Value, dir: Dir) -> Option<f64> {
     let of = entry.get(key(dir))?;
     let number = |key: &str| of.get(key).and_then(Value::as_f64);

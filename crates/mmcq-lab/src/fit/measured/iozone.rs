@@ -1,11 +1,12 @@
-//! Tables of `iozone -a`: a line for each record size, a column for each test, KiB/s.
+//! Reads tables of `iozone -a`: one line for each record size, one column for each test, rates in
+//! KiB/s.
 
 use super::{Figure, Load, What, in_words, job};
 use crate::fio::Dir;
 use std::sync::Arc;
 
-/// Columns that say something of the card, as they stand in iozone's two lines of names, and what
-/// fio calls the same.
+/// Tests that measure the card: the name that iozone's two header lines give, fio's name for such a
+/// job, and its direction.
 const TESTS: [(&str, &str, Dir); 6] = [
     ("write", "write", Dir::Write),
     ("rewrite", "write", Dir::Write),
@@ -15,7 +16,7 @@ const TESTS: [(&str, &str, Dir); 6] = [
     ("random write", "randwrite", Dir::Write),
 ];
 
-/// The line of names, from 0.
+/// Returns the number of the header line, from 0.
 pub(super) fn header(text: &str) -> Option<usize> {
     text.lines().position(|line| {
         let mut words = line.split_whitespace();
@@ -23,13 +24,13 @@ pub(super) fn header(text: &str) -> Option<usize> {
     })
 }
 
-/// What fio calls a column's test, its direction, and iozone's own name. A column without one says
-/// nothing of the card.
+/// Test of a column: fio's name for such a job, direction, and iozone's name.
 type Test = (&'static str, Dir, String);
 
-/// The tests of the columns.
+/// Returns the test of each column; `None` for a test that does not measure the card.
 fn tests(names: &[&str], above: &[&str]) -> Result<Vec<Option<Test>>, String> {
-    // iozone writes `random` twice above the last `read` and `write` that have a plain one already.
+    // In its upper header line, iozone writes `random` above the second `read` and the second
+    // `write`.
     let mut random = above.iter().filter(|word| **word == "random").count();
     let mut tests = Vec::new();
     for (at, name) in names.iter().enumerate() {
@@ -65,7 +66,7 @@ pub(super) fn read(name: &str, text: &str, header: usize) -> Result<Vec<Load>, S
         }
         let place = format!("{name}:{}", at + 1);
         let numbers: Option<Vec<u64>> = cells.iter().map(|cell| cell.parse().ok()).collect();
-        // What follows the table is no row of it.
+        // Lines after the table are not rows.
         let Some(numbers) = numbers else { break };
         let [kib, record_kib, rates @ ..] = &numbers[..] else { break };
         if rates.len() > tests.len() || *record_kib == 0 || kib < record_kib {
@@ -94,7 +95,7 @@ pub(super) fn read(name: &str, text: &str, header: usize) -> Result<Vec<Load>, S
                 block_bytes: record_kib * 1024,
                 measured: *rate as f64 / 1024.0,
             };
-            // Write and rewrite, read and reread are one load for the model.
+            // The model cannot tell write from rewrite or read from reread, so these share a load.
             match loads.iter_mut().find(|load| load.jobs[0].given == job.given) {
                 Some(load) => load.figures.push(figure),
                 None => loads.push(Load {

@@ -1,7 +1,7 @@
-//! Rows as `mmcq sweep` writes them, and tables of one's own in the same form.
+//! Reads rows as `mmcq sweep` writes them, and a user's tables in that form.
 //!
-//! The columns `direction` and `mib_s` must be there. What else is measured may be; axes are
-//! `job.OPTION`, keys of the board or the card, `setting` and `seed`.
+//! The columns `direction` and `mib_s` are required. Other measured columns are optional. The axes
+//! are `job.OPTION`, keys of the board or the card, `setting` and `seed`.
 
 use super::{Figure, Load, Wanted, What, in_words, job};
 use crate::fio::{Dir, Job, options};
@@ -10,10 +10,10 @@ use crate::sweep::row;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Columns of a row that say neither what was run nor what is fitted.
+/// Columns of a row that are ignored: they neither say what ran nor are figures to fit.
 const BESIDE: [&str; 8] = ["point", "platform", "card", "set", "version", "job_hash", "config_hash", "name"];
 
-/// Are these rows?
+/// Returns whether the text has rows of a sweep.
 pub(super) fn are(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     match first.starts_with('{') {
@@ -24,10 +24,10 @@ pub(super) fn are(text: &str) -> bool {
     }
 }
 
-/// The number of a line, and its row.
+/// Number of a line, and its row by column name.
 type Row = (usize, Map<String, Value>);
 
-/// The rows of a text.
+/// Returns the rows of a text.
 fn rows(name: &str, text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     if text.starts_with('{') {
@@ -54,7 +54,7 @@ fn rows(name: &str, text: &str) -> Result<Vec<Row>, String> {
     lines.map(row).collect()
 }
 
-/// The cells of a line of CSV.
+/// Returns the cells of a CSV line.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();
@@ -132,7 +132,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The row's jobs: those given, with the row's options last; without any, one that has only these.
+/// Returns the jobs of a row: the given jobs with the row's options applied last. Without given
+/// jobs, one job with only the row's options.
 fn jobs(place: &str, of_job: &[(String, String)], wanted: Wanted<'_>) -> Result<Vec<Job>, String> {
     let given = of_job.iter().map(|(option, value)| (option.as_str(), Some(value.as_str())));
     let Some(file) = wanted.job else {

@@ -1,9 +1,10 @@
-//! Figures of a trace: what the device took for requests that had it for themselves (D2C).
+//! Reads figures of a trace: the time that the device needed for requests that were alone (D2C,
+//! driver to completion).
 //!
-//! Requests of one kind and size are a class; one that begins where the request before it ended is
-//! of another class than one elsewhere. A class has one figure, the median. The model replays the
-//! same requests at the times at which the driver got them, and its figure is the median of the
-//! same class: so a cache is as full, and a read-ahead has as much time, as when it was recorded.
+//! Requests of one kind and size are a class. Requests that begin where the request before ended
+//! are a separate class. The figure of a class is the median of its times. The model replays the
+//! requests at the times at which the driver received them, and its figure is the median of the
+//! same class. So a cache is as full, and read-ahead has as much time, as in the recording.
 
 use super::{Figure, Load, What, size};
 use crate::fio::Dir;
@@ -16,11 +17,11 @@ use mmcq::host::Direction;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Most requests of a trace that are replayed by each run of the model.
+/// Largest number of a trace's requests that each run of the model replays.
 const REQUESTS: usize = 4000;
-/// Fewer requests have no median worth fitting to.
+/// Smallest number of requests whose median is a useful figure.
 const LEAST: usize = 8;
-/// Most classes: those with the most requests.
+/// Largest number of classes; those with the most requests are used.
 const CLASSES: usize = 12;
 
 /// Requests that should take the same time.
@@ -28,7 +29,7 @@ const CLASSES: usize = 12;
 pub struct Class {
     write: bool,
     durable: bool,
-    /// Whether it begins where the request before it ended.
+    /// Whether the request begins at the address where the request before ended.
     follows: bool,
     bytes: u64,
 }
@@ -53,8 +54,8 @@ struct Served {
     class: Option<Class>,
 }
 
-/// Returns the times in ns of the requests of each class that were alone. They are in the order in
-/// which the driver got them.
+/// Returns the times in ns of each class's requests that were alone in the device. `served` is in
+/// the order in which the driver received the requests.
 fn alone(served: &[Served]) -> BTreeMap<Class, Vec<u64>> {
     let mut all = BTreeMap::<Class, Vec<u64>>::new();
     let (mut busy_ns, mut end) = (0, None);
@@ -137,7 +138,7 @@ pub(super) fn read(path: &Path) -> Result<Load, String> {
     Ok(Load { jobs, trace: plan.workers.into(), changes, setting, seed, figures })
 }
 
-/// Returns the model's figure of a class, in microseconds.
+/// Returns the model's figure of a class in us; `None`: no request of it was alone.
 pub(in crate::fit) fn figure(class: Class, completed: &[Completed]) -> Option<f64> {
     let mut served: Vec<Served> = completed
         .iter()
@@ -173,10 +174,10 @@ mod tests {
         let all = served(&[
             (0, 10, 0, Some(READ)),
             (20, 25, 4096, Some(READ)),
-            // These two overlap.
+            // Two requests overlap, so neither was alone.
             (30, 50, 65536, Some(READ)),
             (40, 60, 0, Some(READ)),
-            // A flush, and a read within it.
+            // A read overlaps a flush.
             (70, 90, 0, None),
             (80, 85, 4096, Some(READ)),
             (100, 107, 8192, Some(READ)),

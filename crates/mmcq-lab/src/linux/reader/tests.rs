@@ -1,4 +1,4 @@
-//! The driver in front of a host that only writes down what it is given.
+//! Tests the driver in front of a host that only records what it is given.
 
 use super::*;
 use crate::board::TIMER;
@@ -15,7 +15,7 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A round takes this long.
+/// Time in ns of each round of the recording host.
 const ROUND_NS: u64 = 100_000;
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Chip {
     log: Vec<String>,
     at_ns: Option<u64>,
     line: bool,
-    /// R1 of the next CMD12.
+    /// Card status (R1) that the next CMD12 returns.
     stop_status: u32,
     command: u8,
 }
@@ -106,7 +106,7 @@ unsafe impl Host for Recorder {
     }
 }
 
-/// What a job does, one after the other: an I/O, or nothing for so many milliseconds.
+/// An action of a job: an I/O, or a pause in milliseconds.
 #[derive(Clone, Copy)]
 enum Do {
     Read(u64, u32),
@@ -233,7 +233,8 @@ fn the_patch_continues_and_closes_only_before_what_does_not() {
 fn a_late_close_costs_its_pause_in_front_of_the_next_request() {
     let random = [Do::Read(0, 8), Do::Read(100, 8)];
     let (close, patch) = (run(Close::AtOnce, &random, 0), run(Close::Late, &random, 0));
-    // One CMD12 less in all (the last transfer is still open), and one pause more.
+    // Compared with closing at once: one CMD12 less (the last transfer is still open), one pause
+    // more.
     let round_ns = ROUND_NS + 12_000;
     let expected = close.elapsed_ns - round_ns + 55_000;
     assert!(patch.elapsed_ns.abs_diff(expected) < 20_000, "{} {expected}", patch.elapsed_ns);
@@ -244,7 +245,7 @@ fn an_idle_transfer_is_closed_after_150_ms() {
     let with = |ms| run(Close::Late, &[Do::Read(0, 8), Do::Sleep(ms), Do::Read(8, 8)], 0).log;
     assert_eq!(with(100), "18+8 +8");
     assert_eq!(with(200), "18+8 12 18+8");
-    // The timer is one, and runs from the last transfer.
+    // A single timer counts from the last transfer.
     let steps = [Do::Read(0, 8), Do::Sleep(100), Do::Read(8, 8), Do::Sleep(100), Do::Read(16, 8)];
     assert_eq!(run(Close::Late, &steps, 0).log, "18+8 +8 +8");
 }
@@ -256,7 +257,7 @@ fn what_a_stop_says_is_heard_at_once_and_dropped_when_late() {
     assert_eq!((at_once.results, at_once.dropped), (vec![false, true], 0));
     let late = run(Close::Late, &steps, R1::CARD_ECC_FAILED);
     assert_eq!((late.results, late.dropped), (vec![true, true], 1));
-    // At the card's end this is no error.
+    // OUT_OF_RANGE after a read up to the card's last block is no error.
     let end = run(Close::AtOnce, &[Do::Read(0, 8)], R1::OUT_OF_RANGE);
     assert_eq!(end.results, [true]);
 }

@@ -1,5 +1,5 @@
-//! A capture as a trace for Perfetto (ui.perfetto.dev): requests, the bus, the cores and counters
-//! on a tree of tracks, with arrows from a request to its transfer, the interrupt and the
+//! Writes a capture as a trace for Perfetto (ui.perfetto.dev): requests, bus, CPU cores and
+//! counters on a tree of tracks. Arrows lead from a request to its transfer, the interrupt and the
 //! completion.
 
 mod packets;
@@ -11,16 +11,16 @@ use packets::{
 };
 use prost::Message;
 
-/// Number of the one writer of the packets.
+/// Number of the sequence that all packets belong to.
 const SEQUENCE: u32 = 1;
-/// Value for children in the order of their ranks.
+/// Value of `child_ordering`: children are sorted by their ranks.
 const BY_RANK: i32 = 3;
-/// Number of windows for a counter of shares of time.
+/// Number of windows of a counter that shows shares of time.
 const SHARES: u64 = 200;
-/// Length in ns of the shortest of them.
+/// Length in ns of the shortest window of such a counter.
 const SHARE_MIN_NS: u64 = 10_000;
 
-/// Returns the file. Times are nanoseconds from the begin of the window.
+/// Returns the content of the trace file. Its times are in ns from the start of the window.
 pub fn write(capture: &Capture) -> Vec<u8> {
     let mut out = Out { from_ns: capture.from_ns, until_ns: capture.until_ns, ..Out::default() };
     let phases = steps::phases(capture);
@@ -32,15 +32,16 @@ pub fn write(capture: &Capture) -> Vec<u8> {
     out.encode()
 }
 
-/// Course of a request: the phase that transferred its first block, and the interrupt after it.
+/// Way of a request through the stack: the phase that transferred its first block, and the
+/// interrupt after this phase.
 #[derive(Clone, Copy, Default)]
 struct Way {
     phase: Option<usize>,
     interrupt: Option<usize>,
 }
 
-/// Returns the courses of all requests. A request has none if no data command of the window has
-/// transferred its first block: a task of the card's queue, or a request in a packed transfer.
+/// Returns the ways of all requests. `None`: no data command of the window names the request's
+/// first block, as for a task of the card's queue or a request in a packed transfer.
 fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     let rises: Vec<u64> = rises(capture).map(|(from_ns, _)| from_ns).collect();
     let way = |request: &super::Request| {
@@ -56,7 +57,7 @@ fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
             let holds = (first..first + u64::from(data.blocks)).contains(&request.io.lba);
             holds && data.direction == request.io.direction
         };
-        // The argument is a block. A card of up to 2 GiB counts bytes.
+        // The argument is the number of a block, or of a byte on cards of up to 2 GiB.
         let units = [1, 512].into_iter().filter(|_| request.io.blocks > 0);
         let phase =
             units.filter_map(|unit| in_time().find(|(_, phase)| moves(phase, unit))).map(|(at, _)| at).next();
@@ -69,21 +70,21 @@ fn ways(capture: &Capture, phases: &[Phase]) -> Vec<Way> {
     capture.requests.iter().map(way).collect()
 }
 
-/// Returns begin and end of each time in which the interrupt line is high.
+/// Returns start and end in ns of each time in which the interrupt line is asserted.
 fn rises(capture: &Capture) -> impl Iterator<Item = (u64, u64)> + '_ {
     let ends = capture.interrupts.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
     capture.interrupts.iter().zip(ends).filter(|(from, _)| from.1).map(|(from, to_ns)| (from.0, to_ns))
 }
 
-/// Returns the number of a request's arrow; 0 is none.
+/// Returns the number of a request's arrow, which is never 0.
 fn flow(request: usize) -> u64 {
     request as u64 + 1
 }
 
 fn requests(out: &mut Out, capture: &Capture, ways: &[Way]) {
     let group = out.group("requests");
-    // Slices of a track do not overlap: each job has as many tracks as requests at a time. Tracks
-    // of one name are drawn as one.
+    // Slices on one track must not overlap, so each job has as many tracks as it has requests at a
+    // time. Perfetto shows tracks of one name as one.
     let mut tracks: Vec<(u32, u64, u64)> = Vec::new();
     for (number, request) in capture.requests.iter().enumerate() {
         let job = request.io.job;
@@ -109,7 +110,8 @@ fn requests(out: &mut Out, capture: &Capture, ways: &[Way]) {
         let flows = if has_way { vec![flow(number)] } else { Vec::new() };
         out.slice(track, &name, (from_ns, to_ns), what, flows.clone());
         if request.done.is_some_and(|(at_ns, _)| at_ns <= capture.until_ns) {
-            // An instant: an arrow ends at the completion, and not at the request's own begin.
+            // The completion is an instant, so that the arrow does not end at the start of the
+            // request's slice.
             out.done(track, to_ns, flows);
         }
     }
@@ -129,7 +131,7 @@ fn bus(out: &mut Out, capture: &Capture, phases: &[Phase], ways: &[Way]) {
     let (cmd, dat, clk) = (out.track(group, "CMD"), out.track(group, "DAT"), out.track(group, "clock"));
     for (step, event) in steps::steps(capture).into_iter().zip(&capture.events) {
         let lane = match (step.lane, &event.what) {
-            // The clock stands within a block.
+            // The clock is stopped within a block.
             (_, What::ClockStopped) => clk,
             (Lane::Cmd, _) => cmd,
             (Lane::Dat, _) => dat,
@@ -173,7 +175,7 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     let mut under_way = 0;
     for (at, (at_ns, change)) in changes.iter().enumerate() {
         under_way += change;
-        // One value for each time.
+        // Only the last of several values at one time is written.
         if changes.get(at + 1).is_none_or(|next| next.0 != *at_ns) {
             out.count(depth, *at_ns, f64::from(under_way as i32));
         }
@@ -188,7 +190,8 @@ fn counters(out: &mut Out, capture: &Capture, phases: &[Phase]) {
     shares(out, group, "CPU in use", &busy, u64::from(cores.max(1)));
 }
 
-/// Writes a counter in percent of `lanes`, with a value for each of [`SHARES`] windows.
+/// Writes a counter in percent. 100 % means that `lanes` spans cover the whole window; there is a
+/// value for each of [`SHARES`] windows.
 fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u64) {
     let track = out.counter(group, name, "%");
     let (from_ns, until_ns) = (out.from_ns, out.until_ns);
@@ -211,14 +214,14 @@ fn shares(out: &mut Out, group: u64, name: &str, spans: &[(u64, u64)], lanes: u6
     out.count(track, until_ns, 0.0);
 }
 
-/// The packets, and the tracks so far.
+/// Packets of the trace, and the tracks made so far.
 #[derive(Default)]
 struct Out {
     from_ns: u64,
     until_ns: u64,
     tracks: u64,
     described: Vec<TracePacket>,
-    /// Events with a rank among those of one time: an end comes before a begin.
+    /// Events with their time and a rank. At equal times, an end has a lower rank than a begin.
     events: Vec<(u64, u8, TracePacket)>,
 }
 
@@ -256,7 +259,7 @@ impl Out {
         self.events.push((at_ns, rank, TracePacket { timestamp, track_event, ..TracePacket::default() }));
     }
 
-    /// Writes a slice, cut off at the window's ends. `what` is shown with it.
+    /// Writes a slice, cut at the window's ends; `what` is the text that the viewer shows for it.
     fn slice(&mut self, track: u64, name: &str, span: (u64, u64), what: &str, flow_ids: Vec<u64>) {
         let (from_ns, to_ns) = (span.0.max(self.from_ns), span.1.min(self.until_ns));
         if to_ns < from_ns {
@@ -267,7 +270,7 @@ impl Out {
         let name = Some(name.to_owned());
         let begin =
             TrackEvent { name, debug_annotations: vec![annotation], flow_ids, ..TrackEvent::default() };
-        // One without a length ends behind its own begin.
+        // A slice of length 0 must end after its own begin.
         let ends = if to_ns == from_ns { 3 } else { 0 };
         self.event(from_ns, 2, track, Kind::SliceBegin, begin);
         self.event(to_ns, ends, track, Kind::SliceEnd, TrackEvent::default());

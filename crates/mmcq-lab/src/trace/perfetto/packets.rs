@@ -1,12 +1,12 @@
-//! Perfetto's trace packets, as far as they are written here. The numbers are those of its
-//! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
+//! Trace packets of Perfetto, as far as this program writes them. The field numbers are those of
+//! Perfetto's `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use prost::{Enumeration, Message};
 
-/// Of [`TracePacket::sequence_flags`]: nothing before it is referred to.
+/// Flag for [`TracePacket::sequence_flags`]: the packet refers to nothing before it.
 pub const CLEARED: u32 = 1;
 
-/// A file.
+/// A trace file: its packets.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -15,7 +15,7 @@ pub struct Trace {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
-    /// Nanoseconds.
+    /// Time of the packet in ns.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -74,7 +74,7 @@ pub struct TrackDescriptor {
     pub parent_uuid: Option<u64>,
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
-    /// 3: by the rank of each.
+    /// Order of the child tracks; 3: by the rank of each.
     #[prost(int32, optional, tag = "11")]
     pub child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
