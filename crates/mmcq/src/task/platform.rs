@@ -43,12 +43,12 @@ pub trait Clock {
     fn set_alarm(&self, at_ns: Option<u64>);
 }
 
-/// A [`Clock`] of two functions.
+/// A [`Clock`] that consists of two functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// [`Clock::now_ns`].
+    /// The function for [`Clock::now_ns`].
     pub now_ns: fn() -> u64,
-    /// [`Clock::set_alarm`].
+    /// The function for [`Clock::set_alarm`].
     pub set_alarm: fn(Option<u64>),
 }
 
@@ -77,13 +77,13 @@ impl Clock for Timer {
 /// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or
 /// profile.
 pub trait Platform {
-    /// Keeps other contexts out of the engine.
+    /// The lock, which keeps other contexts out of the engine.
     type Lock: Lock;
-    /// Reads the time, and sets the alarm.
+    /// The clock, which reads the time and sets the alarm.
     type Clock: Clock;
     /// The controller's driver.
     type Host: Host;
-    /// The scheduler, and what firmware carries around it.
+    /// The profile: the scheduler, and which parts of the stack the firmware contains.
     type Profile: Profile;
 }
 

@@ -43,7 +43,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the lane of tasks has done, as the loop needs to know.
+/// The answer of the lane of tasks to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane continues.
