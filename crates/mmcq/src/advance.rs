@@ -12,8 +12,8 @@
 //! code.
 //!
 //! The rule: spin if the phase is expected to take less time than the CPU time of leaving and
-//! coming back, and give up after twice that. So a wrong guess costs at most three times the price
-//! of leaving at once. A spin that did not see the end raises the next expectation.
+//! coming back, and give up after twice that. A wrong guess therefore costs at most three times the
+//! CPU time of leaving at once. A spin that did not see the end raises the next expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;

@@ -39,7 +39,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Gives all earlier writes their result, by this status of the card.
     pub(super) fn settle(&mut self, status: u32) {
-        // One mask, so that a status which says nothing costs nothing.
+        // The test uses one mask, so a status without errors and events takes no more than that
+        // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
         if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {

@@ -158,8 +158,8 @@ pub(super) struct Memory {
     began_ns: u64,
     /// The partition the card is in.
     area: Area,
-    /// Transfers that the partition access has done; and the memory that is mapped for the one in
-    /// progress.
+    /// Transfers that the partition access has done; and the memory mapped for the current
+    /// transfer.
     moves: u8,
     mapped: Option<(Segment, Direction)>,
     /// The result of the earlier pieces of the write in progress.

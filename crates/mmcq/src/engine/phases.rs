@@ -322,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if outcome == (Outcome::Again { first: true })
             && let Some(patience_ns) = self.patience_ns()
         {
-            // This deadline also holds for all further tries.
+            // This deadline covers this start and all its further tries.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
         if P::RECOVERS && outcome == Outcome::Late {

@@ -136,8 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: they
-    /// are done.
+    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: none
+    /// are planned.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
@@ -192,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
-            // No time limit holds for a rest.
+            // A rest has no time limit.
             self.timers.help_until(NEVER);
         }
         if self.lane.is_idle() {

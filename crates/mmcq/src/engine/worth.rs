@@ -56,7 +56,7 @@ impl Lean {
     }
 }
 
-/// The measured prices of one direction, and its decisions.
+/// The measured times of one direction, and its decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not

@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.resume_control(now_ns);
         }
         if !self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
-            // Only a status was read, for requests that are done already.
+            // No member is active: only a status was read, for requests that are done already.
             return self.answer(now_ns);
         }
         if self.incident.again {

@@ -91,8 +91,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
-    /// Writes that were sent once more and whose result is not known yet: nothing else may be sent
-    /// in between that could lose it again.
+    /// Writes that were sent once more and whose result is not known yet: no command that could
+    /// lose this result again may be sent before.
     doubted: SlotSet,
     /// The number of transfers so far at the last damages on the bus, newest first.
     damages: [Count; 3],
@@ -278,7 +278,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
-                // The status may have had errors of earlier writes too, which wait for one.
+                // The status may have had errors of earlier writes too, which wait for a status.
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };

@@ -124,7 +124,7 @@ pub struct Hold {
     /// Number of transfers until the end of a batch may be left out for the next one again.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later ones.
+    /// those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
