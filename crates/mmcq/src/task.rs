@@ -2,7 +2,7 @@
 //! that is polled from the interrupt, blocking calls.
 //!
 //! A future only has the number of a slot; the slot owns the buffer. So a future may be dropped or
-//! forgotten at any point. If it is dropped, its request is taken back or ends by itself; if it is
+//! forgotten at any point. If it is dropped, its request is cancelled or ends by itself; if it is
 //! forgotten, its slot stays in use. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
@@ -106,7 +106,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let _all = |Stack { lock: _, clock: _, engine: _, dropped: _ }: Self| ();
         let stack = place.as_mut_ptr();
         // SAFETY: the reference is to aligned memory of the right size, which is ours. All four
-        // fields are written, and then it is a stack.
+        // fields are written before the memory is used as a `Stack`.
         unsafe {
             (&raw mut (*stack).lock).write(lock);
             (&raw mut (*stack).clock).write(clock);
@@ -173,8 +173,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm if it would ring too late: the version with less code, which reads the
-    /// deadline itself. `alarm`: the alarm has rung, so it is set in any case.
+    /// Sets the alarm if it would ring too late. This version is for lean firmware: it needs less
+    /// code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set in any case.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = engine.next_ns();
@@ -323,8 +323,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Does the work of `on_irq` or `poll`, as the version with less code: one function for both,
-    /// which wakes at its end.
+    /// Does the work of `on_irq` or `poll` in lean firmware: one function for both, which wakes at
+    /// its end, needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {

@@ -8,7 +8,7 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns a request as the policy sees it; `None`: the policy is not told of requests.
+    /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
     pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }

@@ -79,7 +79,7 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request is taken back between its steps, or is about to begin again.
+    /// The control request was cancelled between its steps, or is about to begin again.
     BreaksOff,
 }
 

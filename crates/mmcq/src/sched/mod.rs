@@ -45,7 +45,7 @@ use crate::host::Direction;
 /// A waiting request as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The request's index, which identifies it until it has been sent or taken back.
+    /// The request's index, which identifies it until it has been sent or cancelled.
     pub index: u8,
     /// Whether the request reads or writes.
     pub direction: Direction,

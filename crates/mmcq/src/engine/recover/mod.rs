@@ -1,16 +1,17 @@
-//! Failures of transfers: the recovery ladder, as far as it needs no conversation with the card.
+//! Failures of transfers: the steps of the recovery ladder that the engine takes without the
+//! supervisor.
 //!
 //! An *incident* begins with a failed phase or a deadline that passed without an answer. It ends
 //! when its transfer has gone well, or when its requests have been answered. Each pass of an
 //! incident (this file) first makes commands possible again. The lines are reset, CMD13 reads the
 //! state, CMD12 ends what is still open. If that does not help, the whole controller is reset. Then
-//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need a
-//! conversation with the card are requested from the supervisor (`help.rs`). `classify.rs`
-//! distinguishes failures. `salvage.rs` stores what was done, and decides which request reports
-//! what was lost. `lost.rs` ends the requests of a lost card.
+//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need several
+//! commands to the card in a row (such as a tuning) are requested from the supervisor (`help.rs`).
+//! `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and decides which
+//! request reports what was lost. `lost.rs` ends the requests of a lost card.
 //!
-//! No buffer is returned before the controller has stopped using it. All steps are bounded in
-//! number, and an incident in time.
+//! No buffer is returned before the controller has stopped using it. The number of steps is
+//! bounded, and so is the time of an incident.
 
 mod classify;
 mod failed;
@@ -64,7 +65,8 @@ pub(super) struct Incident {
     failed: Failed,
     /// Whether an incident is under way.
     open: bool,
-    /// Number of failed tries of the same transfer, and the slot that was first in it.
+    /// `tries`: number of failed tries of the same transfer. `owner` and `generation`: the slot
+    /// that was first in it.
     tries: u8,
     owner: u8,
     generation: u32,
