@@ -141,8 +141,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Binds the handle to the card that is in the card slot now, as a new handle would be. The
-    /// program calls this when it has examined this card and dropped what it knew of the card
-    /// before.
+    /// program calls this when it has examined this card and dropped what it knew of the previous
+    /// card.
     pub fn rebind(&mut self) {
         *self = BlockDevice::new(self.stack);
     }

@@ -1,6 +1,6 @@
 //! A portable stack for MMC, SD, eMMC and SDIO cards.
 //!
-//! The heart is a state machine, [`engine::Engine`]. Each call passes it the time; the engine does
+//! The core is a state machine, [`engine::Engine`]. Each call passes it the time; the engine does
 //! one bounded piece of work and returns the time of its next call. The platform chooses who calls
 //! it: the hard interrupt, a deferred interrupt, a thread or a spinning loop. Programs use it
 //! through futures that borrow a slot ([`task`]) and through plain calls ([`block`]).

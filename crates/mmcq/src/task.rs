@@ -173,8 +173,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm if it would ring too late. This version is for lean firmware: it needs less
-    /// code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set in any case.
+    /// Sets the alarm if it would ring too late. This version is for engines without a fast path:
+    /// it needs less code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set
+    /// in any case.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = engine.next_ns();
@@ -203,7 +204,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.inside(|engine| engine.map_or((), alone));
         } else {
-            // Less code: one copy of the code that keeps other calls out.
+            // Without a fast path there is one copy of the code that keeps other calls out.
             self.inside_once(&mut alone);
         }
         result
@@ -323,8 +324,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Does the work of `on_irq` or `poll` in lean firmware: one function for both, which wakes at
-    /// its end, needs less code.
+    /// Does the work of `on_irq` or `poll` of an engine without a fast path: one function for both,
+    /// which wakes at its end, needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
@@ -370,7 +371,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
         }
         let mut left = completed;
-        // One turn for each bit at most, and two more.
+        // The loop has one turn for each bit at most, and two more.
         while let Some(waker) = self.enter(None, |engine| {
             while left != 0 {
                 let index = left.trailing_zeros() as usize;

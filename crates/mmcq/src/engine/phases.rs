@@ -30,7 +30,7 @@ pub(super) enum Stage {
     Main,
     /// CMD12 after the data.
     Stop,
-    /// CMD12 to a transfer that no request waits for any more.
+    /// CMD12 that ends a transfer for which no request waits any more.
     Close,
     /// Waiting before the next poll of a busy card.
     BusyPause,

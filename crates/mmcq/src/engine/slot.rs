@@ -139,8 +139,8 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot in state Settling; in state Ended; in state Done, if that has not been
-    /// reported.
+    /// A bit for each slot: in state Settling (`settling`), in state Ended (`ended`), in state Done
+    /// and not reported yet (`unreported`).
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,

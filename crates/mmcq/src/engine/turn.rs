@@ -261,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the turns that are due, if a part of the engine has noted news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
-        // Lean firmware checks for news in one place.
+        // An engine without a fast path checks for news in one place.
         if !Self::FAST || self.lane.has_news() {
             rarely();
             self.take_turns(now_ns);

@@ -22,8 +22,8 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Whether the supervisor wants to know what the exception bit means; whether the bit was seen;
-    /// when the exceptions may be read next.
+    /// `listens`: the supervisor wants to know what the exception bit means. `seen`: the bit was
+    /// seen. `look_ns`: when the exceptions may be read next.
     listens: bool,
     seen: bool,
     look_ns: u64,
@@ -31,8 +31,8 @@ pub(super) struct Upkeep {
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
-    /// Interval of tunings in nanoseconds, 0: never; when the last one was, and the number of
-    /// transfers then.
+    /// Interval of tunings in nanoseconds, 0: never; when the last tuning was, and the number of
+    /// transfers so far at that time.
     tune_every_ns: u64,
     tuned_ns: u64,
     tuned_transfers: Count,

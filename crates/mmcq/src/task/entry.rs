@@ -215,7 +215,7 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// Calls [`Engine::losses`]. Nested ([`is_nested`](Self::is_nested)) it returns 0.
+        /// Calls [`Engine::losses`]. In a nested call ([`is_nested`](Self::is_nested)) returns 0.
         pub fn losses(&self) -> u8 = 0;
         /// Calls [`Engine::holds`]. In a nested call returns all zeros.
         pub fn holds(&self) -> Holds = Holds::default();

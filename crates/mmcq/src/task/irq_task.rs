@@ -30,7 +30,7 @@ struct TaskState {
 // context at a time poll it.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync` above.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 

@@ -26,10 +26,10 @@ pub trait Clock {
     /// Returns the nanoseconds since some fixed moment. The value never goes back, also between
     /// contexts.
     ///
-    /// It may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. So a
-    /// counter that is extended in software protects itself. The time that is passed to the engine
-    /// is read with the lock held.
+    /// This function may be called at any time from any context, with the lock held and without it
+    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. A clock
+    /// that extends a counter in software must therefore protect that counter. The time that is
+    /// passed to the engine is read with the lock held.
     fn now_ns(&self) -> u64;
 
     /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once

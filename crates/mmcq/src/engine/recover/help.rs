@@ -55,8 +55,8 @@ pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
     /// Whether the supervisor has taken the open request.
     taken: bool,
-    /// Whether the supervisor is dismissed, and has not been told yet. Requests that the card needs
-    /// go before.
+    /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
+    /// Requests that the card needs go before.
     dismissed: bool,
     /// Whether the card rests; then the supervisor has to wake it.
     rest: Resting,
@@ -77,7 +77,7 @@ enum Pace {
     Unbegun,
     /// The supervisor's last step began at this time, in nanoseconds.
     Step(u64),
-    /// The machine was suspended: a gap was between two steps.
+    /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
     /// The time limit has been granted a second time.
     Again,
@@ -206,7 +206,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().taken |= wanted;
         let help = if wanted { self.supervisor.helping().asked } else { None };
         if wanted && self.supervisor.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
-            // This supervisor may have come after another one that has gone.
+            // This supervisor may have replaced another one, which took the request and has gone.
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {

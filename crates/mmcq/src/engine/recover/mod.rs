@@ -212,8 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
     }
 
-    /// Returns whether the request's client alone handles the failure, and not the ladder: so for a
-    /// raw phase (of the recovery itself, say) or a phase of an I/O function.
+    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
+    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });

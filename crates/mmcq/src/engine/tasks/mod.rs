@@ -169,7 +169,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) || !self.knows_switch() {
             return Turn::Pass;
         }
-        // The request that the policy picks may be none for the queue although the oldest is one.
+        // The request that the policy picks may not be one for the queue, although the oldest
+        // request is.
         match self.pick(self.slots.head(), now_ns) {
             Some(first) if self.is_ordinary_task(first) => {}
             _ => return Turn::Pass,

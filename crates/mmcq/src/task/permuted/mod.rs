@@ -154,7 +154,7 @@ fn loom_a_request_is_cancelled_while_it_completes() {
         let (first, second) = (buffer(), buffer());
         let claims = [first.0.claim(), second.0.claim()];
         let ids = rig.stack.submit(read(7, first.0)).and_then(|id| {
-            // This one waits behind the first.
+            // The second request waits behind the first.
             Ok((id, rig.stack.submit(read(100, second.0))?))
         });
         let Ok((first_id, second_id)) = ids else { panic!("refused") };

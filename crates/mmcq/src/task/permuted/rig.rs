@@ -45,7 +45,7 @@ impl LoomLock {
     }
 }
 
-// SAFETY: a mutex; what nests `with` is a deadlock that loom finds.
+// SAFETY: the lock is a mutex; a nested call of `with` is a deadlock that loom finds.
 unsafe impl Lock for LoomLock {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let _held = self.0.lock().unwrap();
@@ -360,7 +360,7 @@ pub(super) fn read(lba: u64, buf: DmaBuf) -> Request {
     Request::new(Kind::Read { lba, blocks: 1 }, buf)
 }
 
-/// Reads a block and has its own buffer back.
+/// Reads a block, and checks that its own buffer comes back.
 pub(super) fn reads<const N: usize>(stack: &Stack<N>, lba: u64) {
     let (buf, at) = buffer();
     let done = block_on(stack.request(read(lba, buf)));
