@@ -15,8 +15,8 @@ use crate::spec::command::Command;
 
 /// Time for which RST_n is held low, in nanoseconds: at least 1 us [eMMC 6.15.10, tRSTW].
 const RESET_LOW_NS: u64 = 10_000;
-/// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us [eMMC
-/// 6.15.10, tRSCA].
+/// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us
+/// [eMMC 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
 /// Largest number of parts in one change of the bus.
 const PARTS_MAX: u8 = 4;

@@ -359,8 +359,8 @@ pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16)
         _ => Stage::Data,
     };
     match () {
-        // Timeout and CRC error together mean that another device drives the CMD line [SDHC
-        // 2.2.18].
+        // Timeout and CRC error together mean that another device drives the CMD line
+        // [SDHC 2.2.18].
         () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
         () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
         () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),

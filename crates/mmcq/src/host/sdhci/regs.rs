@@ -187,8 +187,8 @@ pub const RESET_DAT: u8 = 1 << 2;
 
 /// Normal (15:0) and Error (31:16) Interrupt Status registers. Writing 1 clears a bit.
 pub const INT_STATUS: u16 = 0x30;
-/// Normal and Error Interrupt Status Enable: which events set their bit in [`INT_STATUS`] [SDHC
-/// 2.2.19, 2.2.20].
+/// Normal and Error Interrupt Status Enable: which events set their bit in [`INT_STATUS`]
+/// [SDHC 2.2.19, 2.2.20].
 pub const INT_ENABLE: u16 = 0x34;
 /// Normal and Error Interrupt Signal Enable: which bits of [`INT_STATUS`] raise the interrupt line
 /// [SDHC 2.2.21, 2.2.22].
