@@ -57,8 +57,8 @@ pub struct Extended {
 
 /// CMD53 `IO_RW_EXTENDED`: reads or writes several bytes [SDIO 5.3].
 ///
-/// In byte mode, 512 is coded as 0. A count of 0 has no code of its own: `Bytes(0)` means 512,
-/// `Blocks(0)` means without an end.
+/// In byte mode, 512 is coded as 0. A count that is 0 or out of range has no code of its own:
+/// `Bytes(0)` means 512, `Blocks(0)` means without an end.
 pub const fn io_rw_extended(what: Extended) -> Command {
     let (block_mode, count) = match what.count {
         Amount::Bytes(n) => (0, n & 0x1ff),
