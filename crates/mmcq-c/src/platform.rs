@@ -1,4 +1,4 @@
-//! What the C program supplies: registers, memory, lock and time.
+//! Registers, memory, lock and time, which the C program supplies.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

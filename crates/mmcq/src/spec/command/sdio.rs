@@ -32,9 +32,9 @@ pub const fn io_write_read(function: u8, addr: u32, data: u8) -> Command {
 /// The amount of data in a CMD53 [SDIO 5.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// This number of bytes, 1 to 512.
+    /// Bytes: their number, 1 to 512.
     Bytes(u16),
-    /// This number of blocks of the function's block size, 1 to 511.
+    /// Blocks of the function's block size: their number, 1 to 511.
     Blocks(u16),
     /// Blocks without an end, until the host aborts the function by the CCCR.
     Endless,
