@@ -47,7 +47,7 @@ impl Memory {
 impl DeviceMemory for Memory {
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
         match self.at(bus, buffer.len()) {
-            // SAFETY: as in `at`; the buffer belongs to the model.
+            // SAFETY: the access is inside of the coherent memory; the buffer belongs to the model.
             Some(memory) => unsafe {
                 buffer.as_mut_ptr().copy_from_nonoverlapping(memory.as_ptr(), buffer.len());
                 Ok(())
@@ -58,7 +58,7 @@ impl DeviceMemory for Memory {
 
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         match self.at(bus, data.len()) {
-            // SAFETY: as in `device_read`.
+            // SAFETY: the access is inside of the coherent memory; the data belong to the model.
             Some(memory) => unsafe {
                 memory.as_ptr().copy_from_nonoverlapping(data.as_ptr(), data.len());
                 Ok(())

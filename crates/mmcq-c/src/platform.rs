@@ -64,7 +64,8 @@ pub struct mmcq_platform {
 // SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every
 // thread and from the interrupt (see `mmcq.h`).
 unsafe impl Send for mmcq_platform {}
-// SAFETY: as above.
+// SAFETY: the caller of `mmcq_open` promises that all threads and the interrupt may share the
+// platform.
 unsafe impl Sync for mmcq_platform {}
 
 impl mmcq_platform {
@@ -157,7 +158,8 @@ impl mmcq_platform {
 
     pub(crate) fn unmap_memory(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
         if let Some(unmap) = self.unmap {
-            // SAFETY: as in `map_memory`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { unmap(self.context, bus, ptr.as_ptr().cast(), len, to_card(direction)) }
         }
     }
@@ -170,7 +172,8 @@ impl mmcq_platform {
 
     pub(crate) fn set_alarm(&self, at_ns: Option<u64>) {
         if let Some(set_alarm) = self.set_alarm {
-            // SAFETY: as in `now_ns`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { set_alarm(self.context, at_ns.unwrap_or(u64::MAX)) }
         }
     }
@@ -187,7 +190,8 @@ impl mmcq_platform {
 
     pub(crate) fn card_event(&self, present: bool) {
         if let Some(card_event) = self.card_event {
-            // SAFETY: as in `now_ns`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { card_event(self.context, present.into()) }
         }
     }
@@ -219,7 +223,8 @@ unsafe impl Lock for Its {
         }
         let result = f();
         if let Some(unlock) = self.0.unlock {
-            // SAFETY: as above; this code holds the lock.
+            // SAFETY: the caller of `mmcq_open` promises that `unlock` may be called while the lock
+            // is held.
             unsafe { unlock(self.0.context) }
         }
         result
@@ -234,7 +239,8 @@ impl Its {
     }
 
     fn write(&self, offset: u16, bytes: u8, value: u32) -> bool {
-        // SAFETY: as in `read`.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context.
         self.0.write.map(|write| unsafe { write(self.0.context, offset, bytes, value) }).is_some()
     }
 
@@ -251,29 +257,32 @@ impl Regs for Its {
             .map_or_else(|| unsafe { self.at::<u8>(offset).read_volatile() }, |value| value as u8)
     }
     fn read16(&self, offset: u16) -> u16 {
-        // SAFETY: as in `read8`; the trait asks for even offsets.
+        // SAFETY: the base address maps the registers, and `offset` is even, as the trait requires.
         self.read(offset, 2)
             .map_or_else(|| unsafe { self.at::<u16>(offset).read_volatile() }, |value| value as u16)
     }
     fn read32(&self, offset: u16) -> u32 {
-        // SAFETY: as in `read8`; the trait asks for multiples of 4.
+        // SAFETY: the base address maps the registers, and `offset` is a multiple of 4, as the
+        // trait requires.
         self.read(offset, 4).unwrap_or_else(|| unsafe { self.at::<u32>(offset).read_volatile() })
     }
     fn write8(&self, offset: u16, value: u8) {
         if !self.write(offset, 1, value.into()) {
-            // SAFETY: as in `read8`.
+            // SAFETY: the base address maps the registers.
             unsafe { self.at::<u8>(offset).write_volatile(value) }
         }
     }
     fn write16(&self, offset: u16, value: u16) {
         if !self.write(offset, 2, value.into()) {
-            // SAFETY: as in `read16`.
+            // SAFETY: the base address maps the registers, and `offset` is even, as the trait
+            // requires.
             unsafe { self.at::<u16>(offset).write_volatile(value) }
         }
     }
     fn write32(&self, offset: u16, value: u32) {
         if !self.write(offset, 4, value) {
-            // SAFETY: as in `read32`.
+            // SAFETY: the base address maps the registers, and `offset` is a multiple of 4, as the
+            // trait requires.
             unsafe { self.at::<u32>(offset).write_volatile(value) }
         }
     }
@@ -331,7 +340,8 @@ unsafe impl Dma for Its {
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         match self.0.sync {
-            // SAFETY: as in `map`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             Some(sync) if self.0.in_dma(ptr, len).is_none() => unsafe {
                 sync(self.0.context, bus, ptr.as_ptr().cast(), len)
             },

@@ -134,7 +134,7 @@ mod sdmmc {
         }
 
         fn write(&self, blocks: &[Block], start: BlockIdx) -> Result<(), BlockError> {
-            // SAFETY: as for reads; the blocks are initialised, and only read.
+            // SAFETY: the bytes are the memory of the blocks, which are initialised, and only read.
             let bytes = unsafe { core::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) };
             self.write_at(start.into_bytes(), bytes)
         }

@@ -100,6 +100,7 @@ pub(crate) fn bytes<A: Alignment>(blocks: &[Aligned<A, [u8; BLOCK]>]) -> &[u8] {
 
 pub(crate) fn bytes_mut<A: Alignment>(blocks: &mut [Aligned<A, [u8; BLOCK]>]) -> &mut [u8] {
     let () = Dense::<A>::CHECKED;
-    // SAFETY: as in `bytes`; any byte is a valid value, and the borrow is exclusive.
+    // SAFETY: the bytes are the memory of the blocks; any byte is a valid value, and the borrow is
+    // exclusive.
     unsafe { core::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), size_of_val(blocks)) }
 }

@@ -259,7 +259,8 @@ fn scatter(mut from: &[u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = from.len().min(segment.len_bytes() as usize);
         let (now, later) = from.split_at(bytes);
-        // SAFETY: as in `gather`.
+        // SAFETY: between `map` and `unmap` the driver may access the `len` bytes at `ptr`; `now`
+        // is other memory.
         unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
         from = later;
     }

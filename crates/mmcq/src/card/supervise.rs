@@ -136,7 +136,8 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Reports the result of the help to the engine. Returns false if the engine no longer waits
+    /// Tells the engine how its request for help ended. Returns false if the engine no longer waits
+    /// for it.
     /// for it.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();

@@ -18,7 +18,7 @@ unsafe impl Dma for Plain {
 /// on.
 pub(crate) struct Scattered<'a>(pub &'a [(u64, u32)]);
 
-// SAFETY: as above.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for Scattered<'_> {
     const IN_PIECES: bool = true;
 

@@ -18,23 +18,23 @@ pub use name::name;
 /// The form of a response [SD 4.9], [eMMC 6.12].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resp {
-    /// No response.
+    /// The command has no response.
     None,
-    /// 48 bits: card status.
+    /// R1, 48 bits: the card status.
     R1,
-    /// 48 bits: card status, followed by busy on DAT0.
+    /// R1b, 48 bits: the card status, followed by busy on DAT0.
     R1b,
-    /// 136 bits: CID or CSD.
+    /// R2, 136 bits: the CID or the CSD.
     R2,
-    /// 48 bits without CRC: OCR.
+    /// R3, 48 bits without CRC: the OCR.
     R3,
-    /// 48 bits without CRC: SDIO's OCR.
+    /// R4, 48 bits without CRC: the OCR of an I/O card.
     R4,
-    /// 48 bits: SDIO's flags and data (on eMMC: fast I/O).
+    /// R5, 48 bits: flags and data of an I/O card (on eMMC: of fast I/O).
     R5,
-    /// 48 bits: published RCA.
+    /// R6, 48 bits: the RCA that the card publishes.
     R6,
-    /// 48 bits: interface condition.
+    /// R7, 48 bits: the interface condition.
     R7,
 }
 

@@ -69,7 +69,7 @@ fn the_r1_of_cmd12_is_not_taken_for_that_of_the_command() {
     }
 }
 
-/// As above, but with time between both: the register has the command's R1 until the R1 of CMD12
+/// With time between both responses: the register has the command's R1 until the R1 of CMD12
 /// arrives.
 #[test]
 fn an_earlier_write_that_failed_is_heard_before_cmd12() {

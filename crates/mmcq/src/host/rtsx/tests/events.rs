@@ -157,7 +157,8 @@ fn a_failure_as_fast_as_the_start_is_not_lost() {
     assert!(writes[begun..].iter().all(|(offset, _)| *offset != 0x14 && *offset != 0x18), "{writes:x?}");
     assert_eq!(report(&mut host, LIST_FAIL).phase, fault(Cause::Timeout, Stage::Command, None));
 
-    // The same after a spurious event, when `start` must clear the pending register first.
+    // A failure during `start` after a spurious event, when `start` must clear the pending register
+    // first.
     let mut host = answered(13);
     assert!(report(&mut host, LIST_OK).phase.is_none());
     host.port.regs.pending.set(LIST_OK);
@@ -275,7 +276,7 @@ fn an_event_that_does_not_go_away_is_no_storm() {
         host.start(&command(13, Resp::R1), &[], 1).unwrap();
         host.port.regs.pending.set(LIST_OK);
         assert!(settle(&mut host).1.unwrap().is_ok());
-        // The same after a reset instead of a start.
+        // An overcurrent is also reported again after a reset instead of a start.
         host.port.regs.stays.set(bit);
         host.port.regs.pending.set(bit);
         assert_eq!(settle(&mut host), (2, None));

@@ -39,7 +39,7 @@ fn fuzz_anything_at_any_time() {
         while !u.is_empty() {
             host.regs.reads.set(0);
             *host.regs.random.borrow_mut() = Some(arbitrary_registers(u)?);
-            // This test ignores data that go to the card.
+            // Data that go to the card do not matter in this test.
             host.regs.fifo.borrow_mut().clear();
             match u.int_in_range(0..=4)? {
                 0 => {
