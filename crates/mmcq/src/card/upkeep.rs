@@ -44,8 +44,8 @@ pub struct Upkeep {
 setters!(Upkeep { exceptions: bool, retune_every_ns: Option<u64>, same_card: bool, rest: Rest });
 
 impl Upkeep {
-    /// Urgent background operations, tunings as often as the controller declares, and exchange of
-    /// cards.
+    /// Default settings: urgent background operations are started, tuning is repeated as often as
+    /// the controller declares, and cards may be exchanged.
     pub const DEFAULT: Upkeep =
         Upkeep { exceptions: false, retune_every_ns: None, same_card: false, rest: Rest::Never };
 }

@@ -5,8 +5,8 @@
 
 // --- 000h SDMA System Address / Argument 2 / 32-bit Block Count [SDHC 2.2.1] ---
 
-/// SDMA System Address register. Holds Argument 2 of an automatic CMD23 instead if Host Version 4
-/// Enable is set.
+/// SDMA System Address register, or Argument 2 of an automatic CMD23. With Host Version 4 Enable
+/// the register holds no address.
 pub const SDMA_ADDRESS: u16 = 0x00;
 /// Argument 2 register: the argument of an automatic CMD23, at the offset of [`SDMA_ADDRESS`].
 pub const ARGUMENT_2: u16 = 0x00;
