@@ -1,5 +1,5 @@
-//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time,
-//! behind C functions. Built as a static library that holds the stack as well.
+//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time, as
+//! C functions. Built as a static library that also contains the stack.
 
 use mmcq::host::{Direction, Dma};
 use mmcq_sim::bench::card_named;
@@ -13,32 +13,33 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-// So that the library holds the functions of the header.
+// Re-exported so that the library contains the functions of the header.
 pub use mmcq_c::*;
 
-/// What an access of the CPU to a register takes.
+/// Time that an access of the CPU to a register takes, in nanoseconds.
 const ACCESS_NS: u64 = 50;
 
-/// Memory by its beginning and its bytes.
+/// A piece of memory: its address and its length in bytes.
 type Coherent = (NonNull<u8>, usize);
 
-/// Memory that the controller sees as the CPU does, beside all other.
+/// The memory of the board, with a part that the controller sees like the CPU, without caches.
 #[derive(Clone, Default)]
 struct Memory {
     shadow: ShadowMemory,
-    /// What the program has given.
+    /// The coherent memory that the program has supplied.
     coherent: Rc<Cell<Option<Coherent>>>,
 }
 
 impl Memory {
-    /// Where the controller sees it.
+    /// Bus address at which the controller sees the coherent memory.
     const COHERENT: u64 = 0x2000_0000;
 
-    /// The CPU's side of an access that lies there.
+    /// Returns the CPU's pointer for an access to the coherent memory; `None` if the access is not
+    /// inside.
     fn at(&self, bus: u64, bytes: usize) -> Option<NonNull<u8>> {
         let (memory, len) = self.coherent.get()?;
         let skip = usize::try_from(bus.checked_sub(Self::COHERENT)?).ok()?;
-        // SAFETY: inside of the memory, which the program has given for good.
+        // SAFETY: inside of the memory, which the program has given for ever.
         (skip.checked_add(bytes)? <= len).then(|| unsafe { memory.add(skip) })
     }
 }
@@ -46,7 +47,7 @@ impl Memory {
 impl DeviceMemory for Memory {
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
         match self.at(bus, buffer.len()) {
-            // SAFETY: as in `at`; the buffer is the model's own.
+            // SAFETY: the access is inside of the coherent memory; the buffer belongs to the model.
             Some(memory) => unsafe {
                 buffer.as_mut_ptr().copy_from_nonoverlapping(memory.as_ptr(), buffer.len());
                 Ok(())
@@ -57,7 +58,7 @@ impl DeviceMemory for Memory {
 
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         match self.at(bus, data.len()) {
-            // SAFETY: as in `device_read`.
+            // SAFETY: the access is inside of the coherent memory; the data belong to the model.
             Some(memory) => unsafe {
                 memory.as_ptr().copy_from_nonoverlapping(data.as_ptr(), data.len());
                 Ok(())
@@ -69,7 +70,7 @@ impl DeviceMemory for Memory {
 
 struct Board {
     model: RefCell<Sdhci>,
-    /// The card that is out.
+    /// The card while it is removed from the slot.
     out: RefCell<Option<Box<dyn Card>>>,
     memory: Memory,
     now_ns: Cell<u64>,
@@ -81,24 +82,24 @@ fn build(card: &str) -> Option<Board> {
     Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
 
-/// A board with this card in its slot, or null.
+/// Makes a board with this card in its slot; returns null if the card is unknown.
 ///
 /// # Safety
 /// `card` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn board_open(card: *const c_char) -> *mut c_void {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises a C string.
     let card = unsafe { CStr::from_ptr(card) };
     let board = card.to_str().ok().and_then(build);
     board.map_or(std::ptr::null_mut(), |board| Box::into_raw(Box::new(board)).cast())
 }
 
 fn at<'a>(board: *mut c_void) -> &'a Board {
-    // SAFETY: the programs only have pointers from `board_open`, and boards live for ever.
+    // SAFETY: programs have pointers only from `board_open`, and boards are never freed.
     unsafe { &*board.cast() }
 }
 
-/// The width is 1, 2 or 4 bytes.
+/// Reads a register of 1, 2 or 4 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_read(board: *mut c_void, offset: u16, bytes: u8) -> u32 {
     let board = at(board);
@@ -106,7 +107,7 @@ pub extern "C" fn board_read(board: *mut c_void, offset: u16, bytes: u8) -> u32 
     board.model.borrow_mut().read(offset, bytes, board.now_ns.get())
 }
 
-/// The width is 1, 2 or 4 bytes.
+/// Writes a register of 1, 2 or 4 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_write(board: *mut c_void, offset: u16, bytes: u8, value: u32) {
     let board = at(board);
@@ -114,13 +115,14 @@ pub extern "C" fn board_write(board: *mut c_void, offset: u16, bytes: u8, value:
     board.model.borrow_mut().write(offset, bytes, value, board.now_ns.get());
 }
 
-/// The board's time.
+/// Returns the board's time in nanoseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_now_ns(board: *mut c_void) -> u64 {
     at(board).now_ns.get()
 }
 
-/// Until the interrupt or this time; 1: the interrupt is there.
+/// Advances the time until the controller interrupts, or until `until_ns`; returns 1 after an
+/// interrupt.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_sleep(board: *mut c_void, until_ns: u64) -> i32 {
     let board = at(board);
@@ -151,7 +153,7 @@ pub unsafe extern "C" fn board_map(
     let Some(memory) = NonNull::new(memory.cast()) else { return -1 };
     match at(board).memory.shadow.map(memory, bytes, direction(to_card)) {
         Ok(address) => {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller promises room for a number.
             unsafe { bus.write(address) };
             0
         }
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn board_map(
     }
 }
 
-/// Ends a mapping.
+/// Ends a mapping of memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_unmap(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize, to_card: i32) {
     if let Some(memory) = NonNull::new(memory.cast()) {
@@ -167,14 +169,14 @@ pub extern "C" fn board_unmap(board: *mut c_void, bus: u64, memory: *mut c_void,
     }
 }
 
-/// Memory that the controller sees as the CPU does, for good; where it sees it.
+/// Declares memory that the controller sees like the CPU, for ever; returns its bus address.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_coherent(board: *mut c_void, memory: *mut c_void, bytes: usize) -> u64 {
     at(board).memory.coherent.set(NonNull::new(memory.cast()).map(|memory| (memory, bytes)));
     Memory::COHERENT
 }
 
-/// Makes what the CPU wrote visible.
+/// Makes what the CPU wrote to the memory visible to the controller.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize) {
     if let Some(memory) = NonNull::new(memory.cast()) {
@@ -191,7 +193,7 @@ pub extern "C" fn board_brown_out(board: *mut c_void) {
     }
 }
 
-/// The card goes out, or comes back.
+/// Removes the card, or inserts it again.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_remove_or_insert(board: *mut c_void) {
     let board = at(board);
@@ -203,7 +205,7 @@ pub extern "C" fn board_remove_or_insert(board: *mut c_void) {
     }
 }
 
-/// Rules that were broken, by whomever.
+/// Returns the number of violated rules, whoever violated them.
 #[unsafe(no_mangle)]
 pub extern "C" fn board_violations(board: *mut c_void) -> u64 {
     let board = at(board);

@@ -1,8 +1,9 @@
-//! Memory of waiting calls, mapped before they take the lock.
+//! Memory of waiting calls, mapped for DMA before a call takes the lock.
 //!
-//! Cleaning and invalidating a cache takes time for each byte. Under the lock, and in the
-//! interrupt, nothing else would be served in that time. So a waiting call maps its memory first
-//! and unmaps it last, in its own thread; the driver finds the mapping here.
+//! Cleaning and invalidating a cache takes time for each byte. During that time, nothing else could
+//! be served if the lock was held or the interrupt was active. So a waiting call maps its memory
+//! before it takes the lock, and unmaps it at the end, in its own thread. The driver finds the
+//! mapping in this table.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,10 +13,10 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use mmcq::host::{Direction, DmaError};
 
-/// Most calls with memory here; more calls wait.
+/// Largest number of calls with memory in the table; further calls wait.
 const CALLS_MAX: usize = SLOTS;
 
-/// A mapping.
+/// A mapping for DMA: memory, direction and bus address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     ptr: NonNull<u8>,
@@ -25,7 +26,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory. `None`: this platform has no functions for that.
+    /// Maps memory for DMA; returns `None` if the platform has no functions for that.
     pub fn new(
         platform: &mmcq_platform,
         ptr: NonNull<u8>,
@@ -36,12 +37,12 @@ impl Mapping {
         Some(bus.map(|bus| Mapping { ptr, bytes, direction, bus }))
     }
 
-    /// Makes the entry of a mapping that the driver has made.
+    /// Makes the entry for a mapping that the driver has made.
     pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
         Mapping { ptr, bytes, direction, bus }
     }
 
-    /// Ends the mapping: the controller does not use it any more, and no lookup finds it.
+    /// Ends the mapping, after the controller has released it and the table no longer has it.
     pub fn end(self, platform: &mmcq_platform) {
         platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction);
     }
@@ -51,7 +52,7 @@ impl Mapping {
         from < other_from.saturating_add(other.bytes) && other_from < from.saturating_add(self.bytes)
     }
 
-    /// Returns the controller's address of a part of it; `None`: not inside.
+    /// Returns the bus address of a part of the mapping; `None` if the part is not inside.
     fn bus_of(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.ptr.addr().get())?;
         let inside = skip.checked_add(bytes)? <= self.bytes;
@@ -59,7 +60,7 @@ impl Mapping {
     }
 }
 
-/// Returns the numbers of the bits that are set.
+/// Returns the numbers of the bits that are set in `set`.
 pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = set.trailing_zeros() as usize;
@@ -68,18 +69,18 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The mappings of one controller. Accessed only with the lock of its stack held.
+/// The mappings of one controller. Accessed only while the lock of its stack is held.
 pub(crate) struct Ahead {
     calls: [Cell<Option<Mapping>>; CALLS_MAX],
-    /// A bit for each mapping that exists: lookups check only these.
+    /// Entries that have a mapping, one bit each; lookups check only these.
     used: Cell<u64>,
-    /// The descriptor table, which the driver maps once and for good; a close unmaps it.
+    /// The descriptor table, which the driver maps once; closing the controller unmaps it.
     table: Cell<Option<Mapping>>,
     /// Whether the driver is being made.
     opening: Cell<bool>,
 }
 
-// SAFETY: touched under the lock alone.
+// SAFETY: accessed only while the lock is held.
 unsafe impl Sync for Ahead {}
 
 impl Ahead {
@@ -92,7 +93,8 @@ impl Ahead {
         }
     }
 
-    /// Sets whether the driver is being made: in that time it maps its table.
+    /// Sets whether the driver is being made. While it is, the mapping that it makes is that of its
+    /// table.
     pub fn set_opening(&self, opening: bool) {
         if opening {
             self.table.set(None);
@@ -100,14 +102,14 @@ impl Ahead {
         self.opening.set(opening);
     }
 
-    /// Notes a mapping that the driver has made itself.
+    /// Records a mapping that the driver has made itself, if the driver is being made.
     pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
         if self.opening.get() {
             self.table.set(Some(mapping()));
         }
     }
 
-    /// Ends the driver's mapping: the driver is gone.
+    /// Ends the driver's own mapping, after the driver was dropped.
     pub fn close(&self, platform: &mmcq_platform) {
         if let Some(table) = self.table.take() {
             table.end(platform);
@@ -119,8 +121,9 @@ impl Ahead {
         bits(self.used.get()).filter_map(|index| Some((index, self.calls.get(index)?.get()?)))
     }
 
-    /// Adds a mapping for the driver. Returns false if there is no free entry, or another call has
-    /// some of this memory: memory of a request must stay mapped until that request ends.
+    /// Adds a mapping for the driver. Returns false if no entry is free, or if another call's
+    /// mapping overlaps this memory, because memory of a request must stay mapped until that
+    /// request ends.
     pub fn add(&self, mapping: Mapping) -> bool {
         if self.mappings().any(|(_, other)| other.overlaps(&mapping)) {
             return false;
@@ -132,14 +135,14 @@ impl Ahead {
         true
     }
 
-    /// Removes a mapping: the driver does not find it any more.
+    /// Removes a mapping, so that the driver does not find it any more.
     pub fn remove(&self, mapping: &Mapping) {
         if let Some((index, _)) = self.mappings().find(|(_, other)| other == mapping) {
             self.used.set(self.used.get() & !(1 << index));
         }
     }
 
-    /// Returns the controller's address of this memory, if it is in one of the mappings.
+    /// Returns the bus address of this memory, if one of the mappings contains it.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
         self.mappings().find_map(|(_, mapping)| mapping.bus_of(ptr, bytes, direction))
     }

@@ -1,4 +1,4 @@
-//! The functions of the header.
+//! The functions that `mmcq.h` declares for every program.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -30,7 +30,7 @@ pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
 pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
 pub(crate) type Device = BlockDevice<'static, (Its, Driver), SLOTS>;
 
-/// See the header.
+/// Description of a card for the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -55,32 +55,32 @@ const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
-/// State of one controller.
+/// State of one controller: platform, stack, memory, requests and card.
 pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
-    /// The memory that the controller reads and writes, unless the program supplies it.
+    /// Memory that the controller reads and writes, unless the program supplies it.
     room: UnsafeCell<Room>,
-    /// The scratch buffer; empty while a bring-up has it. Accessed under the stack's lock.
+    /// The scratch buffer; empty while a bring-up uses it. Accessed while the stack's lock is held.
     scratch_buf: Cell<Option<DmaBuf>>,
     pub supervisor: Supervisor,
     pub ahead: Ahead,
-    /// Submitted requests, for which no thread waits.
+    /// Requests that were submitted, and for which no thread waits.
     pub waiting: Waiting,
     /// The card events that were reported to the program.
     events: CardEvents,
-    /// The card that was brought up last; accessed under the stack's lock.
+    /// The card that was brought up last. Accessed while the stack's lock is held.
     card: Cell<Option<Card>>,
-    /// How many times a bring-up has begun, or the controller was closed; accessed under the
-    /// stack's lock.
+    /// Number of bring-ups that have begun, plus closes of the controller. Accessed while the
+    /// stack's lock is held.
     bring_ups: Cell<u32>,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close`
-// has no call beside it. In between platform and stack are only shared, and the stack is `Sync` by
-// its lock. The table belongs to the driver. The scratch buffer is moved in and out under the lock,
-// as is everything of the supervisor.
+// SAFETY: before `OPEN` only `mmcq_open` accesses the state, once at a time by its contract; during
+// `close` there is no other call. Between both, platform and stack are only shared, and the stack
+// is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
+// while the lock is held, like everything of the supervisor.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -100,41 +100,42 @@ impl Place {
         }
     }
 
-    /// Calls the program back for what has happened outside of its calls: requests that have ended,
-    /// cards that came or went.
+    /// Calls the program's callbacks for events outside of its calls: requests that have ended,
+    /// cards that were inserted or removed.
     pub fn events(&'static self, stack: &'static Stack, platform: &mmcq_platform) {
         self.waiting.call_back(self, stack, platform);
         self.events.tell(stack, platform);
     }
 
-    /// Drops what belonged to the card before. Called under the stack's lock.
+    /// Drops what belonged to the earlier card. Called while the stack's lock is held.
     pub fn begin_bring_up(&self) {
         self.bring_ups.set(self.bring_ups.get().wrapping_add(1));
     }
 
-    /// Returns how many times a bring-up has begun. Called under the stack's lock.
+    /// Returns a number that changes with each bring-up and each close. Called while the stack's
+    /// lock is held.
     ///
-    /// Never 0, so that 0 can stand for "found by no bring-up".
+    /// The number is never 0, so 0 can stand for "found by no bring-up".
     pub fn bring_ups(&self) -> u32 {
         self.bring_ups.get().wrapping_add(1).max(1)
     }
 
-    /// Stores the card that was brought up. Called under the stack's lock.
+    /// Stores the card that was brought up. Called while the stack's lock is held.
     pub fn set_card(&self, card: Option<Card>) {
         self.card.set(card);
     }
 
-    /// Takes the memory for registers of a card. `None`: another call has it.
+    /// Takes the memory for registers of a card; `None` if another call uses it.
     pub fn take_scratch(&self, stack: &Stack) -> Option<DmaBuf> {
         stack.with(|_| self.scratch_buf.take())
     }
 
-    /// Returns that memory, so that another call may take it.
+    /// Returns the memory for registers of a card, so that another call may take it.
     pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
         stack.with(|_| self.scratch_buf.set(Some(scratch)));
     }
 
-    /// Returns the card in its present state: its address may have changed since bring-up.
+    /// Returns the card in its present state; its address may have changed since bring-up.
     pub fn card(&self, stack: &Stack) -> Option<Card> {
         stack.with(|engine| {
             let card = self.card.get()?;
@@ -142,16 +143,16 @@ impl Place {
         })
     }
 
-    /// Waits until the supervisor has left.
+    /// Waits until the supervisor has ended.
     pub fn dismiss_supervisor(&self, stack: &'static Stack, platform: &mmcq_platform) {
         let left = poll_fn(|_| if self.supervisor.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
         stack.block_on(left, |idle| platform.wait(idle));
     }
 
-    /// Closes the controller. The memory that it used is given up: it belongs to the library.
+    /// Closes the controller. The library keeps the memory that the controller has used.
     ///
     /// # Safety
-    /// No other call of this controller is in progress, and the supervisor has left.
+    /// No other call of this controller is in progress, and the supervisor has ended.
     pub unsafe fn close(&self, platform: &mmcq_platform) {
         self.ahead.close(platform);
         self.state.store(CLOSED, Ordering::Release);
@@ -159,7 +160,8 @@ impl Place {
         self.begin_bring_up();
         self.scratch_buf.set(None);
         self.supervisor.scratch.set(None);
-        // SAFETY: it was open, so the stack was written; by the caller's word nothing uses it.
+        // SAFETY: the controller was open, so the stack was written; the caller promises that
+        // nothing uses it.
         unsafe { (*self.stack.get()).assume_init_drop() };
     }
 
@@ -170,8 +172,8 @@ impl Place {
         if self.state.load(Ordering::Acquire) == CLOSED {
             return None;
         }
-        // SAFETY: written before the state said so, and not again before a close, after which no
-        // call has it.
+        // SAFETY: the platform was written before the state changed to open. It is not written
+        // again before a close, after which no call uses it.
         Some(unsafe { &*self.platform.get().cast() })
     }
 
@@ -182,13 +184,13 @@ impl Place {
         if self.state.load(Ordering::Acquire) != OPEN {
             return None;
         }
-        // SAFETY: written before the state said so, and not again before a close, after which no
-        // call has it.
+        // SAFETY: the stack was written before the state changed to open. It is not written again
+        // before a close, after which no call uses it.
         Some(unsafe { &*self.stack.get().cast() })
     }
 }
 
-/// Returns the supervisor of controller number `host`.
+/// Returns the supervisor of controller number `host`; `None` if the number is too large.
 pub(crate) fn supervisor(host: usize) -> Option<&'static Supervisor> {
     PLACES.get(host).map(|place| &place.supervisor)
 }
@@ -205,7 +207,7 @@ fn set_alarm<const I: usize>(at_ns: Option<u64>) {
     }
 }
 
-/// One timer for each possible host.
+/// A timer for each controller that can exist.
 const TIMERS: [Timer; 8] = {
     macro_rules! timers {
         ($($host:literal)*) => {
@@ -220,7 +222,7 @@ fn place(host: u32) -> Option<(&'static Place, Timer)> {
     Some((PLACES.get(host)?, *TIMERS.get(host)?))
 }
 
-/// Returns the stack of an open controller, or an error code.
+/// Returns the state, stack and platform of an open controller, or an error code.
 pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
     let (place, _) = place(host).ok_or(MMCQ_E_ARGUMENT)?;
     match (place.stack(), place.platform()) {
@@ -229,17 +231,17 @@ pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'stati
     }
 }
 
-/// See the header.
+/// Opens a controller; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_open` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) -> i32 {
     let Some((place, timer)) = place(host) else { return MMCQ_E_ARGUMENT };
     if platform.is_null() || !platform.is_aligned() {
         return MMCQ_E_ARGUMENT;
     }
-    // SAFETY: not null, aligned, and the caller promised a whole structure.
+    // SAFETY: not null, aligned, and the caller promises a complete structure.
     let platform = unsafe { platform.read() };
     let (true, Some(quirks)) = (platform.is_complete(), platform.quirks()) else { return MMCQ_E_ARGUMENT };
     if platform.flags & !MMCQ_EMMC_18 != 0 {
@@ -248,14 +250,15 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     if place.state.load(Ordering::Acquire) != CLOSED {
         return MMCQ_E_STATE;
     }
-    // SAFETY: closed, so no other call reads it; the caller promised not to open twice at once.
+    // SAFETY: the controller is closed, so no other call reads it; the caller promises not to open
+    // it twice at once.
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
     let room = platform.dma_room().map_or(place.room.get(), NonNull::as_ptr);
-    // SAFETY: the library's own, or large enough and aligned, and the program's promise that it is
-    // the library's until the close. Any content will do. Only an open driver has it, and there is
-    // none.
+    // SAFETY: the memory is the library's own. Or it is large enough and aligned, and the program
+    // promises that the library may use it until the close. Any content is valid. Only the driver
+    // of an open controller uses it, and there is none.
     let room = unsafe { &mut *room };
     let mut config = if platform.flags & MMCQ_EMMC_18 != 0 {
         sdhci::SdhciConfig::emmc_18()
@@ -273,21 +276,22 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
             return code::of_init(error);
         }
     };
-    // Given out once: a close gives up the one before, with the stack that may have had it.
+    // Each buffer is used once: a close gives up the earlier one with the stack that may have had
+    // it.
     place.scratch_buf.set(Some(DmaBuf::from_static(&mut room.scratch.0)));
     place.supervisor.scratch.set(Some(DmaBuf::from_static(&mut room.supervisor_scratch.0)));
     place.events.begin();
-    // SAFETY: no call reads it before the state is `OPEN`.
+    // SAFETY: no call reads the stack before the state is `OPEN`.
     let stack = unsafe { &mut *place.stack.get() };
     Stack::write_to(stack, its, timer, driver, platform.config(), Fifo);
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
 }
 
-/// See the header.
+/// Brings up the card in the slot; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_bring_up` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -303,19 +307,19 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, mut scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
-        // A card that does not say what else it can has nothing else.
+        // If the card does not report what else it supports, only reads and writes are enabled.
         let look = card::enable_extended_ops(stack, found, scratch);
         (_, scratch) = stack.block_on(look, |idle| platform.wait(idle));
         place.supervisor.begin(stack, *found, host);
     }
     stack.with(|_| place.set_card(result.ok()));
-    // Only now may another thread bring up.
+    // From here on another thread may bring up the card.
     place.return_scratch(stack, scratch);
     place.events(stack, platform);
     match result {
         Ok(found) => {
             if !card.is_null() {
-                // SAFETY: not null, aligned, and the caller promised room for it.
+                // SAFETY: not null, aligned, and the caller promises room for the structure.
                 unsafe { card.write(described(stack, &found)) };
             }
             MMCQ_OK
@@ -348,19 +352,19 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     }
 }
 
-/// Returns whether the memory of a request may be in several segments.
+/// Returns whether the memory of a request may consist of several segments.
 fn writes_lists(stack: &Stack) -> bool {
     stack.with(|engine| engine.host().is_some_and(|driver| driver.transfer_mode() == TransferMode::Adma2))
 }
 
-/// Waits, in a thread, for a request to end.
+/// Waits, in a thread, until a request ends.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.supervisor.go_on(stack);
     place.events(stack, platform);
     platform.wait(idle);
 }
 
-/// Repeats a call while there is no free slot or mapping, at most as long as the platform allows.
+/// Repeats a call while no slot or mapping is free, at most as long as the platform allows.
 pub(crate) fn patiently<E: Into<Failure>>(
     place: &'static Place,
     stack: &'static Stack,
@@ -373,7 +377,7 @@ pub(crate) fn patiently<E: Into<Failure>>(
             Err(Failure::Engine(Error::Full | Error::Dma(DmaError::Exhausted)))
                 if platform.now_ns() < until_ns =>
             {
-                // A sleep and a turn.
+                // Sleep once, and then poll again.
                 let mut slept = false;
                 let once = poll_fn(|_| match core::mem::replace(&mut slept, true) {
                     true => Poll::Ready(()),
@@ -382,7 +386,7 @@ pub(crate) fn patiently<E: Into<Failure>>(
                 stack.block_on(once, |idle| wait(place, stack, platform, idle));
             }
             result => {
-                // What has ended beside it in its last turn.
+                // Report requests of other calls that have ended in the last turn.
                 place.events(stack, platform);
                 return result.map_or_else(Failure::code, |_| MMCQ_OK);
             }
@@ -390,9 +394,9 @@ pub(crate) fn patiently<E: Into<Failure>>(
     }
 }
 
-/// Transfers data with memory that is mapped before the lock is taken, and unmapped after it was
-/// released. `call` returns with its result whether a controller that cannot be stopped still uses
-/// the memory: then it stays mapped.
+/// Transfers data with memory that is mapped before the lock is taken, and unmapped after the lock
+/// was released. `call` returns its result, and whether a controller that cannot be stopped still
+/// uses the memory; then the memory stays mapped.
 pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
@@ -403,14 +407,14 @@ pub(crate) fn mapped(
 ) -> i32 {
     patiently(place, stack, platform, || {
         let start = memory.cast::<u8>();
-        // What is refused is refused before it is mapped.
+        // Invalid memory is refused before it is mapped.
         let by_dma = alignment(stack, start, direction)?;
         mapped_once(place, stack, platform, memory, by_dma.then_some(direction), &mut call)
     })
 }
 
-/// Makes one try of [`mapped`], for memory whose alignment has been checked. Without a direction
-/// nothing is mapped.
+/// Makes one try of [`mapped`], for memory whose alignment was checked. Without a direction, the
+/// memory is not mapped.
 pub(crate) fn mapped_once(
     place: &'static Place,
     stack: &'static Stack,
@@ -435,14 +439,15 @@ pub(crate) fn mapped_once(
     result
 }
 
-/// Returns whether this memory has to be mapped: memory that the CPU transfers must not be
-/// invalidated. An error: the controller cannot use it.
+/// Returns whether this memory must be mapped; memory that the CPU transfers must not be
+/// invalidated. Returns an error if the controller cannot use it.
 pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
     let (by_dma, align) = stack.with(|engine| {
         let caps = engine.caps();
         (caps.dma_bits != 0, if engine.card_params().is_some() { caps.align } else { 1 })
     });
-    // A write's lines are only cleaned: the controller's own alignment is enough.
+    // Cache lines of a write are only cleaned, so the alignment that the controller needs is
+    // sufficient.
     let align = if direction == Direction::Read { align } else { align.min(4) };
     if !start.addr().get().is_multiple_of(align as usize) {
         return Err(Error::Dma(DmaError::Alignment));
@@ -450,18 +455,18 @@ pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction)
     Ok(by_dma)
 }
 
-/// Returns the length of memory in bytes, or `None` if it cannot be used.
+/// Returns the length of the memory in bytes; `None` if it cannot be used.
 pub(crate) fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
-    // The engine counts bytes in 32 bits, and a slice has half the address space at most.
+    // The engine counts bytes in 32 bits, and a slice covers at most half the address space.
     let whole = bytes > 0 && isize::try_from(bytes).is_ok() && u32::try_from(bytes).is_ok();
     (whole && !memory.is_null() && memory.addr().checked_add(bytes).is_some()).then_some(bytes)
 }
 
-/// See the header.
+/// Reads blocks; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_read` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mut u8) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -469,8 +474,8 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that it is its own until we return.
-    // What is in it is never read as a value.
+    // SAFETY: checked as far as possible, and the caller promises that nothing else uses the memory
+    // until this call returns. Its old content is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
@@ -479,20 +484,20 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     })
 }
 
-/// See the header.
+/// Writes blocks; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_write` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_write`.
     unsafe { write(host, blocks, memory, |device, memory, idle| device.write_blocking(lba, memory, idle)) }
 }
 
-/// Writes by `call`.
+/// Writes blocks by the function `call`.
 ///
 /// # Safety
-/// As the header says of `mmcq_write`.
+/// The caller fulfils the contract of `mmcq_write` in `mmcq.h`.
 pub(crate) unsafe fn write(
     host: u32,
     blocks: u32,
@@ -504,8 +509,8 @@ pub(crate) unsafe fn write(
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that it does not change until we
-    // return.
+    // SAFETY: checked as far as possible, and the caller promises that the memory does not change
+    // until this call returns.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
@@ -514,7 +519,7 @@ pub(crate) unsafe fn write(
     })
 }
 
-/// See the header.
+/// Flushes the card's cache; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     match open(host) {
@@ -528,7 +533,7 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     }
 }
 
-/// See the header.
+/// Handles an interrupt of the controller; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_on_irq(host: u32) -> i32 {
     let Ok((place, stack, platform)) = open(host) else { return 0 };
@@ -538,7 +543,7 @@ pub extern "C" fn mmcq_on_irq(host: u32) -> i32 {
     found.into()
 }
 
-/// See the header.
+/// Polls the stack; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_poll(host: u32) {
     if let Ok((place, stack, platform)) = open(host) {
@@ -548,25 +553,26 @@ pub extern "C" fn mmcq_poll(host: u32) {
     }
 }
 
-/// See the header.
+/// Returns the time of the next deadline in nanoseconds; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
     let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
     next.unwrap_or(u64::MAX)
 }
 
-/// See the header.
+/// Returns 1 if a waiting thread may sleep now, 0 otherwise; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_may_sleep` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_may_sleep(idle: *const mmcq_idle) -> i32 {
-    // SAFETY: null, or what `wait` was given and may use until it returns, as the caller promised.
+    // SAFETY: the pointer is null, or the one that `wait` was given and may use until it returns;
+    // the caller promises that.
     let idle = unsafe { idle.as_ref() };
     idle.is_some_and(|idle| idle.0.may_sleep()).into()
 }
 
-/// See the header.
+/// Returns the name of an error code; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_error_name(code: i32) -> *const c_char {
     code::name(code).as_ptr()

@@ -1,4 +1,4 @@
-//! Errors as numbers with names.
+//! Error codes for C, with their names.
 
 use core::ffi::CStr;
 use mmcq::engine::Error;
@@ -10,7 +10,7 @@ macro_rules! codes {
     ($($name:ident = $value:literal;)*) => {
         $(pub(crate) const $name: i32 = $value;)*
 
-        /// Every code with its name, as in the header.
+        /// Every error code with its name, as in `mmcq.h`.
         pub const CODES: &[(i32, &CStr)] = &[$(($name, match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
             Ok(name) => name,
             Err(_) => c"",
@@ -58,9 +58,10 @@ pub(crate) fn of_init(error: SdhciInitError) -> i32 {
 /// Why a call failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
-    /// An error of the queue, where a slot may be free again in a moment, or of what is below it.
+    /// An error of the engine or of what is below it. It may say that no slot is free; then the
+    /// call may be tried again.
     Engine(Error),
-    /// Any other error.
+    /// Any other error, as its code.
     Code(i32),
 }
 

@@ -1,11 +1,11 @@
-//! Memory that a controller reads and writes besides the program's blocks: descriptors and
+//! Memory other than the program's blocks that a controller reads and writes: descriptors and
 //! registers of the card.
 
 use crate::sizes::DESCRIPTORS;
 use mmcq::card::SCRATCH_BYTES;
 use mmcq::host::sdhci::Table;
 
-/// Memory for registers of a card: whole lines of every cache.
+/// Memory for registers of a card; it consists of whole cache lines on every machine.
 #[repr(C, align(128))]
 pub(crate) struct Scratch(pub [u8; SCRATCH_BYTES as usize]);
 
@@ -15,12 +15,12 @@ impl Scratch {
     }
 }
 
-/// One controller's memory. Any content is valid. In the header its length is `MMCQ_DMA_BYTES`.
+/// The memory of one controller. Any content is valid. In `mmcq.h` its length is `MMCQ_DMA_BYTES`.
 #[repr(C, align(128))]
 pub(crate) struct Room {
     pub table: Table<DESCRIPTORS>,
     pub scratch: Scratch,
-    /// Memory for registers, for the supervisor.
+    /// Memory for registers of the card that the supervisor uses.
     pub supervisor_scratch: Scratch,
 }
 

@@ -1,19 +1,19 @@
-//! Cards that come and go.
+//! Reports cards that are inserted or removed to the program.
 
 use crate::api::{Stack, open};
 use crate::platform::mmcq_platform;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Most events that one call reports. Later events are reported by the next call.
+/// Largest number of events that one call reports. The next call reports later events.
 const EVENTS_MAX: u32 = 4;
 
-/// The card events of one controller that were reported to the program. `told` is accessed only
-/// with the lock of its stack held.
+/// State of the card events of one controller. `told` (the program knows of a card) is accessed
+/// only while the lock of its stack is held.
 pub(crate) struct CardEvents {
     told: Cell<bool>,
-    /// Set while a call reports events. A call that comes meanwhile returns at once, and the first
-    /// one reports its events too.
+    /// Set while a call reports events. Another call during that time returns at once, and the
+    /// first call reports its events too.
     telling: AtomicBool,
     again: AtomicBool,
 }
@@ -23,12 +23,12 @@ impl CardEvents {
         CardEvents { told: Cell::new(false), telling: AtomicBool::new(false), again: AtomicBool::new(false) }
     }
 
-    /// Begins for a controller that was just opened: the program knows of no card.
+    /// Sets the state for a controller that was just opened: the program knows of no card.
     pub fn begin(&self) {
         self.told.set(false);
     }
 
-    /// Reports a card that came or went since the last report.
+    /// Reports a card that was inserted or removed since the last report.
     pub fn tell(&self, stack: &Stack, platform: &mmcq_platform) {
         if !platform.has_card_event() {
             return;
@@ -54,7 +54,7 @@ impl CardEvents {
     }
 }
 
-/// See the header.
+/// Returns 1 if a card is in the slot, 0 if not, or an error code; `mmcq.h` has the contract.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_card_present(host: u32) -> i32 {

@@ -1,5 +1,5 @@
-//! The functions of the header that few programs need. A linker that drops what is not called
-//! leaves them out.
+//! Functions of `mmcq.h` that few programs need. A linker that drops unused functions leaves them
+//! out.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,31 +10,31 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, power::Off};
 use mmcq::engine::Error;
 
-/// See the header.
+/// Writes blocks past every cache; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_write_durable` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_write_durable(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_write_durable`.
     unsafe {
         write(host, blocks, memory, |device, memory, idle| device.write_durable_blocking(lba, memory, idle))
     }
 }
 
-/// See the header.
+/// Discards blocks; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_discard(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.discard(lba, blocks).await)
 }
 
-/// See the header.
+/// Erases blocks; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.erase(lba, blocks).await)
 }
 
-/// Makes a call that needs more abilities of the card than reads and writes.
+/// Makes a call that needs a card with more functions than reads and writes.
 fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {
     let (place, stack, platform) = match open(host) {
         Ok(open) => open,
@@ -55,14 +55,14 @@ fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Err
     })
 }
 
-/// Reads the card's abilities besides reading and writing.
+/// Reads from the card which functions it supports, and enables them.
 fn look_at_the_card(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
 ) -> Result<(), Error> {
     let card = place.card(stack).ok_or(Error::NoCard)?;
-    // Another call has the memory: it brings up, or looks itself. The caller tries again.
+    // Another call, a bring-up or a call like this one, uses the memory. The caller tries again.
     let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
     let look = card::enable_extended_ops(stack, &card, scratch);
     let (result, scratch) = stack.block_on(look, |idle| wait(place, stack, platform, idle));
@@ -70,10 +70,10 @@ fn look_at_the_card(
     result
 }
 
-/// See the header.
+/// Closes a controller; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_close` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -81,13 +81,13 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         Err(code) => return code,
     };
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
-    // What was submitted may need the supervisor to end at all.
+    // Submitted requests may need the supervisor to end, so the controller cannot be closed now.
     if place.waiting.is_any() {
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
     }
     place.dismiss_supervisor(stack, platform);
-    // A controller that could not be stopped still has memory of a request that has ended.
+    // A controller that could not be stopped still uses the memory of a request that has ended.
     if stack.with(|engine| engine.slots_in_use()) != 0 {
         if let Some(card) = place.card(stack) {
             place.supervisor.begin(stack, card, host);
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         None => Ok(()),
     };
     platform.set_alarm(None);
-    // SAFETY: the caller promised that no other call is in progress; the supervisor has left.
+    // SAFETY: the caller promises that no other call is in progress; the supervisor has ended.
     unsafe { place.close(platform) };
     code::of(result)
 }

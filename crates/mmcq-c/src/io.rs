@@ -16,14 +16,14 @@ use mmcq::host::{Direction, DmaError, Width};
 use mmcq::sdio::{At, CardInterrupt, Chain, FUNCTIONS_MAX, Function, IoError};
 use mmcq::task::Idle;
 
-/// `how`: every byte to or from one register.
+/// Value of `how`: every byte goes to, or comes from, one register (a FIFO).
 pub const MMCQ_IO_FIFO: u32 = 0;
-/// `how`: each byte to or from the next register.
+/// Value of `how`: each byte goes to, or comes from, the next register.
 pub const MMCQ_IO_INCREMENT: u32 = 1;
 
 const FUNCTIONS: usize = FUNCTIONS_MAX as usize;
 
-/// See the header.
+/// Description of an I/O card for the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -42,18 +42,18 @@ pub(crate) type Io = Function<'static, (Its, Driver), SLOTS>;
 type Interrupt = CardInterrupt<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// The functions of one controller's card. Accessed only with the lock of its stack held.
+/// The functions of one controller's I/O card. Accessed only while the lock of its stack is held.
 pub(crate) struct Functions {
-    /// The bring-up that found them ([`Place::bring_ups`]).
+    /// Number of the bring-up that found the functions ([`Place::bring_ups`]).
     found_by: Cell<u32>,
-    /// The handles; function 1 is the first. Empty while a call has it.
+    /// Handles of the functions; the first is function 1. Empty while a call uses the handle.
     handles: [Cell<Option<Io>>; FUNCTIONS],
-    /// Existing functions, one bit each.
+    /// Functions that the card has, one bit each.
     there: Cell<u8>,
     interrupt: Cell<Option<Interrupt>>,
 }
 
-// SAFETY: touched under the lock alone.
+// SAFETY: accessed only while the lock is held.
 unsafe impl Sync for Functions {}
 
 static FUNCTIONS_OF: [Functions; HOSTS] = [const {
@@ -82,7 +82,7 @@ impl Functions {
         self.found_by.set(found_by);
     }
 
-    /// Takes a function's handle; for function 0 any free one.
+    /// Takes a function's handle; for function 0 takes any free handle.
     pub fn take(&self, number: u8, bring_ups: u32) -> Result<(usize, Io), Failure> {
         if self.found_by.get() != bring_ups {
             return Err(Error::NoCard.into());
@@ -96,12 +96,12 @@ impl Functions {
             let taken = if wanted >> at & 1 != 0 { handle.take() } else { None };
             taken.map(|function| (index, function))
         });
-        // Another call has it. This one tries again.
+        // Another call uses the handle, so this call tries again.
         free.ok_or(Error::Full.into())
     }
 
-    /// Puts a handle back, so that another call may take it, unless the card was brought up again
-    /// meanwhile.
+    /// Puts a handle back, so that another call may take it. Drops it if the card was brought up
+    /// again in the meantime.
     pub fn put_back(&self, index: usize, function: Io, found_by: u32) {
         if self.found_by.get() == found_by
             && let Some(handle) = self.handles.get(index)
@@ -135,10 +135,10 @@ fn block_on<T>((place, stack, platform): Open, future: impl Future<Output = T>) 
     stack.block_on(future, |idle: &Idle| wait(place, stack, platform, idle))
 }
 
-/// See the header.
+/// Brings up an I/O card; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_bring_up` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) ->
     }
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
     place.dismiss_supervisor(stack, platform);
-    // No call has a function of the card before from now on.
+    // From here on no call uses a function of the earlier card.
     stack.with(|_| place.begin_bring_up());
     let future = card::bring_up_io(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn mmcq_io_bring_up(host: u32, card: *mut mmcq_io_card) ->
     match result {
         Ok(found) => {
             if !card.is_null() {
-                // SAFETY: not null, aligned, and the caller promised room for it.
+                // SAFETY: not null, aligned, and the caller promises room for the structure.
                 unsafe { card.write(described(&found)) };
             }
             MMCQ_OK
@@ -195,7 +195,7 @@ fn described(found: &IoCard) -> mmcq_io_card {
     card
 }
 
-/// See the header.
+/// Enables or disables a function; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_io_enable(host: u32, function: u32, on: i32) -> i32 {
     if function == 0 {
@@ -210,7 +210,7 @@ pub extern "C" fn mmcq_io_enable(host: u32, function: u32, on: i32) -> i32 {
     })
 }
 
-/// See the header.
+/// Sets the block size of a function; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_io_block_size(host: u32, function: u32, bytes: u32) -> i32 {
     let Some(bytes) = u16::try_from(bytes).ok().filter(|_| function != 0) else { return MMCQ_E_ARGUMENT };
@@ -219,10 +219,10 @@ pub extern "C" fn mmcq_io_block_size(host: u32, function: u32, bytes: u32) -> i3
     })
 }
 
-/// See the header.
+/// Reads one register of a function; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_read_byte` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_read_byte(host: u32, function: u32, address: u32, value: *mut u8) -> i32 {
     if value.is_null() {
@@ -233,16 +233,16 @@ pub unsafe extern "C" fn mmcq_io_read_byte(host: u32, function: u32, address: u3
             0 => block_on(open, io.read_common_u8(address, Chain::Last)),
             _ => block_on(open, io.read_u8(address, Chain::Last)),
         }?;
-        // SAFETY: not null, and the caller promised room for it.
+        // SAFETY: not null, and the caller promises room for the value.
         unsafe { value.write(read) };
         Ok(0)
     })
 }
 
-/// See the header.
+/// Writes one register of a function; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_write_byte` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_write_byte(
     host: u32,
@@ -264,16 +264,16 @@ pub unsafe extern "C" fn mmcq_io_write_byte(
             }
             (_, false) => block_on(open, io.write_read_u8(address, value, Chain::Last))?,
         };
-        // SAFETY: not null, and the caller promised room for it.
+        // SAFETY: not null, and the caller promises room for the value.
         unsafe { read_back.write(read) };
         Ok(0)
     })
 }
 
-/// See the header.
+/// Reads data from a function; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_read` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_read(
     host: u32,
@@ -283,14 +283,14 @@ pub unsafe extern "C" fn mmcq_io_read(
     bytes: u32,
     memory: *mut u8,
 ) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_io_read`.
     unsafe { moved(host, function, (address, how), bytes, memory, Direction::Read) }
 }
 
-/// See the header.
+/// Writes data to a function; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_write` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_write(
     host: u32,
@@ -300,12 +300,12 @@ pub unsafe extern "C" fn mmcq_io_write(
     bytes: u32,
     memory: *const u8,
 ) -> i32 {
-    // SAFETY: as the caller promised; a write only reads the memory.
+    // SAFETY: the caller fulfils the contract of `mmcq_io_write`; a write only reads the memory.
     unsafe { moved(host, function, (address, how), bytes, memory.cast_mut(), Direction::Write) }
 }
 
 /// # Safety
-/// As the header says of `mmcq_io_read` and `mmcq_io_write`.
+/// The caller fulfils the contract of `mmcq_io_read` or `mmcq_io_write` in `mmcq.h`.
 unsafe fn moved(
     host: u32,
     function: u32,
@@ -317,8 +317,8 @@ unsafe fn moved(
     let Some(moves) = Moves::new(function, (address, how), bytes, memory, direction) else {
         return MMCQ_E_ARGUMENT;
     };
-    // What has gone to a FIFO must not go once more: a call that finds no slot goes on where it
-    // was.
+    // Data that went to a FIFO must not be sent again, so a call that found no free slot continues
+    // where it stopped.
     let mut done = 0;
     with_function(host, function, |open @ (place, stack, platform), io| {
         let mapped = moves.by_dma(stack)?.then_some(direction);
@@ -329,11 +329,11 @@ unsafe fn moved(
     })
 }
 
-/// Where a transfer's memory begins.
+/// Start address of a transfer's memory.
 #[derive(Clone, Copy)]
 struct Start(NonNull<u8>);
 
-// SAFETY: the program has lent the memory to the library, whatever context moves it on.
+// SAFETY: the program leaves the memory to the library, whichever context continues the transfer.
 unsafe impl Send for Start {}
 
 /// The memory and the direction of a transfer.
@@ -346,7 +346,7 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Makes the transfer. `None`: the program's arguments are invalid.
+    /// Makes the description of a transfer; `None` if the program's arguments are invalid.
     pub fn new(
         function: u32,
         (address, how): (u32, u32),
@@ -369,7 +369,8 @@ impl Moves {
         NonNull::slice_from_raw_parts(self.start.0, self.bytes as usize)
     }
 
-    /// Returns whether the controller transfers this memory by DMA. An error: it cannot reach it.
+    /// Returns whether the controller transfers this memory by DMA; an error if it cannot reach the
+    /// memory.
     pub fn by_dma(&self, stack: &Stack) -> Result<bool, Error> {
         let (by_dma, align) = stack.with(|engine| (engine.caps().dma_bits != 0, engine.caps().align));
         let align = if self.direction == Direction::Read { align } else { align.min(4) };
@@ -380,19 +381,19 @@ impl Moves {
     }
 }
 
-/// Transfers the rest of a transfer, and counts the bytes that are done. Returns true if a
-/// controller that cannot be stopped still uses the memory.
+/// Transfers the rest of the data, and counts the bytes that are done. Returns true if a controller
+/// that cannot be stopped still uses the memory.
 pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), IoError>, bool) {
     let Moves { start, bytes, at, direction } = moves;
-    // Every turn moves a byte at least.
+    // Every turn transfers at least one byte.
     while *done < bytes {
         let piece = piece(io, bytes - *done);
         let at = match at {
             At::From(address) => At::From(address.saturating_add(*done)),
             fifo => fifo,
         };
-        // SAFETY: inside of the memory, since `done` and the piece are; the program promised that
-        // it is the library's own until the transfer ends.
+        // SAFETY: the piece begins at `done` and ends inside of the memory; the program promises
+        // that the library may use the memory until the transfer ends.
         let buf = unsafe { DmaBuf::from_raw(start.0.add(*done as usize), piece) };
         let chain = if *done + piece < bytes { Chain::More } else { Chain::Last };
         let (result, buf) = match direction {
@@ -407,13 +408,13 @@ pub(crate) async fn carry(io: &Io, moves: Moves, done: &mut u32) -> (Result<(), 
     (Ok(()), false)
 }
 
-/// Returns the bytes of the next command of a transfer.
+/// Returns the number of bytes in the next command of a transfer.
 fn piece(io: &Io, left: u32) -> u32 {
     let split = io.split();
     split.next(left).map_or(left, |count| split.bytes(count)).clamp(1, left)
 }
 
-/// Makes a call on the card interrupt. Only one thread may use it at a time: another gets
+/// Makes a call on the card interrupt. Only one thread may use it at a time; another one gets
 /// `MMCQ_E_STATE`.
 fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(), Failure>) -> i32 {
     let open @ (place, stack, platform) = match open(host) {
@@ -440,7 +441,7 @@ fn with_interrupt(host: u32, call: impl FnOnce(Open, &mut Interrupt) -> Result<(
     result.map_or_else(Failure::code, |()| MMCQ_OK)
 }
 
-/// See the header.
+/// Allows a function to interrupt, or not; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
     let Some(function) = u8::try_from(function).ok().filter(|number| (1..=FUNCTIONS_MAX).contains(number))
@@ -456,10 +457,10 @@ pub extern "C" fn mmcq_io_irq_enable(host: u32, function: u32, on: i32) -> i32 {
     })
 }
 
-/// See the header.
+/// Waits for a card interrupt; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_irq_wait` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *mut u8) -> i32 {
     with_interrupt(host, |open @ (_, _, platform), interrupt| {
@@ -479,14 +480,14 @@ pub unsafe extern "C" fn mmcq_io_irq_wait(host: u32, until_ns: u64, functions: *
         waited?;
         let asking = block_on(open, interrupt.pending()).map_err(Failure::from)?;
         if !functions.is_null() {
-            // SAFETY: not null, and the caller promised room for it.
+            // SAFETY: not null, and the caller promises room for the value.
             unsafe { functions.write(asking) };
         }
         Ok(())
     })
 }
 
-/// See the header.
+/// Acknowledges a card interrupt; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_io_irq_ack(host: u32) -> i32 {
     with_interrupt(host, |_, interrupt| {

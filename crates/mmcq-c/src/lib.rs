@@ -1,14 +1,14 @@
 //! The mmcq stack for C: one or two SDHCI controllers with a card each, under any RTOS.
 //!
-//! What a C program sees is in `include/mmcq.h`, with its contract; `examples/c/card.c` is a
-//! program. Build the library for a target by
+//! A C program includes `include/mmcq.h`, which describes all functions and their contracts;
+//! `examples/c/card.c` is an example. Build the library for a target by
 //!
 //! ```text
 //! cargo rustc -p mmcq-c --release --crate-type staticlib --features panic-handler --target thumbv7em-none-eabihf
 //! ```
 //!
 //! Every pointer is checked for null and every number for its range before use; every error is a
-//! code with a name. Nothing unwinds into C: no panic is reachable in the stack, and one in an
+//! code with a name. No panic unwinds into C: the stack cannot reach a panic, and a panic in an
 //! `extern "C"` function would abort.
 //!
 //! # The crates beside it
@@ -19,10 +19,10 @@
 //! [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the models.
 //! [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the models.
 #![no_std]
-// docs.rs says of each item which feature it needs.
+// docs.rs shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
-// The names are C's.
+// The types have the names of the C header.
 #![allow(non_camel_case_types)]
 
 mod ahead;
@@ -75,7 +75,8 @@ pub use transfer::{mmcq_io_request, mmcq_io_submit};
 #[cfg(all(feature = "panic-handler", not(test)))]
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 mod panic {
-    // SAFETY: the header declares it so: no arguments, never returns, may be called from anywhere.
+    // SAFETY: the header declares the function without arguments; it never returns, and may be
+    // called from anywhere.
     unsafe extern "C" {
         safe fn mmcq_panic() -> !;
     }

@@ -11,13 +11,13 @@ use mmcq::card::partition::Area;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
 use mmcq::host::Direction;
 
-/// `partition`: the first boot area.
+/// Value of `partition`: the first boot area.
 pub const MMCQ_BOOT_1: u32 = 1;
-/// `partition`: the second.
+/// Value of `partition`: the second boot area.
 pub const MMCQ_BOOT_2: u32 = 2;
-/// `partition`: the first general purpose partition; the others follow.
+/// Value of `partition`: the first general purpose partition; the next values are the other ones.
 pub const MMCQ_GENERAL_1: u32 = 4;
-/// `partition`: the fourth general purpose partition.
+/// Value of `partition`: the fourth general purpose partition.
 pub const MMCQ_GENERAL_4: u32 = 7;
 
 type Partition = block::Partition<'static, (crate::platform::Its, crate::api::Driver), { crate::api::SLOTS }>;
@@ -31,8 +31,8 @@ fn area(partition: u32) -> Option<Area> {
     }
 }
 
-/// Reads from the card where the partition is. Each call does this, because the card's boot
-/// settings may have changed since the last one.
+/// Opens a partition by the card's registers. Each call reads them, because the card's boot
+/// settings may have changed since the last call.
 fn opened(
     place: &'static Place,
     stack: &'static Stack,
@@ -43,7 +43,7 @@ fn opened(
     let mut found = None;
     let code = patiently(place, stack, platform, || {
         let card = place.card(stack).ok_or(Error::NoCard)?;
-        // Another call has the memory for registers. This one tries again.
+        // Another call uses the memory for registers, so this call tries again.
         let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
         let open = Partition::open(stack, &card, scratch, area);
         let (result, scratch) = stack.block_on(open, |idle| wait(place, stack, platform, idle));
@@ -54,10 +54,10 @@ fn opened(
     found.ok_or(code)
 }
 
-/// See the header.
+/// Returns the size of a partition; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_partition_blocks` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_partition_blocks(host: u32, partition: u32, blocks: *mut u32) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn mmcq_partition_blocks(host: u32, partition: u32, blocks
     }
     match opened(place, stack, platform, partition) {
         Ok(found) => {
-            // SAFETY: not null, aligned, and the caller promised room for it.
+            // SAFETY: not null, aligned, and the caller promises room for the value.
             unsafe { blocks.write(found.blocks()) };
             MMCQ_OK
         }
@@ -77,10 +77,10 @@ pub unsafe extern "C" fn mmcq_partition_blocks(host: u32, partition: u32, blocks
     }
 }
 
-/// See the header.
+/// Reads blocks of a partition; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_partition_read` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_partition_read(
     host: u32,
@@ -89,14 +89,14 @@ pub unsafe extern "C" fn mmcq_partition_read(
     blocks: u32,
     memory: *mut u8,
 ) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_partition_read`.
     unsafe { moved(host, partition, lba, blocks, memory, Direction::Read) }
 }
 
-/// See the header.
+/// Writes blocks of a partition; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_partition_write` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_partition_write(
     host: u32,
@@ -105,12 +105,13 @@ pub unsafe extern "C" fn mmcq_partition_write(
     blocks: u32,
     memory: *const u8,
 ) -> i32 {
-    // SAFETY: as the caller promised; a write only reads the memory.
+    // SAFETY: the caller fulfils the contract of `mmcq_partition_write`; a write only reads the
+    // memory.
     unsafe { moved(host, partition, lba, blocks, memory.cast_mut(), Direction::Write) }
 }
 
 /// # Safety
-/// As the header says of `mmcq_partition_read` and `mmcq_partition_write`.
+/// The caller fulfils the contract of `mmcq_partition_read` or `mmcq_partition_write` in `mmcq.h`.
 unsafe fn moved(
     host: u32,
     partition: u32,
@@ -139,8 +140,8 @@ unsafe fn moved(
     };
     let all = NonNull::slice_from_raw_parts(start, bytes);
     mapped(place, stack, platform, all, direction, || {
-        // SAFETY: checked as far as can be; the program promised that it is the library's own until
-        // the call returns.
+        // SAFETY: checked as far as possible; the program promises that the library may use the
+        // memory until the call returns.
         let buf = unsafe { DmaBuf::from_raw(start, blocks * BLOCK_BYTES) };
         let idle = |idle: &_| wait(place, stack, platform, idle);
         let (result, buf) = match direction {

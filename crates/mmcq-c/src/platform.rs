@@ -1,4 +1,4 @@
-//! The parts that the C program supplies: registers, memory, lock, time.
+//! Registers, memory, lock and time, which the C program supplies.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -14,26 +14,26 @@ use mmcq::host::sdhci::SdhciQuirks;
 use mmcq::host::{Direction, Dma, DmaError, Regs};
 use mmcq::task::{Idle, Lock};
 
-/// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
+/// Bit of `flags`: the slot has a soldered eMMC with 1.8 V on its signal lines.
 pub const MMCQ_EMMC_18: u32 = 1;
 
-/// How long a call waits for a free slot or mapping, if the platform does not set it.
+/// Time in milliseconds that a call waits for a free slot or mapping, if the platform sets none.
 const PATIENCE_MS: u32 = 30_000;
 
-/// The longest cache line that the library's own memory is aligned to.
+/// Alignment of the library's own memory in bytes: the longest cache line that it supports.
 pub(crate) const LINE_MAX: u32 = 128;
 
-/// See the header.
+/// Token of a waiting thread, declared in `mmcq.h` as `mmcq_idle`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct mmcq_idle(pub(crate) Idle);
 
-/// See the header.
+/// The functions and settings that the C program supplies, declared in `mmcq.h`.
 ///
 /// # Safety
 ///
-/// The functions are C's, so calling one is `unsafe`. The header says what each must do and from
-/// where it may be called; the caller of `mmcq_open` promises that.
+/// The functions are C's, so a call of one is `unsafe`. The header says what each function must do
+/// and from where it may be called; the caller of `mmcq_open` promises that.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -62,13 +62,14 @@ pub struct mmcq_platform {
 }
 
 // SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every
-// thread and from the interrupt (header).
+// thread and from the interrupt (see `mmcq.h`).
 unsafe impl Send for mmcq_platform {}
-// SAFETY: as above.
+// SAFETY: the caller of `mmcq_open` promises that all threads and the interrupt may share the
+// platform.
 unsafe impl Sync for mmcq_platform {}
 
 impl mmcq_platform {
-    /// Returns whether all required members are set.
+    /// Returns whether all required members of the structure are set.
     pub(crate) fn is_complete(&self) -> bool {
         let registers = match (self.read, self.write) {
             (Some(_), Some(_)) => true,
@@ -91,19 +92,21 @@ impl mmcq_platform {
             && self.now_ns.is_some()
     }
 
-    /// Returns the quirks by their names, separated by commas; `None`: an unknown name.
+    /// Returns the quirks whose names are separated by commas in `quirks`; `None` if a name is
+    /// unknown.
     pub(crate) fn quirks(&self) -> Option<SdhciQuirks> {
         if self.quirks.is_null() {
             return Some(SdhciQuirks::NONE);
         }
-        // SAFETY: not null, and the opener promised a C string.
+        // SAFETY: not null, and the caller of `mmcq_open` promises a C string.
         let names = unsafe { CStr::from_ptr(self.quirks) }.to_str().ok()?;
         let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.try_fold(SdhciQuirks::NONE, |quirks, name| Some(quirks.with(SdhciQuirks::named(name)?)))
     }
 
-    /// Returns the program's memory for what the controller reads and writes besides blocks, if the
-    /// program supplies any that is large enough, aligned, and in reach.
+    /// Returns the program's memory for what the controller reads and writes in addition to blocks.
+    /// `None` if the program supplies none that is large enough, aligned, and in reach of the
+    /// controller.
     pub(crate) fn dma_room(&self) -> Option<NonNull<Room>> {
         let room = NonNull::new(self.dma.cast::<Room>())?;
         let align = align_of::<Room>() as u64;
@@ -112,15 +115,15 @@ impl mmcq_platform {
         (aligned && ends && self.dma_bytes >= size_of::<Room>()).then_some(room)
     }
 
-    /// Returns the controller's address of this part of that memory; `None`: not inside.
+    /// Returns the bus address of a part of that memory; `None` if the part is not inside.
     fn in_dma(&self, ptr: NonNull<u8>, len: usize) -> Option<u64> {
         let skip = ptr.addr().get().checked_sub(self.dma.addr()).filter(|_| !self.dma.is_null())?;
         (skip.checked_add(len)? <= self.dma_bytes).then(|| self.dma_bus + skip as u64)
     }
 
-    /// Returns the settings of the stack. If requests may be in several segments, a merged transfer
-    /// has at most as many blocks as the list has descriptors: only a whole mapping can be shorter
-    /// than a block.
+    /// Returns the settings of the stack. If requests may consist of several segments, a merged
+    /// transfer has at most as many blocks as the list has descriptors, since only a whole mapping
+    /// can be shorter than a block.
     pub(crate) fn config(&self) -> Config {
         match self.piece {
             Some(_) => Config::DEFAULT.merge_blocks(DESCRIPTORS as u32 - 1),
@@ -128,12 +131,13 @@ impl mmcq_platform {
         }
     }
 
-    /// Returns the alignment of begin and end of memory for reads.
+    /// Returns the alignment that the begin and end of memory for reads need, in bytes.
     pub(crate) fn line_bytes(&self) -> u32 {
         self.cache_line.max(1)
     }
 
-    /// Returns the address for the controller; `None`: the platform has no functions for that.
+    /// Maps memory for DMA, and returns its bus address; `None` if the platform has no functions
+    /// for that.
     pub(crate) fn map_memory(
         &self,
         ptr: NonNull<u8>,
@@ -142,8 +146,8 @@ impl mmcq_platform {
     ) -> Option<Result<u64, DmaError>> {
         let map = self.map?;
         let mut bus = 0;
-        // SAFETY: the opener promised that its functions may be called with its context; `bus` is
-        // ours.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context; `bus` is a local variable.
         let code = unsafe { map(self.context, ptr.as_ptr().cast(), len, to_card(direction), &raw mut bus) };
         Some(match code {
             0 => Ok(bus),
@@ -154,67 +158,73 @@ impl mmcq_platform {
 
     pub(crate) fn unmap_memory(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
         if let Some(unmap) = self.unmap {
-            // SAFETY: as in `map_memory`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { unmap(self.context, bus, ptr.as_ptr().cast(), len, to_card(direction)) }
         }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
-        // SAFETY: the opener promised that its functions may be called with its context.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context.
         self.now_ns.map_or(0, |now_ns| unsafe { now_ns(self.context) })
     }
 
     pub(crate) fn set_alarm(&self, at_ns: Option<u64>) {
         if let Some(set_alarm) = self.set_alarm {
-            // SAFETY: as in `now_ns`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { set_alarm(self.context, at_ns.unwrap_or(u64::MAX)) }
         }
     }
 
-    /// Returns how long a call waits for a free slot or mapping.
+    /// Returns the time in nanoseconds that a call waits for a free slot or mapping.
     pub(crate) fn patience_ns(&self) -> u64 {
         u64::from(if self.patience_ms == 0 { PATIENCE_MS } else { self.patience_ms }) * 1_000_000
     }
 
-    /// Returns whether the program wants card events.
+    /// Returns whether the program has a callback for card events.
     pub(crate) fn has_card_event(&self) -> bool {
         self.card_event.is_some()
     }
 
     pub(crate) fn card_event(&self, present: bool) {
         if let Some(card_event) = self.card_event {
-            // SAFETY: as in `now_ns`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { card_event(self.context, present.into()) }
         }
     }
 
-    /// Waits, as the contract of [`Idle`] requires.
+    /// Waits in the way that the contract of [`Idle`] requires.
     pub(crate) fn wait(&self, idle: &Idle) {
         if let Some(wait) = self.wait
             && idle.may_sleep()
         {
-            // SAFETY: as in `now_ns`; the other pointer lives until `wait` returns, as the header
+            // SAFETY: as in `now_ns`; the other pointer is valid until `wait` returns, as `mmcq.h`
             // says.
             unsafe { wait(self.context, core::ptr::from_ref(idle).cast()) }
         }
     }
 }
 
-/// The platform as the stack's lock, registers and memory.
+/// The C program's platform, as the lock, the registers and the memory of the stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Its(pub &'static mmcq_platform, pub &'static Ahead);
 
-// SAFETY: the opener promised that between `lock` and `unlock` neither another thread nor the
-// interrupt runs.
+// SAFETY: the caller of `mmcq_open` promises that between `lock` and `unlock` neither another
+// thread nor the interrupt runs.
 unsafe impl Lock for Its {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         if let Some(lock) = self.0.lock {
-            // SAFETY: the opener promised that its functions may be called with its context.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             unsafe { lock(self.0.context) }
         }
         let result = f();
         if let Some(unlock) = self.0.unlock {
-            // SAFETY: as above; we hold the lock.
+            // SAFETY: the caller of `mmcq_open` promises that `unlock` may be called while the lock
+            // is held.
             unsafe { unlock(self.0.context) }
         }
         result
@@ -223,12 +233,14 @@ unsafe impl Lock for Its {
 
 impl Its {
     fn read(&self, offset: u16, bytes: u8) -> Option<u32> {
-        // SAFETY: the opener promised that its functions may be called with its context.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context.
         self.0.read.map(|read| unsafe { read(self.0.context, offset, bytes) })
     }
 
     fn write(&self, offset: u16, bytes: u8, value: u32) -> bool {
-        // SAFETY: as in `read`.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context.
         self.0.write.map(|write| unsafe { write(self.0.context, offset, bytes, value) }).is_some()
     }
 
@@ -239,35 +251,38 @@ impl Its {
 
 impl Regs for Its {
     fn read8(&self, offset: u16) -> u8 {
-        // SAFETY: without functions there is a base, aligned to 4, and the opener promised that it
-        // maps the registers.
+        // SAFETY: without register functions there is a base address, aligned to 4, and the caller
+        // of `mmcq_open` promises that it maps the registers.
         self.read(offset, 1)
             .map_or_else(|| unsafe { self.at::<u8>(offset).read_volatile() }, |value| value as u8)
     }
     fn read16(&self, offset: u16) -> u16 {
-        // SAFETY: as in `read8`; the trait asks for even offsets.
+        // SAFETY: the base address maps the registers, and `offset` is even, as the trait requires.
         self.read(offset, 2)
             .map_or_else(|| unsafe { self.at::<u16>(offset).read_volatile() }, |value| value as u16)
     }
     fn read32(&self, offset: u16) -> u32 {
-        // SAFETY: as in `read8`; the trait asks for multiples of 4.
+        // SAFETY: the base address maps the registers, and `offset` is a multiple of 4, as the
+        // trait requires.
         self.read(offset, 4).unwrap_or_else(|| unsafe { self.at::<u32>(offset).read_volatile() })
     }
     fn write8(&self, offset: u16, value: u8) {
         if !self.write(offset, 1, value.into()) {
-            // SAFETY: as in `read8`.
+            // SAFETY: the base address maps the registers.
             unsafe { self.at::<u8>(offset).write_volatile(value) }
         }
     }
     fn write16(&self, offset: u16, value: u16) {
         if !self.write(offset, 2, value.into()) {
-            // SAFETY: as in `read16`.
+            // SAFETY: the base address maps the registers, and `offset` is even, as the trait
+            // requires.
             unsafe { self.at::<u16>(offset).write_volatile(value) }
         }
     }
     fn write32(&self, offset: u16, value: u32) {
         if !self.write(offset, 4, value) {
-            // SAFETY: as in `read32`.
+            // SAFETY: the base address maps the registers, and `offset` is a multiple of 4, as the
+            // trait requires.
             unsafe { self.at::<u32>(offset).write_volatile(value) }
         }
     }
@@ -277,8 +292,8 @@ fn to_card(direction: Direction) -> i32 {
     (direction == Direction::Write).into()
 }
 
-// SAFETY: with functions, the opener promised what this trait asks for; without, that the
-// controller sees memory as the CPU does, at the same addresses and without caches in between.
+// SAFETY: with DMA functions, the caller of `mmcq_open` promises what this trait requires. Without
+// them it promises that the controller sees memory at the CPU's addresses and without caches.
 unsafe impl Dma for Its {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         if let Some(bus) = self.1.find(ptr, len, direction) {
@@ -299,7 +314,7 @@ unsafe impl Dma for Its {
 
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
         if self.1.find(ptr, len, direction) == Some(bus) {
-            // The call that mapped it unmaps it.
+            // The waiting call that mapped the memory also unmaps it.
             return;
         }
         fence(Ordering::SeqCst);
@@ -317,15 +332,16 @@ unsafe impl Dma for Its {
     fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
         let Some(piece) = self.0.piece else { return (bus, len) };
         let mut at = bus;
-        // SAFETY: the opener promised that its functions may be called with its context; `at` is
-        // ours.
+        // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+        // context; `at` is a local variable.
         let here = unsafe { piece(self.0.context, bus, len, &raw mut at) };
         (at, here.min(len))
     }
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         match self.0.sync {
-            // SAFETY: as in `map`.
+            // SAFETY: the caller of `mmcq_open` promises that its functions may be called with its
+            // context.
             Some(sync) if self.0.in_dma(ptr, len).is_none() => unsafe {
                 sync(self.0.context, bus, ptr.as_ptr().cast(), len)
             },

@@ -1,4 +1,4 @@
-//! Memory in a static place for a future whose type has no name.
+//! Static memory for a future whose type has no name.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,13 +8,14 @@ use core::mem::MaybeUninit;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// An `async fn` of one argument. Each has a future type of its own.
+/// An `async fn` with one argument. Each such function has a future type of its own.
 pub(crate) type Begin<A, F> = fn(A) -> F;
 
-/// Alignment of the room; repeated here because the room's layout is not known while it is defined.
+/// Alignment of the room in bytes; repeated here because the layout of `Room` is unknown while it
+/// is being defined.
 const ALIGN: usize = 16;
 
-/// Returns the bytes of such a function's future.
+/// Returns the size of the function's future, in bytes.
 pub(crate) const fn bytes_of<A, F>(_: &Begin<A, F>) -> usize {
     assert!(align_of::<F>() <= ALIGN, "the future wants more alignment than its room has");
     size_of::<F>()
@@ -29,31 +30,31 @@ impl<const BYTES: usize> Room<BYTES> {
         Room(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Begins a future here.
+    /// Places the future of `begin(with)` in the room.
     ///
     /// # Safety
-    /// The room is empty, and nothing else touches it during the call.
+    /// The room is empty, and nothing else accesses it during the call.
     pub unsafe fn begin<A, F>(&self, begin: Begin<A, F>, with: A) {
         const { assert!(size_of::<F>() <= BYTES && align_of::<F>() <= ALIGN) };
-        // SAFETY: the room is large enough and aligned; the rest the caller promised.
+        // SAFETY: the room is large enough and aligned; the caller promises the rest.
         unsafe { self.0.get().cast::<F>().write(begin(with)) }
     }
 
-    /// Polls the future. When it has ended, the room is empty.
+    /// Polls the future in the room. When the future has ended, the room is empty.
     ///
     /// # Safety
-    /// This function began the future that is here, nothing else accesses the room during the call,
-    /// and the room is not moved until the future has ended.
+    /// The future in the room was placed by `begin` with the same function. Nothing else accesses
+    /// the room during the call, and the room is not moved until the future has ended.
     pub unsafe fn poll<A, F: Future + Send>(
         &self,
         _: Begin<A, F>,
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
         let future = self.0.get().cast::<F>();
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller promises it.
         let polled = unsafe { Pin::new_unchecked(&mut *future) }.poll(context);
         if polled.is_ready() {
-            // SAFETY: it has ended, and no call polls it again.
+            // SAFETY: the future has ended, and no call polls it again.
             unsafe { future.drop_in_place() }
         }
         polled

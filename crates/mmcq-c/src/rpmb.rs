@@ -1,4 +1,4 @@
-//! The replay-protected area of an eMMC.
+//! The replay-protected area (RPMB) of an eMMC.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,10 +10,10 @@ use mmcq::engine::{DmaBuf, Error, Irreversible};
 use mmcq::host::Direction;
 use mmcq::rpmb::{Key, Rpmb, RpmbError, UNIT_BYTES};
 
-/// The number that `mmcq_rpmb_program_key` requires as confirmation.
+/// Number that `mmcq_rpmb_program_key` requires as confirmation that the key is set for ever.
 pub const MMCQ_RPMB_FOR_EVER: u32 = 0x4b45_5921;
 
-/// See the header.
+/// Key, nonces and memory of a call, declared in `mmcq.h`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -27,7 +27,7 @@ pub struct mmcq_rpmb {
 type Area = Rpmb<'static, (Its, Driver), SLOTS>;
 type Open = (&'static Place, &'static Stack, &'static mmcq_platform);
 
-/// The arguments of a call, checked.
+/// The arguments of a call after their check.
 struct Given {
     key: Key,
     nonces: [[u8; 16]; 2],
@@ -36,22 +36,22 @@ struct Given {
 }
 
 /// # Safety
-/// As the header says of `mmcq_rpmb`.
+/// The caller fulfils the contract of `mmcq_rpmb` in `mmcq.h`.
 unsafe fn given(how: *const mmcq_rpmb) -> Option<Given> {
     if how.is_null() || !how.is_aligned() {
         return None;
     }
-    // SAFETY: not null, aligned, and the caller promised a whole structure.
+    // SAFETY: not null, aligned, and the caller promises a complete structure.
     let how = unsafe { how.read() };
     if how.key.is_null() {
         return None;
     }
-    // SAFETY: not null, and the caller promised 32 bytes.
+    // SAFETY: not null, and the caller promises 32 bytes.
     let key = Key(unsafe { how.key.cast::<[u8; 32]>().read() });
     Some(Given { key, nonces: how.nonces, memory: NonNull::new(how.memory)?, bytes: how.memory_bytes })
 }
 
-/// Calls `go_on` with the open controller and the arguments, if they are complete.
+/// Calls `go_on` with the open controller and the arguments, if the arguments are complete.
 fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) -> i32) -> i32 {
     match (open(host), given) {
         (Err(code), _) => code,
@@ -60,8 +60,8 @@ fn with_given(host: u32, given: Option<Given>, go_on: impl FnOnce(Open, &Given) 
     }
 }
 
-/// Opens the area, and makes one call. Only the opening is repeated if no slot is free: a nonce
-/// must not be used twice.
+/// Opens the area, and makes one call on it. Only the opening is repeated while no slot is free,
+/// because a nonce must not be used twice.
 fn with_area(
     (place, stack, platform): Open,
     given: &Given,
@@ -71,8 +71,8 @@ fn with_area(
     let code = patiently(place, stack, platform, || {
         alignment(stack, given.memory, Direction::Read)?;
         let card = place.card(stack).ok_or(Error::NoCard)?;
-        // SAFETY: the program promised that it is the library's own until the call returns. A try
-        // that failed has given it back.
+        // SAFETY: the program promises that the library may use the memory until the call returns.
+        // A failed try has returned the memory.
         let buf = unsafe { DmaBuf::from_raw(given.memory, given.bytes) };
         let opened = stack.block_on(Rpmb::open(stack, &card, buf), |idle| wait(place, stack, platform, idle));
         area = Some(opened.map_err(|(error, _)| error)?);
@@ -80,7 +80,7 @@ fn with_area(
     });
     let Some(mut area) = area else { return code };
     let result = stack.block_on(call(&mut area), |idle| wait(place, stack, platform, idle));
-    // Clears the memory: there were secrets and signatures in it.
+    // Clears the memory, which held secrets and signatures.
     let _memory = area.close();
     place.events(stack, platform);
     match result {
@@ -89,10 +89,10 @@ fn with_area(
     }
 }
 
-/// See the header.
+/// Returns the size of the RPMB area; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_rpmb_size` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_size(
     host: u32,
@@ -100,13 +100,13 @@ pub unsafe extern "C" fn mmcq_rpmb_size(
     units: *mut u32,
     write_units: *mut u32,
 ) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_size`.
     with_given(host, unsafe { given(how) }, |open, given| {
         if units.is_null() || write_units.is_null() || !units.is_aligned() || !write_units.is_aligned() {
             return MMCQ_E_ARGUMENT;
         }
         with_area(open, given, async |area| {
-            // SAFETY: not null, aligned, and the caller promised room for them.
+            // SAFETY: not null, aligned, and the caller promises room for the values.
             unsafe {
                 units.write(area.units());
                 write_units.write(area.write_units_max().into());
@@ -116,13 +116,13 @@ pub unsafe extern "C" fn mmcq_rpmb_size(
     })
 }
 
-/// See the header.
+/// Programs the authentication key; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_rpmb_program_key` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_program_key(host: u32, how: *const mmcq_rpmb, for_ever: u32) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_program_key`.
     with_given(host, unsafe { given(how) }, |open, given| {
         if for_ever != MMCQ_RPMB_FOR_EVER {
             return MMCQ_E_ARGUMENT;
@@ -132,36 +132,36 @@ pub unsafe extern "C" fn mmcq_rpmb_program_key(host: u32, how: *const mmcq_rpmb,
     })
 }
 
-/// See the header.
+/// Reads the write counter; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_rpmb_counter` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_counter(host: u32, how: *const mmcq_rpmb, counter: *mut u32) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_counter`.
     with_given(host, unsafe { given(how) }, |open, given| {
         if counter.is_null() || !counter.is_aligned() {
             return MMCQ_E_ARGUMENT;
         }
         with_area(open, given, async |area| {
             let now = area.counter(&given.key, given.nonces[0]).await?;
-            // SAFETY: not null, aligned, and the caller promised room for it.
+            // SAFETY: not null, aligned, and the caller promises room for the value.
             unsafe { counter.write(now) };
             Ok(())
         })
     })
 }
 
-/// Returns the bytes of this many units, at least one.
+/// Returns the size of `units` units in bytes; `None` if that is 0 or too large.
 fn bytes_of(units: u32, data: *const u8) -> Option<usize> {
     let bytes = usize::from(u16::try_from(units).ok()?) * UNIT_BYTES;
     (bytes > 0 && !data.is_null() && data.addr().checked_add(bytes).is_some()).then_some(bytes)
 }
 
-/// See the header.
+/// Reads authenticated data; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_rpmb_read` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_read(
     host: u32,
@@ -170,20 +170,20 @@ pub unsafe extern "C" fn mmcq_rpmb_read(
     units: u32,
     data: *mut u8,
 ) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_read`.
     with_given(host, unsafe { given(how) }, |open, given| {
         let Some(bytes) = bytes_of(units, data) else { return MMCQ_E_ARGUMENT };
-        // SAFETY: checked as far as can be, and the caller promised that it is the call's own. What is
-        // in it is never read as a value.
+        // SAFETY: checked as far as possible, and the caller promises that only this call uses the
+        // memory. Its old content is never read as a value.
         let data = unsafe { core::slice::from_raw_parts_mut(data, bytes) };
         with_area(open, given, async |area| area.read(&given.key, given.nonces[0], address, data).await)
     })
 }
 
-/// See the header.
+/// Writes authenticated data; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_rpmb_write` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_rpmb_write(
     host: u32,
@@ -192,11 +192,11 @@ pub unsafe extern "C" fn mmcq_rpmb_write(
     units: u32,
     data: *const u8,
 ) -> i32 {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller fulfils the contract of `mmcq_rpmb_write`.
     with_given(host, unsafe { given(how) }, |open, given| {
         let Some(bytes) = bytes_of(units, data) else { return MMCQ_E_ARGUMENT };
-        // SAFETY: checked as far as can be, and the caller promised that it does not change until we
-        // return.
+        // SAFETY: checked as far as possible, and the caller promises that the memory does not
+        // change until this call returns.
         let data = unsafe { core::slice::from_raw_parts(data, bytes) };
         with_area(open, given, async |area| area.write(&given.key, given.nonces, address, data).await)
     })

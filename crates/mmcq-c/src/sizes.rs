@@ -5,8 +5,9 @@
 
 use mmcq::engine::SLOTS_MAX;
 
-/// A whole number from 1 on and below a bound, written in a variable of the environment. No function: the type checker
-/// needs these numbers before it can say how a function of this crate is called.
+/// Returns a whole number, at least 1 and below a bound, from a variable of the build's
+/// environment. It is no function, because the type checker needs these numbers before it can check
+/// calls of this crate's functions.
 macro_rules! number {
     ($name:literal, $otherwise:expr, $bound:expr) => {
         match option_env!($name) {
@@ -28,7 +29,8 @@ macro_rules! number {
 
 /// Number of controllers.
 pub(crate) const HOSTS: usize = number!("MMCQ_HOSTS", 2, 9);
-/// Most requests at a time, plus one slot for the library itself.
+/// Largest number of requests at a time, plus one slot for the library itself.
 pub(crate) const SLOTS: usize = number!("MMCQ_SLOTS", 7, SLOTS_MAX) + 1;
-/// Most descriptors of one transfer, plus one for controllers that need a separate end descriptor.
+/// Largest number of descriptors of one transfer, plus one for controllers that need a separate end
+/// descriptor.
 pub(crate) const DESCRIPTORS: usize = number!("MMCQ_PIECES", 128, 4096) + 1;

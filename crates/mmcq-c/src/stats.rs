@@ -5,7 +5,7 @@
 use crate::api::open;
 use crate::code::{MMCQ_E_ARGUMENT, MMCQ_OK};
 
-/// See the header.
+/// Counters of a controller for the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -26,10 +26,10 @@ pub struct mmcq_statistics {
     pub recovery_steps: u64,
 }
 
-/// See the header.
+/// Returns the counters of a controller; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_stats` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_stats(host: u32, statistics: *mut mmcq_statistics) -> i32 {
     let (_, stack, _) = match open(host) {
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn mmcq_stats(host: u32, statistics: *mut mmcq_statistics)
         return MMCQ_E_ARGUMENT;
     }
     let stats = stack.with(|engine| *engine.stats());
-    // A counter has the width of a pointer.
+    // A counter of the stack has the width of a pointer.
     #[allow(clippy::unnecessary_cast, reason = "not where a pointer has 32 bits")]
     let wide = |count| count as u64;
     let told = mmcq_statistics {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn mmcq_stats(host: u32, statistics: *mut mmcq_statistics)
         erase_pieces: wide(stats.erase_pieces),
         recovery_steps: stats.recovery_steps.iter().map(|&count| wide(count)).sum(),
     };
-    // SAFETY: not null, aligned, and the caller promised room for it.
+    // SAFETY: not null, aligned, and the caller promises room for the structure.
     unsafe { statistics.write(told) };
     MMCQ_OK
 }

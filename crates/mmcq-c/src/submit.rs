@@ -1,4 +1,4 @@
-//! Requests that end in a callback: the caller does not wait.
+//! Requests that end with a callback, so that the caller does not wait.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -14,20 +14,20 @@ use mmcq::block::BlockDevice;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::{Direction, DmaError};
 
-/// `op`: reads blocks into memory.
+/// Value of `op`: reads blocks into memory.
 pub const MMCQ_READ: u32 = 0;
-/// `op`: writes blocks from memory.
+/// Value of `op`: writes blocks from memory.
 pub const MMCQ_WRITE: u32 = 1;
-/// `op`: writes blocks from memory, past every cache.
+/// Value of `op`: writes blocks from memory, past every cache.
 pub const MMCQ_WRITE_DURABLE: u32 = 2;
-/// `op`: flushes everything written before; no memory.
+/// Value of `op`: flushes everything written before; needs no memory.
 pub const MMCQ_FLUSH: u32 = 3;
-/// `op`: discards blocks whose content is not needed any more; no memory.
+/// Value of `op`: discards blocks whose content is not needed any more; needs no memory.
 pub const MMCQ_DISCARD: u32 = 4;
-/// `op`: makes blocks read as zeros, by an erase; no memory.
+/// Value of `op`: makes blocks read as zeros, by an erase; needs no memory.
 pub const MMCQ_ZEROES: u32 = 5;
 
-/// See the header.
+/// A request of the C program, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -40,7 +40,7 @@ pub struct mmcq_request {
     pub context: *mut c_void,
 }
 
-/// A request that a slot of the engine has.
+/// A submitted request, which occupies a slot of the engine.
 #[derive(Clone, Copy)]
 struct Submitted {
     id: SlotId,
@@ -49,23 +49,25 @@ struct Submitted {
     ahead: Option<Mapping>,
 }
 
-/// Continues the transfers of a controller's I/O functions. Returns true if one has ended.
+/// A function that continues the transfers of a controller's I/O functions. Returns true if one has
+/// ended.
 pub(crate) type MoveOn = fn(host: usize, &Place, &Stack, &mmcq_platform) -> bool;
 
-/// The requests of one controller, by the engine's slots. The slots are accessed only with the lock
-/// of its stack held.
+/// The submitted requests of one controller, by the engine's slots. The slots are accessed only
+/// while the lock of its stack is held.
 pub(crate) struct Waiting {
     slots: [Cell<Option<Submitted>>; SLOTS],
-    /// A bit for each slot with a request: lookups check only these.
+    /// Slots with a request, one bit each; lookups check only these.
     used: Cell<u64>,
-    /// Number of requests: most programs have none.
+    /// Number of submitted requests; most programs have none.
     count: AtomicU32,
-    /// Number of transfers of I/O functions, and the function that continues them: a program
-    /// without such transfers does not link it. Accessed under the lock.
+    /// Number of transfers of I/O functions in progress. The next field is the function that
+    /// continues them; a program without such transfers does not link it. Accessed while the lock
+    /// is held.
     transfers: AtomicU32,
     move_on: Cell<Option<(MoveOn, usize)>>,
-    /// Whether a call is calling back; and whether another came meanwhile and has left the rest to
-    /// it.
+    /// Whether a call is calling callbacks. The next field says that another call came in the
+    /// meantime, and has left its callbacks to the first one.
     calling: AtomicBool,
     again: AtomicBool,
 }
@@ -83,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a request has not been called back yet.
+    /// Returns whether the callback of any request is still to be called.
     pub fn is_any(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0 || self.has_transfers()
     }
@@ -92,24 +94,25 @@ impl Waiting {
         self.transfers.load(Ordering::Acquire) != 0
     }
 
-    /// Notes a transfer that has begun, and the function that continues it. Called under the lock.
+    /// Records a transfer that has begun, and the function that continues it. Called while the lock
+    /// is held.
     pub fn add_transfer(&self, move_on: MoveOn, host: usize) {
         self.move_on.set(Some((move_on, host)));
         self.transfers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that a transfer has ended. Called under the lock.
+    /// Records that a transfer has ended. Called while the lock is held.
     pub fn remove_transfer(&self) {
         self.transfers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns the slots with a request, and their requests. Called under the lock.
+    /// Returns the slots with a request, and their requests. Called while the lock is held.
     fn submitted(&self) -> impl Iterator<Item = (usize, Submitted)> + '_ {
         let slots = bits(self.used.get());
         slots.filter_map(|index| Some((index, self.slots.get(index)?.get()?)))
     }
 
-    /// Stores the request of a slot of the engine. Called under the lock.
+    /// Stores the request of a slot of the engine. Called while the lock is held.
     fn put(&self, index: usize, submitted: Submitted) {
         if let Some(slot) = self.slots.get(index) {
             slot.set(Some(submitted));
@@ -118,7 +121,7 @@ impl Waiting {
         }
     }
 
-    /// Removes the request of a slot. Called under the lock.
+    /// Removes the request of a slot. Called while the lock is held.
     fn clear(&self, index: usize) {
         self.used.set(self.used.get() & !(1 << index));
         if let Some(slot) = self.slots.get(index) {
@@ -127,8 +130,8 @@ impl Waiting {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Calls back for every request that has ended. A callback may submit a request that ends at
-    /// once: that one waits for the call that is already calling back.
+    /// Calls the callback of every request that has ended. A callback may submit a request that
+    /// ends at once; its callback is called by the call that is in progress already.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
         while self.is_any() {
             self.again.store(true, Ordering::Release);
@@ -146,20 +149,20 @@ impl Waiting {
         }
     }
 
-    /// Continues the transfers of I/O functions. Returns true if one had ended.
+    /// Continues the transfers of I/O functions. Returns true if one has ended.
     fn transfer(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let move_on = if self.has_transfers() { stack.with(|_| self.move_on.get()) } else { None };
         move_on.is_some_and(|(move_on, host)| move_on(host, place, stack, platform))
     }
 
-    /// Calls back for one request. Returns true if one had ended.
+    /// Calls the callback of one request that has ended. Returns true if there was one.
     fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
         let ended = stack.with(|engine| {
             self.submitted().find_map(|(index, submitted)| {
                 let completion = engine.take(submitted.id)?;
                 self.clear(index);
-                // A controller that cannot be stopped keeps the memory: that stays mapped, and is
-                // not taken by another call.
+                // A controller that cannot be stopped still uses the memory. So the memory stays
+                // mapped, and no other call may use it.
                 let ahead = submitted.ahead.filter(|_| completion.buf.len_bytes() != 0);
                 if let Some(ahead) = &ahead {
                     place.ahead.remove(ahead);
@@ -171,14 +174,15 @@ impl Waiting {
         if let Some(ahead) = ahead {
             ahead.end(platform);
         }
-        // SAFETY: the request lives until this call, and its function may be called from here, as
-        // the program promised.
+        // SAFETY: the request is valid until this call, and its function may be called from here;
+        // the program promises both.
         unsafe { (submitted.done)(submitted.request.as_ptr(), code::of(result)) };
         true
     }
 
-    /// Takes back a request of which the controller has got nothing yet. `None`: it has begun, has
-    /// ended, or never existed. Returns its mapping, which has to be ended without the lock.
+    /// Takes a request back that the controller has not begun. Returns its mapping, which the
+    /// caller must end without the lock. `None` if the request has begun, has ended, or never
+    /// existed.
     fn take_back(
         &self,
         place: &Place,
@@ -198,10 +202,10 @@ impl Waiting {
     }
 }
 
-/// See the header.
+/// Submits a request that ends with a callback; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_submit` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -211,18 +215,19 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     let Some(request) = NonNull::new(request).filter(|request| request.is_aligned()) else {
         return MMCQ_E_ARGUMENT;
     };
-    // SAFETY: not null and aligned, and the caller promised a whole structure.
+    // SAFETY: not null and aligned, and the caller promises a complete structure.
     let asked = unsafe { request.read() };
     let Some(done) = asked.done else { return MMCQ_E_ARGUMENT };
     let (lba, blocks) = (asked.lba, asked.blocks);
-    // Asks the stack; most requests do not need it.
+    // Made only if needed, since it takes the stack's lock and most requests do not need it.
     let device = || BlockDevice::new(stack);
     let (kind, direction) = match asked.op {
         MMCQ_READ => (Kind::Read { lba, blocks }, Direction::Read),
         MMCQ_WRITE | MMCQ_WRITE_DURABLE => (Kind::Write { lba, blocks }, Direction::Write),
         MMCQ_FLUSH => (Kind::Flush, Direction::Write),
         MMCQ_DISCARD | MMCQ_ZEROES if blocks == 0 => return MMCQ_E_ARGUMENT,
-        // Where the card keeps all of it, there is nothing to do: that ends as a request does.
+        // If no block of the range can be discarded, there is nothing to do, and the request ends
+        // like any other.
         MMCQ_DISCARD => match device().discard_kind(lba, blocks) {
             Ok(Some(kind)) => (kind, Direction::Write),
             Ok(None) => (Kind::Pause { ns: 0 }, Direction::Write),
@@ -245,12 +250,12 @@ pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i
     let what = if asked.op == MMCQ_WRITE_DURABLE { what.durable() } else { what };
     let submitted = |id, ahead| Submitted { id, request, done, ahead };
     let result = submit(place, stack, platform, what, memory, direction, submitted);
-    // What had nothing to do has ended.
+    // A request with nothing to do has already ended, so call its callback.
     place.waiting.call_back(place, stack, platform);
     code::of(result)
 }
 
-/// See the header.
+/// Cancels a request that has not begun; `mmcq.h` has the contract.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_cancel(host: u32, request: *const mmcq_request) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -284,8 +289,8 @@ fn submit(
             ahead = Mapping::new(platform, memory, bytes, direction).transpose().map_err(Error::Dma)?;
         }
         let blocks = u32::try_from(bytes).unwrap_or(u32::MAX) / BLOCK_BYTES;
-        // SAFETY: checked as far as can be; the program promised that it is the library's own until
-        // the callback.
+        // SAFETY: checked as far as possible; the program promises that the library may use the
+        // memory until the callback.
         what.buf = unsafe { DmaBuf::from_raw(memory, blocks.saturating_mul(BLOCK_BYTES)) };
     }
     let result = stack.with(|engine| {

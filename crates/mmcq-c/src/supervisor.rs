@@ -1,5 +1,5 @@
-//! The supervisor ([`mmcq::card::supervise`]) in a program without an executor: a future in static
-//! memory for each controller. The program's calls of the library poll it.
+//! The supervisor ([`mmcq::card::supervise`]) in a program without an executor. Each controller has
+//! its future in static memory, which the program's calls of the library poll.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,13 +13,13 @@ use mmcq::card::{Card, Event, Options, Upkeep, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::task::Idle;
 
-/// Options of the supervisor. A card that comes counts as another until the program has brought it
-/// up and compared it: the program knows the one before by its size.
+/// Options of the supervisor. A card that is inserted counts as another card until the program has
+/// brought it up and compared it, because the program knows the earlier card by its size.
 const OPTIONS: Options = Options::DEFAULT.upkeep(&Upkeep::DEFAULT.same_card(true));
-/// Most steps in one call; the rest is done by the next.
+/// Largest number of steps in one call; the next call does the rest.
 const STEPS_MAX: u32 = 8;
 
-/// Keeps the card working until it is gone, or the program wants to bring it up again.
+/// Keeps the card working until it is removed, or the program wants to bring it up again.
 async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Card, usize)) {
     loop {
         let (event, back) = supervise(stack, scratch, OPTIONS, card).await;
@@ -36,24 +36,24 @@ async fn kept((stack, mut scratch, mut card, host): (&'static Stack, DmaBuf, Car
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// There is no future.
+    /// The controller has no supervisor's future.
     Away,
-    /// There is a future, and no call polls it.
+    /// The controller has a future, and no call polls it now.
     There,
-    /// A call polls the future.
+    /// A call polls the future now.
     Polled,
 }
 
-/// The supervisor of one controller. All but `called` is accessed only with the lock of its stack
-/// held. The room is accessed by the call that has set [`State::Polled`], or by the one bring-up
-/// that finds it empty.
+/// The supervisor of one controller. All fields except `called` are accessed only while the lock of
+/// its stack is held. The room is accessed by the call that has set [`State::Polled`], or by the
+/// only bring-up that finds it empty.
 pub(crate) struct Supervisor {
     room: Room<{ bytes_of(&(kept as Begin<_, _>)) }>,
     state: Cell<State>,
     host: Cell<usize>,
-    /// Whether its waker was called.
+    /// Whether the waker of the future was called.
     called: AtomicBool,
-    /// Its memory for registers, while its future does not have it.
+    /// Memory for registers, while the future does not use it.
     pub scratch: Cell<Option<DmaBuf>>,
 }
 
@@ -68,15 +68,15 @@ impl Supervisor {
         }
     }
 
-    /// Begins to keep this card, unless one is kept already. Called by the thread that brought it
-    /// up, while no other thread may.
+    /// Begins to supervise this card, unless a card is supervised already. Called by the thread
+    /// that brought the card up, while no other thread may bring up a card.
     pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
         let Ok(host) = usize::try_from(host) else { return };
         if stack.with(|_| self.state.get() != State::Away) {
             return;
         }
         let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
-        // SAFETY: the room is empty, and no other thread brings up now.
+        // SAFETY: the room is empty, and no other thread brings up a card now.
         unsafe { self.room.begin(kept, (stack, scratch, card, host)) };
         self.called.store(true, Ordering::Release);
         stack.with(|_| {
@@ -86,7 +86,7 @@ impl Supervisor {
         self.go_on(stack);
     }
 
-    /// Requests the supervisor to end. Returns true if it is still working.
+    /// Requests the supervisor to end. Returns true while it is still working.
     pub fn leave(&self, stack: &'static Stack) -> bool {
         if stack.with(|engine| self.state.get() == State::There && engine.dismiss_supervisor()) {
             self.called.store(true, Ordering::Release);
@@ -95,11 +95,11 @@ impl Supervisor {
         stack.with(|_| self.state.get() != State::Away)
     }
 
-    /// Polls the supervisor if it was woken and no other call does.
+    /// Polls the supervisor if its waker was called and no other call polls it.
     pub fn go_on(&self, stack: &'static Stack) {
         for _ in 0..STEPS_MAX {
-            // Nearly every call: nothing has woken it, which needs no lock to be known. What wakes
-            // it later has a call of its own.
+            // In nearly every call nothing has woken the supervisor, which can be seen without the
+            // lock. What wakes it later makes a call of its own.
             if !self.called.load(Ordering::Acquire) {
                 return;
             }
@@ -107,32 +107,32 @@ impl Supervisor {
                 let mine = self.state.get() == State::There && self.called.load(Ordering::Acquire);
                 if mine {
                     self.state.set(State::Polled);
-                    // A wake-up from now on is heard after this poll.
+                    // A wake-up from here on is noticed after this poll.
                     self.called.store(false, Ordering::Release);
                 }
                 mine.then(|| self.host.get())
             });
             let Some(host) = host else { return };
             let waker = waker(host);
-            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is
-            // never moved.
+            // SAFETY: the room has a future. This call has set `Polled`, so only this call uses it,
+            // and it is never moved.
             let ended = unsafe { self.room.poll(kept, &mut Context::from_waker(&waker)) }.is_ready();
             stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
             if ended {
-                // A thread may sleep until the supervisor has left.
+                // A thread that waits for the end of the supervisor may sleep, so wake it.
                 Idle::waker().wake_by_ref();
             }
         }
     }
 }
 
-/// One byte for each controller: a pointer to it identifies the controller.
+/// A byte for each controller, whose address identifies the controller in a waker.
 static NAMES: [u8; HOSTS] = [0; HOSTS];
 
 fn waker(host: usize) -> Waker {
     let data =
         NAMES.get(host).map_or(core::ptr::null(), |name| NonNull::from(name).as_ptr().cast_const().cast());
-    // SAFETY: the functions below keep to the contract of a waker; there is nothing to count or
+    // SAFETY: the functions below fulfil the contract of a waker; there is nothing to count or to
     // free.
     unsafe { Waker::from_raw(RawWaker::new(data, &VTABLE)) }
 }
@@ -143,7 +143,7 @@ fn call(data: *const ()) {
     let host = NAMES.iter().position(|name| core::ptr::eq(name, data.cast()));
     if let Some(supervisor) = host.and_then(supervisor) {
         supervisor.called.store(true, Ordering::Release);
-        // A thread that waits moves the supervisor, if no other context does.
+        // Wake a waiting thread, which polls the supervisor if no other context does.
         Idle::waker().wake_by_ref();
     }
 }

@@ -1,4 +1,4 @@
-//! Transfers of I/O functions that end in a callback: the caller does not wait.
+//! Transfers of I/O functions that end with a callback, so that the caller does not wait.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -18,11 +18,10 @@ use mmcq::engine::Error;
 use mmcq::host::{Direction, DmaError};
 use mmcq::sdio::IoError;
 
-/// Most transfers in progress on the functions of one controller's card; each function has at most
-/// one.
+/// Largest number of transfers in progress on one card; each function has at most one.
 const TRANSFERS: usize = 2;
 
-/// See the header.
+/// A transfer of an I/O function, declared in `mmcq.h`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -37,7 +36,7 @@ pub struct mmcq_io_request {
     pub context: *mut c_void,
 }
 
-/// A transfer that has ended, with its function's handle.
+/// A transfer that has ended, with the handle of its function.
 struct Ended {
     io: Io,
     result: Result<(), IoError>,
@@ -45,7 +44,8 @@ struct Ended {
     kept: bool,
 }
 
-/// Runs the whole transfer. If no slot is free, it is polled again when anything else ends.
+/// Carries out the whole transfer. If no slot is free, it is polled again when any other request
+/// ends.
 async fn carried((io, moves): (Io, Moves)) -> Ended {
     let mut done = 0;
     loop {
@@ -62,52 +62,52 @@ async fn carried((io, moves): (Io, Moves)) -> Ended {
     }
 }
 
-/// Data of a transfer besides its future.
+/// Data of a transfer in addition to its future.
 #[derive(Clone, Copy)]
 struct Owner {
     request: NonNull<mmcq_io_request>,
     done: unsafe extern "C" fn(*mut mmcq_io_request, i32),
     mapping: Option<Mapping>,
-    /// The function's handle, and the bring-up that the handle belongs to.
+    /// Index of the function's handle; the next field is the bring-up that the handle belongs to.
     handle: usize,
     found_by: u32,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// There is no future.
+    /// The entry has no future.
     Free,
-    /// A call is placing a future here.
+    /// A call is placing a future in the entry.
     Taken,
-    /// A future is here.
+    /// The entry has a future.
     UnderWay(Owner),
 }
 
-/// One transfer. The state is accessed only with the lock of its controller's stack held. The room
-/// is accessed by the call that has set [`State::Taken`], and then by the one context that calls
-/// back.
+/// A transfer. The state is accessed only while the lock of its controller's stack is held. The
+/// room is accessed by the call that has set [`State::Taken`], and then by the only context that
+/// calls callbacks.
 struct Transfer {
     room: Room<{ bytes_of(&(carried as Begin<_, _>)) }>,
     state: Cell<State>,
 }
 
-// SAFETY: see the struct.
+// SAFETY: see the comment of the struct.
 unsafe impl Sync for Transfer {}
 
 static TRANSFERS_OF: [[Transfer; TRANSFERS]; HOSTS] =
     [const { [const { Transfer { room: Room::new(), state: Cell::new(State::Free) } }; TRANSFERS] }; HOSTS];
 
-/// Polls each transfer of this controller. Returns true if one has ended, and was called back for.
-/// Called by one context at a time (`Waiting::call_back`).
+/// Polls each transfer of this controller. Returns true if one has ended and its callback was
+/// called. Only one context calls this function at a time (`Waiting::call_back`).
 fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
     for transfer in TRANSFERS_OF.get(host).into_iter().flatten() {
         let State::UnderWay(owner) = stack.with(|_| transfer.state.get()) else { continue };
         let mut context = Context::from_waker(Waker::noop());
-        // SAFETY: there is a future in a static room, and only the context that calls back polls.
+        // SAFETY: the static room has a future, and only the context that calls callbacks polls it.
         let polled = unsafe { transfer.room.poll(carried, &mut context) };
         let Poll::Ready(Ended { io, result, kept }) = polled else { continue };
-        // A controller that cannot be stopped keeps the memory: that stays mapped, and is not taken
-        // by another call.
+        // A controller that cannot be stopped still uses the memory. So the memory stays mapped,
+        // and no other call may use it.
         let mapping = owner.mapping.filter(|_| !kept);
         stack.with(|_| {
             if let Some(mapping) = &mapping {
@@ -123,18 +123,18 @@ fn move_on(host: usize, place: &Place, stack: &Stack, platform: &mmcq_platform) 
             mapping.end(platform);
         }
         let code = result.map_or_else(|error| Failure::from(error).code(), |()| MMCQ_OK);
-        // SAFETY: the request lives until this call, and its function may be called from here, as
-        // the program promised.
+        // SAFETY: the request is valid until this call, and its function may be called from here;
+        // the program promises both.
         unsafe { (owner.done)(owner.request.as_ptr(), code) };
         return true;
     }
     false
 }
 
-/// See the header.
+/// Submits a transfer that ends with a callback; `mmcq.h` has the contract.
 ///
 /// # Safety
-/// As the header says.
+/// The caller fulfils the contract of `mmcq_io_submit` in `mmcq.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_io_submit(host: u32, request: *mut mmcq_io_request) -> i32 {
     let (place, stack, platform) = match open(host) {
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn mmcq_io_submit(host: u32, request: *mut mmcq_io_request
     let Some(request) = NonNull::new(request).filter(|request| request.is_aligned()) else {
         return MMCQ_E_ARGUMENT;
     };
-    // SAFETY: not null and aligned, and the caller promised a whole structure.
+    // SAFETY: not null and aligned, and the caller promises a complete structure.
     let asked = unsafe { request.read() };
     let direction = match asked.op {
         MMCQ_READ => Direction::Read,
@@ -203,7 +203,7 @@ fn begin(
             mapping.end(platform);
         }
     })?;
-    // SAFETY: the room is empty, and since we set `Taken` it is ours.
+    // SAFETY: the room is empty, and this call has set `Taken`, so only this call uses it.
     unsafe { transfer.room.begin(carried, (io, moves)) };
     stack.with(|_| {
         transfer.state.set(State::UnderWay(owner(mapping, handle, found_by)));

@@ -1,5 +1,6 @@
-//! C programs against the header and the library, compiled by `cc` and run over the simulator. They
-//! call every function of the header, so they want feature `rpmb`; in the workspace it is on.
+//! Tests of C programs with the header and the library, compiled by `cc` and run on the simulator.
+//! They call every function of the header, so they need feature `rpmb`, which is enabled in the
+//! workspace.
 
 #![cfg(feature = "rpmb")]
 
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Where this test's own target folder is: `.../debug`.
+/// Returns the target folder of this test: `.../debug`.
 fn profile_folder() -> PathBuf {
     let mut folder = std::env::current_exe().unwrap();
     folder.pop();
@@ -25,9 +26,9 @@ fn profile_folder() -> PathBuf {
     folder
 }
 
-/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked
-/// for this test alone. As part of the workspace: with that one's choice of features all is there
-/// already when the whole workspace is tested.
+/// Returns the library with simulator and stack. Cargo builds it with all examples, but not if only
+/// this test is requested; then this function builds it. It builds it as part of the workspace,
+/// with the same features as a test of the whole workspace, so nothing is built twice.
 fn simulator() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -101,13 +102,13 @@ fn what_is_handed_over_wrongly_is_refused_by_a_code() {
     is_content("tests/borders.c");
 }
 
-/// Counts what its own functions see of the lock and of the interrupt.
+/// The program counts in which of its functions the lock is held or the interrupt is active.
 #[test]
 fn memory_is_mapped_outside_of_the_lock() {
     is_content("tests/mapping.c");
 }
 
-/// With an alarm, and with a thread that waits that alone moves the stack.
+/// With a timer, and with a waiting thread that alone polls the stack.
 #[test]
 fn a_card_that_lost_its_state_is_initialised_again() {
     for (card, how) in
@@ -137,7 +138,8 @@ fn requests_end_in_a_callback() {
     }
 }
 
-/// A request in pieces, one that cannot be, and descriptors where the program has put them.
+/// A request with memory in several pieces, a request that cannot have them, and descriptors in
+/// memory of the program.
 #[test]
 fn memory_in_pieces_and_memory_of_the_programs_own() {
     for card in ["sdhc-16g-hs", "emmc-hs200"] {
@@ -147,7 +149,7 @@ fn memory_in_pieces_and_memory_of_the_programs_own() {
     }
 }
 
-/// A reliable write needs no flush; and what a card frees, or makes zeros of.
+/// A reliable write needs no flush; also checks discards and zeroes.
 #[test]
 fn what_an_asynchronous_request_costs_and_frees() {
     for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
@@ -157,7 +159,7 @@ fn what_an_asynchronous_request_costs_and_frees() {
     }
 }
 
-/// The program has nothing to complain of.
+/// Runs a program, and checks that it reports no error.
 fn is_content(program: &str) {
     let output = run(program, true, &[]);
     assert!(output.status.success(), "{program}: {}", text(&output));
@@ -184,14 +186,14 @@ fn cards_that_come_and_go_are_told_outside_of_the_lock() {
     is_content("tests/events.c");
 }
 
-/// The examples for others' disk interfaces, over headers that have these interfaces' declarations
-/// alone.
+/// The examples for other projects' disk interfaces, with headers that only have the declarations
+/// of these interfaces.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
     ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"].into_iter().for_each(is_content);
 }
 
-/// The example for an RTOS with semaphores, over headers that have FreeRTOS's declarations alone.
+/// The example for an RTOS with semaphores, with headers that only have FreeRTOS's declarations.
 #[test]
 fn freertos_sleeps_on_its_semaphores() {
     is_content("tests/freertos.c");
@@ -240,7 +242,8 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     assert_eq!(text(&run("tests/layout.c", false, &[])), expected);
 }
 
-/// Every function of the library is in the header with as many parameters, and the other way round.
+/// Every function of the library is in the header with the same number of parameters, and vice
+/// versa.
 #[test]
 fn the_header_declares_what_the_library_has() {
     let read = |path: &str| std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();

@@ -1,6 +1,6 @@
-//! A card that is changed under a file system (`embedded-sdmmc`): what was mounted hears that its
-//! card is gone, and nothing of it reaches the next one. The program waits for a card, looks at it,
-//! says so by [`Blocking::rebind`], and mounts anew.
+//! A card that is exchanged under a file system (`embedded-sdmmc`). The mounted volume gets an
+//! error because its card is gone, and no write of it reaches the next card. The program waits for
+//! a card, checks it, accepts it by [`Blocking::rebind`], and mounts again.
 
 use embedded_sdmmc::{Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};
 use mmcq::block::BlockDevice;
@@ -22,10 +22,10 @@ static BOUNCE: Buffer<8> = Buffer::new();
 type Disk = Blocking<'static, (mmcq_embassy::CriticalSection, Host), 8>;
 type Failed = embedded_sdmmc::Error<mmcq::block::BlockError>;
 
-/// Lines of each card's log.
+/// Number of lines in each card's log.
 const LINES: u32 = 40;
 
-/// No clock on this board.
+/// A time source for a board without a clock.
 struct Midnight;
 
 impl TimeSource for Midnight {
@@ -34,8 +34,8 @@ impl TimeSource for Midnight {
     }
 }
 
-/// Mounts the volume and writes lines to its log, until all are written or one fails. `before` is
-/// called before each. The disk comes back.
+/// Mounts the volume and writes lines to its log, until all lines are written or one fails. Calls
+/// `before` before each line. Returns the disk.
 fn log(disk: Disk, mut before: impl FnMut(u32)) -> (Disk, u32, Result<(), Failed>) {
     let volumes: VolumeManager<_, _> = VolumeManager::new(disk, Midnight);
     let mut written = 0;
@@ -54,8 +54,8 @@ fn log(disk: Disk, mut before: impl FnMut(u32)) -> (Disk, u32, Result<(), Failed
     (volumes.free().0, written, result)
 }
 
-/// Waits until a card has come that works. The supervisor is polled while nothing else runs; a
-/// program with tasks has it beside them.
+/// Waits until a working card was inserted. The supervisor is polled while nothing else runs; a
+/// program with tasks runs it concurrently.
 fn next_card(
     stack: &Stack,
     mut scratch: DmaBuf,
@@ -81,7 +81,7 @@ fn main() {
     let card = card.expect("a card");
     fat::format(BlockDevice::new(stack)).expect("a volume");
 
-    // The card goes in the middle of the log.
+    // The card is removed while the log is being written.
     let bounce = BOUNCE.take().expect("nothing else takes it");
     let disk = Blocking::whole(stack, bounce, |_| {}).expect("a card that is up");
     let mut out = None;
@@ -92,7 +92,8 @@ fn main() {
     });
     println!("first card: {first} lines, then {}", result.expect_err("no card"));
 
-    // Another one comes. It is looked at: here it gets a volume, elsewhere its user is asked.
+    // Another card is inserted. The program checks it: here it formats the card, in practice it
+    // would ask the user.
     let (second, scratch) = next_card(stack, scratch, card, |event| {
         if *event == Event::Removed {
             world.model.borrow_mut().insert(card_named("sdxc-64g-a2").expect("a card"), world.time.now());
@@ -108,7 +109,7 @@ fn main() {
     let text = fat::text_of(BlockDevice::new(stack), "LOG.TXT").expect("the volume");
     assert_eq!(text.lines().count() as u32, all);
 
-    // The first comes back, with all that it had confirmed.
+    // The first card is inserted again, with all data that it had confirmed.
     let mut first_card = out;
     drop(world.model.borrow_mut().remove(world.time.now()));
     next_card(stack, scratch, second, |event| {

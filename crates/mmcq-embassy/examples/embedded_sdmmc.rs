@@ -1,10 +1,10 @@
-//! `embedded-sdmmc` on mmcq: FAT by blocking calls over [`BlockDevice::read_blocking`], here on a
+//! `embedded-sdmmc` on mmcq: FAT by blocking calls of [`BlockDevice::read_blocking`], here on a
 //! simulated card.
 //!
-//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: [`Blocking`]
-//! copies through an aligned buffer. Its own SPI driver is not used; mmcq drives the card by its
-//! native bus. The volume is made, and checked at the end, by another implementation of FAT
-//! (`fatfs`).
+//! Blocks of `embedded-sdmmc` have no alignment, but controllers with DMA need one, so [`Blocking`]
+//! copies through an aligned buffer. The SPI driver of `embedded-sdmmc` is not used; mmcq uses the
+//! card's native bus. Another implementation of FAT (`fatfs`) makes the volume, and checks it at
+//! the end.
 
 use embedded_sdmmc::{Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};
 use mmcq::block::BlockDevice;
@@ -17,10 +17,10 @@ mod fat;
 mod world;
 
 static SCRATCH: Buffer<1> = Buffer::new();
-/// What is copied at a time.
+/// Buffer through which data are copied.
 static BOUNCE: Buffer<8> = Buffer::new();
 
-/// No clock on this board.
+/// A time source for a board without a clock.
 struct Midnight;
 
 impl TimeSource for Midnight {
@@ -45,7 +45,7 @@ fn main() {
     fat::format(device.clone()).expect("a volume");
 
     let bounce = BOUNCE.take().expect("nothing else takes it");
-    // On a target the last argument waits for an interrupt.
+    // On a target, the last argument is a function that waits for an interrupt.
     let card = Blocking::whole(stack, bounce, |_| {}).expect("a card that is up");
     let volumes = VolumeManager::new(card, Midnight);
     {

@@ -1,4 +1,4 @@
-//! A card for file systems and stores with blocking calls.
+//! Blocking calls on a card, for file systems and stores.
 
 #![cfg_attr(feature = "embedded-sdmmc", allow(unsafe_code, reason = "docs/safety.md says why"))]
 
@@ -9,11 +9,11 @@ use mmcq::block::BlockError;
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::{Idle, Platform, Stack};
 
-/// A [`Region`] with blocking calls, which wait by the board's own `idle`.
+/// A [`Region`] with blocking calls, which wait by the board's function `idle`.
 ///
-/// With feature `embedded-sdmmc` it is a block device for that file system; with feature
-/// `embedded-storage` it implements the traits `ReadStorage` and `Storage`. Neither has a flush:
-/// call [`flush`](Self::flush).
+/// With feature `embedded-sdmmc` the type is a block device for that file system; with feature
+/// `embedded-storage` it implements the traits `ReadStorage` and `Storage`. Neither interface has a
+/// flush, so call [`flush`](Self::flush).
 pub struct Blocking<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     region: RefCell<Region<'a, B, N>>,
@@ -21,20 +21,21 @@ pub struct Blocking<'a, B: Platform, const N: usize> {
 }
 
 impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
-    /// Makes a handle on this region of `stack`. `idle` waits for an interrupt, or does nothing.
+    /// Makes a handle on a region of the card of `stack`. `idle` waits for an interrupt, or does
+    /// nothing.
     pub fn new(stack: &'a Stack<B, N>, region: Region<'a, B, N>, idle: fn(&Idle)) -> Self {
         Blocking { stack, region: RefCell::new(region), idle }
     }
 
-    /// Makes a handle on the whole card, copied through `bounce`.
+    /// Makes a handle on the whole card; data are copied through `bounce`.
     ///
     /// # Errors
-    /// As [`Region::new`].
+    /// The errors of [`Region::new`].
     pub fn whole(stack: &'a Stack<B, N>, bounce: DmaBuf, idle: fn(&Idle)) -> Result<Self, Error> {
         Ok(Self::new(stack, Region::new(stack, bounce)?, idle))
     }
 
-    /// Runs `call` with the region; refuses a call that comes from inside `idle`.
+    /// Calls `call` with the region; refuses a call that comes from inside `idle`.
     fn with(
         &self,
         call: impl AsyncFnOnce(&mut Region<'a, B, N>) -> Result<(), BlockError>,
@@ -44,26 +45,26 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.stack.block_on(call(&mut region), self.idle)
     }
 
-    /// Reads from this byte on.
+    /// Reads from byte `offset` on.
     ///
     /// # Errors
-    /// As [`Region::read_at`].
+    /// The errors of [`Region::read_at`].
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         self.with(async |region| region.read_at(offset, bytes).await)
     }
 
-    /// Writes from this byte on.
+    /// Writes from byte `offset` on.
     ///
     /// # Errors
-    /// As [`Region::write_at`].
+    /// The errors of [`Region::write_at`].
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         self.with(async |region| region.write_at(offset, bytes).await)
     }
 
-    /// Flushes: when the call returns, everything written before is on the medium.
+    /// Flushes the card: when the call returns, everything written before is on the medium.
     ///
     /// # Errors
-    /// As [`Region::flush`].
+    /// The errors of [`Region::flush`].
     pub fn flush(&self) -> Result<(), Error> {
         let flush = async |region: &mut Region<'a, B, N>| {
             region.flush().await.map_err(|error| BlockError { error, blocks_done: 0 })
@@ -71,15 +72,15 @@ impl<'a, B: Platform, const N: usize> Blocking<'a, B, N> {
         self.with(flush).map_err(Error::from)
     }
 
-    /// Binds the handle to the present card, as [`Region::rebind`].
+    /// Binds the handle to the card that is in the slot now, like [`Region::rebind`].
     ///
     /// # Errors
-    /// As of [`Region::rebind`].
+    /// The errors of [`Region::rebind`].
     pub fn rebind(&self) -> Result<(), Error> {
         self.region.try_borrow_mut().map_err(|_| Error::Reentered)?.rebind()
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length of the region in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.region.try_borrow().map_or(0, |region| region.len_bytes())
     }
@@ -118,7 +119,7 @@ mod sdmmc {
     use mmcq::block::BlockError;
     use mmcq::task::Platform;
 
-    /// A block is its content.
+    /// A `Block` has the size of its content, and no alignment.
     const _: () = assert!(size_of::<Block>() == Block::LEN && align_of::<Block>() == 1);
 
     impl<B: Platform, const N: usize> BlockDevice for Blocking<'_, B, N> {
@@ -126,14 +127,14 @@ mod sdmmc {
 
         fn read(&self, blocks: &mut [Block], start: BlockIdx) -> Result<(), BlockError> {
             let len = size_of_val(blocks);
-            // SAFETY: the same memory: each block is 512 bytes and nothing else, as checked, and
-            // any byte is a valid one.
+            // SAFETY: the bytes are the memory of the blocks: each block has 512 bytes and nothing
+            // else, as checked above, and any byte is a valid value.
             let bytes = unsafe { core::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), len) };
             self.read_at(start.into_bytes(), bytes)
         }
 
         fn write(&self, blocks: &[Block], start: BlockIdx) -> Result<(), BlockError> {
-            // SAFETY: as above; the blocks are initialised, and only read.
+            // SAFETY: the bytes are the memory of the blocks, which are initialised, and only read.
             let bytes = unsafe { core::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) };
             self.write_at(start.into_bytes(), bytes)
         }

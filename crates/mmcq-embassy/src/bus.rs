@@ -1,4 +1,4 @@
-//! A host of mmcq as embassy's `sdio::MmcBus`.
+//! Presents a host of mmcq as embassy's `sdio::MmcBus`.
 
 use core::future::poll_fn;
 use core::task::Poll;
@@ -12,58 +12,60 @@ use sdio::{
 };
 
 const MS_NS: u64 = 1_000_000;
-/// Longest time of a command and its response.
+/// Longest time of a command and its response, in nanoseconds.
 const COMMAND_NS: u64 = 20 * MS_NS;
-/// Longest time of a command with busy; erasing takes longest.
+/// Longest time of a command with busy, in nanoseconds; an erase takes longest.
 const BUSY_NS: u64 = 10_000 * MS_NS;
-/// Longest time of data: a full second more than any standard allows a block.
+/// Longest time of data, in nanoseconds: a second more than any standard allows for a block.
 const DATA_NS: u64 = 2_000 * MS_NS;
-/// Time for the supply to fall, and to rise [SD 6.4.1]; then 74 clocks at 400 kHz.
+/// Time for the supply to fall, in nanoseconds [SD 6.4.1]. The next constant is the time for it to
+/// rise, and for 74 clocks at 400 kHz.
 const POWER_OFF_NS: u64 = 2 * MS_NS;
 const POWER_UP_NS: u64 = 2 * MS_NS;
 const CLOCKS_74_NS: u64 = MS_NS / 2;
-/// Time with the clock off during the voltage switch [SD 4.2.4.2], and until DAT is high
-/// afterwards.
+/// Time with the clock off during the voltage switch, in nanoseconds [SD 4.2.4.2]. The next
+/// constant is the time until DAT is high afterwards.
 const SWITCH_OFF_NS: u64 = 10 * MS_NS;
 const SWITCH_ON_NS: u64 = MS_NS;
-/// Blocks of a tuning procedure [SD 4.2.4.5].
+/// Largest number of blocks in a tuning procedure [SD 4.2.4.5].
 const TUNING_BLOCKS: u32 = 40;
-/// Fastest clocks without tuning: default speed and high speed at 3.3 V [SD 6.6], UHS-I [SD 3.9.4].
+/// Fastest clocks without tuning, in hertz: default speed and high speed at 3.3 V [SD 6.6], UHS-I
+/// [SD 3.9.4].
 const DEFAULT_HZ: u32 = 25_000_000;
 const HIGH_HZ: u32 = 50_000_000;
 const SDR50_HZ: u32 = 100_000_000;
 const SDR104_HZ: u32 = 208_000_000;
 
-/// A controller behind mmcq's queue, as a bus for drivers of embassy's `sdio`: SDIO functions
+/// A controller behind mmcq's queue, as a bus for drivers that use embassy's `sdio`: SDIO functions
 /// (cyw43, esp-hosted), or `sdio`'s own cards.
 ///
-/// Commands go through the queue like all others, so a memory card on the same controller (a combo
-/// card) keeps its turns. Bring a card up either with mmcq or with `sdio`, not with both.
+/// Commands go through the queue like all other requests, so a memory card on the same controller
+/// (a combo card) gets its turns. Bring up a card either with mmcq or with `sdio`, not with both.
 ///
-/// Data are copied through a buffer, which must be as long as the longest transfer of the driver
-/// above: `sdio` does not split requests. A call may be dropped at any point; a phase that the
-/// controller has ends by itself.
+/// Data are copied through a buffer. It must be as long as the longest transfer of the driver that
+/// uses the bus, because `sdio` does not split requests. A call may be dropped at any point; a
+/// phase that the controller has started ends by itself.
 ///
-/// `set_bus` is not an `async fn`: it stores the settings. The next command begins with the change,
-/// and reports its failure.
+/// `set_bus` is not an `async fn`: it stores the settings. The next command first changes the bus,
+/// and reports a failure of the change.
 #[derive(Debug)]
 pub struct Bus<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
-    /// The buffer; empty while a request has it.
+    /// The buffer for data; empty while a request uses it.
     bounce: Option<DmaBuf>,
     claim: Claim,
     wanted: Option<(Width, u32)>,
-    /// Whether the card may be in an open transfer, because its CMD12 was not sent.
+    /// Whether the card may still have an open transfer, because its CMD12 was not sent.
     owes_stop: bool,
-    /// Whether the controller may be in its tuning procedure, where no other command can be sent
-    /// [SDHC 2.2.25].
+    /// Whether the controller may still execute its tuning procedure, in which it can send no other
+    /// command [SDHC 2.2.25].
     tuning: bool,
     widest: Width,
     signal18: bool,
 }
 
 impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
-    /// Makes a bus of the controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer)
+    /// Makes a bus on the controller of `stack`, with a buffer for data; [`Buffer`](crate::Buffer)
     /// makes one.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Self {
         Bus {
@@ -79,7 +81,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
     }
 
     /// Limits the number of data lines that the bus offers. `sdio` 0.5 refuses an SD card on a bus
-    /// that offers eight: use four for a slot for SD cards.
+    /// that offers eight lines, so use four for a slot for SD cards.
     #[must_use]
     pub fn at_most(self, width: Width) -> Self {
         Bus { widest: width, ..self }
@@ -94,13 +96,13 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
     }
 
     /// Ends what an earlier call has left open, and makes the changes that [`MmcBus::set_bus`]
-    /// requested. If it is dropped half-way, the next call does all of it again.
+    /// requested. If the call is dropped, the next call does all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
         if self.tuning {
             self.end_tuning().await?;
         }
         if self.owes_stop {
-            // Perhaps the card was not in a transfer; then it does not answer, and that is well.
+            // If the card had no open transfer, it does not respond; so the result is ignored.
             let _ = self.stop().await;
         }
         let Some((width, hz)) = self.wanted else { return Ok(()) };
@@ -111,8 +113,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(())
     }
 
-    /// Ends tuning by a reset of the lines. If the reset does not end, the lines would not take the
-    /// next command.
+    /// Ends tuning by a reset of the lines. Returns an error if the reset does not end, because the
+    /// lines then accept no further command.
     async fn end_tuning(&mut self) -> Result<(), MmcError> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             self.bus(BusOp::ResetAll).await?;
@@ -121,7 +123,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(())
     }
 
-    /// Sends CMD12.
+    /// Sends CMD12 to end an open transfer.
     async fn stop(&mut self) -> Result<(), MmcError> {
         let stopped = self.command(command::stop_transmission(), BUSY_NS).await;
         self.owes_stop = false;
@@ -144,7 +146,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
     }
 
-    /// Takes the buffer; after a dropped call, takes back the one that the engine has kept.
+    /// Takes the buffer for data. After a dropped call, takes back the buffer that the engine has
+    /// kept.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
         let claim = self.claim;
         let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
@@ -156,8 +159,9 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         Ok(buf)
     }
 
-    /// Runs a command with data on a settled bus. It must not await anything between taking the
-    /// buffer and passing it to the engine, or a call that is dropped there loses the buffer.
+    /// Sends a command with data, after [`settle`](Self::settle). Nothing may be awaited between
+    /// taking the buffer and passing it to the engine, because a call that is dropped there would
+    /// lose the buffer.
     async fn data(
         &mut self,
         command: Command,
@@ -179,8 +183,8 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
             }
             Ok(output) => Ok(words(command.resp, output.response.words)),
             Err(error) => {
-                // A command that was not answered has begun nothing; after its data a card waits
-                // for CMD12.
+                // A command without a response has started no transfer. After other errors the card
+                // waits for CMD12.
                 let begun = !matches!(error, Error::Host(fault) if fault.stage == Stage::Command);
                 self.owes_stop = stop && begun;
                 if self.owes_stop {
@@ -226,7 +230,7 @@ impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
         self.data(command, data, buf, stop).await
     }
 
-    /// Switches the voltage by CMD11 [SD 4.2.4.2].
+    /// Switches the signal lines to 1.8 V by CMD11 [SD 4.2.4.2].
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
         let hz = self.stack.with(|engine| engine.caps().clock_hz.0).max(400_000);
@@ -321,8 +325,8 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         self.pause(CLOCKS_74_NS).await
     }
 
-    /// Tunes the bus. The controller tunes itself, so `op` is not needed. Up to 50 MHz no tuning is
-    /// needed.
+    /// Tunes the bus. The controller executes the tuning, so `op` is not used. Up to 50 MHz no
+    /// tuning is needed.
     async fn tune_bus<O>(&mut self, width: BusWidth, hz: u32, op: O) -> Result<(), MmcError>
     where
         O: TuningOp,
@@ -337,7 +341,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
             BusWidth::W4 | BusWidth::W1 => (command::sd::send_tuning_block(), 64),
         };
         let data = Data { direction: Direction::Read, block_size, blocks: 1 };
-        // From now on this call may be dropped.
+        // From here on this call may be dropped, and the next one ends the tuning.
         self.tuning = true;
         self.bus(BusOp::TuneStart).await?;
         for _ in 0..TUNING_BLOCKS {
@@ -347,7 +351,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
                     self.tuning = false;
                     return Ok(());
                 }
-                // A block that is lost at a bad sampling point is part of the procedure.
+                // Tuning may lose blocks at a bad sampling point, so such errors are expected.
                 Ok(_) | Err(Error::Host(_)) => {}
                 Err(error) => {
                     self.end_tuning().await?;
@@ -359,17 +363,18 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
         Err(MmcError::Signaling)
     }
 
-    /// Waits for the card interrupt. [`MmcError::Unsupported`] where the host [has no card
+    /// Waits for the card interrupt. Returns [`MmcError::Unsupported`] if the host [has no card
     /// interrupt](Host::CARD_IRQ).
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
         if !B::Host::CARD_IRQ {
             return Err(MmcError::Unsupported);
         }
         poll_fn(|context| {
-            // Cloned before the lock is taken; what is not kept is dropped after it.
+            // Clone the waker before the lock is taken, and drop wakers after it is released.
             let waker = context.waker().clone();
             let (there, _wakers) = self.stack.with(|engine| {
-                // A level: what came while nothing waited is still there.
+                // The card interrupt is a level: a report that came while nothing waited is still
+                // stored.
                 if engine.take_card_irq() {
                     return (true, (Some(waker), engine.set_card_irq_waker(None)));
                 }
@@ -428,7 +433,7 @@ impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     }
 }
 
-/// Returns the timing for a clock.
+/// Returns the bus timing for a clock in hertz.
 fn timing(hz: u32, signal18: bool) -> Timing {
     match (signal18, hz) {
         (false, ..=DEFAULT_HZ) => Timing::Legacy,
@@ -451,7 +456,8 @@ fn resp<R: Response>() -> Resp {
     }
 }
 
-/// Makes a command with data. `sdio` gives writes an R1b response; their busy is that of the data.
+/// Makes a command with data. `sdio` gives writes an R1b response, but their busy belongs to the
+/// data, so it becomes R1.
 fn with_data<R: Response>(index: u8, arg: u32) -> Command {
     let resp = match resp::<R>() {
         Resp::R1b => Resp::R1,
@@ -460,7 +466,8 @@ fn with_data<R: Response>(index: u8, arg: u32) -> Command {
     Command::new(index, arg, resp)
 }
 
-/// Returns the words of a response in the order of `sdio`: for a long one the last bits first.
+/// Returns the words of a response in the order of `sdio`: a long response with its last bits
+/// first.
 pub(crate) fn words(resp: Resp, [a, b, c, d]: [u32; 4]) -> [u32; 4] {
     if resp == Resp::R2 { [d, c, b, a] } else { [a, b, c, d] }
 }
@@ -472,7 +479,7 @@ fn data(direction: Direction, block_bytes: usize, blocks: u32) -> Result<Data, M
     }
 }
 
-/// Returns the length of the data, and checks that the memory has it.
+/// Returns the length of the data in bytes; an error if the memory is shorter.
 fn length(data: Data, given: usize) -> Result<usize, MmcError> {
     let bytes =
         usize::try_from(data.blocks).ok().and_then(|blocks| blocks.checked_mul(data.block_size.into()));

@@ -1,4 +1,4 @@
-//! `embassy-time` as the stack's clock and alarm.
+//! `embassy-time` as the clock and the timer of the stack.
 
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
@@ -12,7 +12,7 @@ pub const CLOCKS: usize = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// State of one stack's alarm.
+/// State of the timer of one stack.
 struct Alarm {
     deadline_ns: Cell<Option<u64>>,
     /// Waker of the task that runs [`Clock::run`].
@@ -24,9 +24,9 @@ static ALARMS: [Mutex<Alarm>; CLOCKS] =
 
 /// The clock of one stack: number `I` of [`CLOCKS`]. Each number is for one stack only.
 ///
-/// [`TIMER`](Self::TIMER) goes into [`Stack::new`]; a task awaits [`run`](Self::run) for as long as
-/// the stack is used. Without that task nothing polls at deadlines: a wait for a silent controller
-/// would never end, nor would pauses.
+/// Pass [`TIMER`](Self::TIMER) to [`Stack::new`], and let a task await [`run`](Self::run) as long
+/// as the stack is used. Without that task nothing polls the stack at its deadlines: pauses, and
+/// waits for a controller that does not respond, would never end.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<const I: usize>;
 
@@ -36,15 +36,15 @@ impl<const I: usize> Clock<I> {
         I
     };
 
-    /// Reads `embassy-time`, and asks its driver to wake the task of [`run`](Self::run).
+    /// Reads `embassy-time`, and sets its timer to wake the task of [`run`](Self::run).
     pub const TIMER: Timer = Timer { now_ns, set_alarm: Self::set_alarm };
 
     fn alarm() -> &'static Mutex<Alarm> {
         &ALARMS[Self::INDEX]
     }
 
-    /// Sets the alarm. The time driver only keeps the earliest wake-up of a task, so an alarm that
-    /// is moved to a later time costs one unnecessary poll.
+    /// Sets the timer. The time driver keeps only the earliest wake-up of a task, so moving the
+    /// timer to a later time costs one unnecessary poll.
     fn set_alarm(at_ns: Option<u64>) {
         critical_section::with(|cs| {
             let alarm = Self::alarm().borrow(cs);
@@ -57,15 +57,15 @@ impl<const I: usize> Clock<I> {
         });
     }
 
-    /// Polls the stack at each of its deadlines. Never ends.
+    /// Polls the stack at each of its deadlines. Never returns.
     pub async fn run<B: Platform, const N: usize>(stack: &Stack<B, N>) -> ! {
         loop {
             poll_fn(|context| {
                 let known = critical_section::with(|cs| {
                     Self::alarm().borrow(cs).waker.replace(Some(context.waker().clone()))
                 });
-                // Not inside the section: what a foreign waker does when it is dropped is its own
-                // business.
+                // Drop the waker outside of the critical section, because dropping it may run any
+                // code.
                 drop(known);
                 let due = critical_section::with(|cs| {
                     let deadline_ns = Self::alarm().borrow(cs).deadline_ns.get();
@@ -81,9 +81,10 @@ impl<const I: usize> Clock<I> {
                 if due { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            // Sets the next alarm.
+            // The poll sets the timer for the next deadline.
             stack.poll();
-            // A deadline that a poll leaves in the past is tried again, but others run in between.
+            // If the poll leaves a deadline in the past, poll again, but let other tasks run in
+            // between.
             let mut yielded = false;
             poll_fn(|context| {
                 if core::mem::replace(&mut yielded, true) {
@@ -97,7 +98,7 @@ impl<const I: usize> Clock<I> {
     }
 }
 
-/// Returns the nanoseconds since start-up, by `embassy-time`.
+/// Returns the time since start-up in nanoseconds, by `embassy-time`.
 fn now_ns() -> u64 {
     ns(Instant::now().as_ticks())
 }

@@ -1,4 +1,4 @@
-//! `block-device-driver` on handles that share one queue.
+//! `block-device-driver` on handles that share the queue of one stack.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -11,15 +11,15 @@ use mmcq::task::{Platform, Stack};
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// A card for a file system: a handle with a buffer of its own. Several handles on a stack share
-/// its queue, so tasks and file systems together keep the card busy.
+/// its queue, so several tasks and file systems together keep the card busy.
 ///
 /// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point:
 /// the slot owns the buffer, and a drop waits for nothing. No handle lets the controller access
-/// borrowed memory: its drop would have to block the executor's thread until the controller has
-/// released that memory. But [`supervise`](crate::supervise) or a [`Runner`](crate::Runner), which
-/// must help the engine then, may need that same thread. Buffers that travel through the call are
-/// not copied ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment of the file
-/// system's buffers; the copy works with any.
+/// borrowed memory. Otherwise dropping the call would have to block the executor's thread until the
+/// controller has released the memory. But [`supervise`](crate::supervise) or a
+/// [`Runner`](crate::Runner), which must help the engine at that moment, may need the same thread.
+/// Calls that take a buffer by value do not copy ([`device`](Self::device), [`BlockDevice::read`]).
+/// `A` is the alignment of the file system's buffers; the copy works with any alignment.
 ///
 /// The trait has no flush: call [`flush`](Self::flush) when the data must be durable.
 #[derive(Debug)]
@@ -29,23 +29,23 @@ pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
 }
 
 impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
-    /// Makes a handle that copies through `bounce`, which is at least one block long. A longer
+    /// Makes a handle that copies data through `bounce`, which has at least one block. A longer
     /// buffer is faster.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         Ok(Disk { copying: Bounced::new(BlockDevice::new(stack), bounce)?, align: PhantomData })
     }
 
-    /// Binds the handle to the present card, as [`BlockDevice::rebind`].
+    /// Binds the handle to the card that is in the slot now, like [`BlockDevice::rebind`].
     pub fn rebind(&mut self) {
         self.copying.rebind();
     }
 
-    /// Flushes: when the call returns, everything written before is on the medium.
+    /// Flushes the card: when the call returns, everything written before is on the medium.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.copying.flush().await
     }
 
-    /// Returns the handle without the copy, with all functions of the stack.
+    /// Returns the handle without the copy, which has all functions of the stack.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         self.copying.device()
     }
@@ -78,7 +78,7 @@ impl<B: Platform, const N: usize, A: Alignment> block_device_driver::BlockDevice
     }
 }
 
-/// Returns the card's size in bytes.
+/// Returns the card's size in bytes; an error if there is no card.
 pub(crate) fn size<B: Platform, const N: usize>(device: &BlockDevice<'_, B, N>) -> Result<u64, BlockError> {
     let geometry = device.geometry().ok_or(BlockError { error: Error::NoCard, blocks_done: 0 })?;
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
@@ -93,12 +93,14 @@ impl<A: Alignment> Dense<A> {
 
 pub(crate) fn bytes<A: Alignment>(blocks: &[Aligned<A, [u8; BLOCK]>]) -> &[u8] {
     let () = Dense::<A>::CHECKED;
-    // SAFETY: the same memory; each block is 512 initialised bytes without padding, as checked.
+    // SAFETY: the bytes are the memory of the blocks; each block is 512 initialised bytes without
+    // padding, as checked.
     unsafe { core::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) }
 }
 
 pub(crate) fn bytes_mut<A: Alignment>(blocks: &mut [Aligned<A, [u8; BLOCK]>]) -> &mut [u8] {
     let () = Dense::<A>::CHECKED;
-    // SAFETY: as in `bytes`; any byte is a valid value, and the borrow is exclusive.
+    // SAFETY: the bytes are the memory of the blocks; any byte is a valid value, and the borrow is
+    // exclusive.
     unsafe { core::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), size_of_val(blocks)) }
 }

@@ -52,7 +52,7 @@
 //! [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the models.
 //! [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the models.
 #![no_std]
-// docs.rs says of each item which feature it needs.
+// docs.rs shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
@@ -77,7 +77,7 @@ pub use region::Region;
 pub use spi::{SpiMailbox, SpiPort, SpiRunner};
 pub use supervisor::supervise;
 
-/// The guides of `docs/`. Their code is compiled, and run where possible.
+/// The guides in `docs/`. Their code is compiled, and executed if possible.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../guides/readme.md")]

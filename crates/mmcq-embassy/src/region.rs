@@ -1,38 +1,38 @@
-//! Blocks of a card as bytes at any offset.
+//! Reads and writes a card's bytes at any offset.
 
 use crate::disk::BLOCK;
 use mmcq::block::{BlockDevice, BlockError, Bounced};
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::task::{Platform, Stack};
 
-/// A part of a card whose bytes are read and written at any offset, for example settings in a few
-/// blocks. With feature `embedded-storage` it implements the traits `ReadStorage` and `Storage` of
-/// `embedded-storage-async`.
+/// A part of a card whose bytes can be read and written at any offset, for example settings in a
+/// few blocks. With feature `embedded-storage` it implements the traits `ReadStorage` and `Storage`
+/// of `embedded-storage-async`.
 ///
 /// A write that begins or ends inside of a block reads that block first. So no other handle may
-/// write to the same blocks meanwhile. A power failure during a write leaves each of its blocks old
-/// or new, if the card follows its standard. The traits have no flush: call [`flush`](Self::flush)
-/// when the data must be durable.
+/// write to the same blocks during the write. If the card follows its standard, a power failure
+/// during a write leaves each block with its old or its new content. The traits have no flush: call
+/// [`flush`](Self::flush) when the data must be durable.
 #[derive(Debug)]
 pub struct Region<'a, B: Platform, const N: usize> {
     copying: Bounced<'a, B, N>,
     first: u64,
     blocks: u64,
-    /// Whether it is the whole card.
+    /// Whether the region is the whole card.
     whole: bool,
 }
 
-/// A part of a request, split at block boundaries.
+/// A part of a request, which ends at a block boundary or at the end of the request.
 struct Piece {
     lba: u64,
-    /// Its offset in its first block.
+    /// Offset of the part in its first block, in bytes.
     within: usize,
     bytes: usize,
 }
 
 impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
-    /// Makes a region of the whole card, copied through `bounce`, which is at least one block long.
-    /// A longer buffer is faster.
+    /// Makes a region of the whole card. Data are copied through `bounce`, which has at least one
+    /// block; a longer buffer is faster.
     ///
     /// # Errors
     /// [`Error::NoCard`] before bring-up.
@@ -42,7 +42,7 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(Region { copying: Bounced::new(device, bounce)?, first: 0, blocks, whole: true })
     }
 
-    /// Makes a region of this many blocks from `first` on.
+    /// Makes a region of `blocks` blocks from block `first` on.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the card has fewer blocks.
@@ -55,12 +55,12 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(Region { copying: Bounced::new(device, bounce)?, first, blocks, whole: false })
     }
 
-    /// Binds the region to the card that is in the slot now, as [`BlockDevice::rebind`]: the whole
-    /// card, or the same part.
+    /// Binds the region to the card that is in the slot now, like [`BlockDevice::rebind`]: the
+    /// whole card, or the same part of it.
     ///
     /// # Errors
-    /// As of [`new`](Self::new) and [`part`](Self::part); the region then stays bound to the card
-    /// before.
+    /// The errors of [`new`](Self::new) and [`part`](Self::part); then the region stays bound to
+    /// the earlier card.
     pub fn rebind(&mut self) -> Result<(), Error> {
         let mut now = self.copying.device().clone();
         now.rebind();
@@ -74,15 +74,15 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length of the region in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.blocks.saturating_mul(BLOCK as u64)
     }
 
-    /// Flushes: when the call returns, everything written before is on the medium.
+    /// Flushes the card: when the call returns, everything written before is on the medium.
     ///
     /// # Errors
-    /// As [`BlockDevice::flush`].
+    /// The errors of [`BlockDevice::flush`].
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.copying.flush().await
     }
@@ -96,7 +96,7 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the next part: the rest of a block that was begun, whole blocks, or the beginning of
+    /// Returns the next part of a request: the rest of a block, whole blocks, or the beginning of
     /// the last block.
     fn piece(&self, offset: u64, len: usize) -> Piece {
         let within = (offset % BLOCK as u64) as usize;
@@ -107,10 +107,10 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Piece { lba: self.first + offset / BLOCK as u64, within, bytes }
     }
 
-    /// Reads from this byte on.
+    /// Reads from byte `offset` of the region on.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond the end, and all of [`BlockDevice::read`].
+    /// [`Error::OutOfRange`] beyond the end of the region, and the errors of [`BlockDevice::read`].
     pub async fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         self.check(offset, bytes.len())?;
         let (mut offset, mut left) = (offset, bytes);
@@ -130,10 +130,10 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
         Ok(())
     }
 
-    /// Writes from this byte on.
+    /// Writes from byte `offset` of the region on.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and all of [`BlockDevice::write`].
+    /// The errors of [`read_at`](Self::read_at) and of [`BlockDevice::write`].
     pub async fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         self.check(offset, bytes.len())?;
         let (mut offset, mut left) = (offset, bytes);
@@ -155,7 +155,7 @@ impl<'a, B: Platform, const N: usize> Region<'a, B, N> {
     }
 }
 
-/// Returns a length in the type of a trait, or its maximum.
+/// Returns a length as `usize`, the type in the traits; the largest `usize` if it does not fit.
 #[cfg(feature = "embedded-storage")]
 pub(crate) fn capacity(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

@@ -1,9 +1,9 @@
 //! An SD card in SPI mode on a bus of `embedded-hal-async`.
 //!
-//! With such a bus a transfer is a future that a task must poll. So there are two halves: the
-//! driver has [`SpiPort`], and [`SpiRunner`] is a task that runs its exchanges. They communicate
-//! through an [`SpiMailbox`]. The driver has the whole protocol: an exchange is some bytes, or a
-//! block.
+//! On such a bus a transfer is a future that a task must poll. So the code has two halves: the SPI
+//! driver uses [`SpiPort`], and [`SpiRunner`] is a task that carries out its exchanges. They
+//! communicate through an [`SpiMailbox`]. The driver has the whole protocol; an exchange consists
+//! only of some bytes, or of a block.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -20,12 +20,12 @@ use mmcq::task::{Platform, Stack};
 
 const BYTES: usize = BLOCK_BYTES as usize;
 
-/// A job for the bus.
+/// Work for the runner: an exchange, and what to set before it.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// The clock to set first.
+    /// Clock to set first, in hertz; `None` keeps the present one.
     clock_hz: Option<u32>,
-    /// The chip select to set then.
+    /// Level of the chip select to set then: true selects the card.
     select: Option<bool>,
     way: Way,
     bytes: usize,
@@ -41,16 +41,17 @@ enum Way {
 
 struct Inner<'b> {
     job: Option<Job>,
-    /// The result.
+    /// Result of the last exchange: true if it had no error.
     done: Option<bool>,
-    /// The buffer; empty while the runner uses it, or the port copies it.
+    /// The buffer; empty while the runner uses it, or while the port copies it.
     buffer: Option<&'b mut [u8; BYTES]>,
-    /// Waker of the runner's task; woken and dropped outside of the lock.
+    /// Waker of the runner's task. It is woken and dropped outside of the lock.
     waker: Option<Waker>,
     halves: u8,
 }
 
-/// The connection of [`SpiPort`] and [`SpiRunner`]. It may be a static, or in the frame of `main`.
+/// The connection between [`SpiPort`] and [`SpiRunner`]. It may be a static variable or a local
+/// variable of `main`.
 pub struct SpiMailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -62,17 +63,17 @@ impl core::fmt::Debug for SpiMailbox<'_> {
 }
 
 impl<'b> SpiMailbox<'b> {
-    /// Makes a mailbox with memory for a block. The bytes are copied through it, so neither half
-    /// ever has the other's memory.
+    /// Makes a mailbox with memory for one block. All bytes are copied through it, so neither half
+    /// ever accesses the other's memory.
     pub const fn new(buffer: &'b mut [u8; BYTES]) -> Self {
         let inner = Inner { job: None, done: None, buffer: Some(buffer), waker: None, halves: 0 };
         SpiMailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// Makes the two halves: a port for [`Spi::new`], and the task that runs it. The bus has no
-    /// other device, and is in mode 0; `select` is the card's chip select, low: selected. `clock`
-    /// sets the bus's clock in hertz, rounded down. Returns `None` until both halves of an earlier
-    /// call have been dropped.
+    /// Makes the two halves: a port for [`Spi::new`], and the task that carries out its exchanges.
+    /// The bus has no other device, and is in SPI mode 0. `select` is the card's chip select; low
+    /// selects the card. `clock` sets the bus clock in hertz, rounded down. Returns `None` until
+    /// both halves of an earlier call were dropped.
     pub fn connect<'m, B, C, F>(
         &'m self,
         bus: B,
@@ -108,26 +109,27 @@ impl<'b> SpiMailbox<'b> {
         drop(before);
     }
 
-    /// Notes that a half was dropped.
+    /// Records that one of the halves was dropped.
     fn leave(&self) {
         self.with(|inner| inner.halves = inner.halves.saturating_sub(1));
     }
 }
 
-/// The half for the driver: a [`Port`].
+/// The half for the SPI driver: a [`Port`].
 #[derive(Debug)]
 pub struct SpiPort<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
-    /// Memory for the bytes of the exchange when it is over.
+    /// Memory for the received bytes of the exchange in progress.
     into: Option<Segment>,
     clock_hz: Option<u32>,
     select: Option<bool>,
-    /// Whether the runner has work, and has not been woken for it.
+    /// Whether the runner has work, and was not woken for it yet.
     wakes: bool,
 }
 
-// SAFETY: the memory of a segment is read in `exchange`, and written in the `done` that tells its
-// end, no further than it and the mailbox's own buffer reach; `Send` has no place for them.
+// SAFETY: the port reads a segment's memory in `exchange`, and writes it in the `done` that reports
+// the end, no further than the segment and the mailbox's own buffer reach. For `Send` no memory is
+// stored, so none is written.
 unsafe impl Port for SpiPort<'_, '_> {
     const WAKES: bool = true;
 
@@ -152,7 +154,8 @@ unsafe impl Port for SpiPort<'_, '_> {
             let buffer = self.mailbox.with(|inner| inner.buffer.take());
             if let Some(buffer) = buffer {
                 let bytes = (segment.len_bytes() as usize).min(BYTES);
-                // SAFETY: the segment's memory is the driver's until this call has told the end.
+                // SAFETY: the driver leaves the segment's memory to the port until this call has
+                // reported the end.
                 unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(buffer.as_ptr(), bytes) };
                 self.mailbox.with(|inner| inner.buffer = Some(buffer));
             }
@@ -184,7 +187,8 @@ impl SpiPort<'_, '_> {
             if let Some(segment) = &segment
                 && way != Way::Receive
             {
-                // SAFETY: the segment's memory is the driver's since this call; it has `bytes`.
+                // SAFETY: the driver leaves the segment's memory to the port from this call on; it
+                // has `bytes` bytes.
                 unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
             } else {
                 buffer.fill(0xff);
@@ -212,7 +216,7 @@ impl Drop for SpiPort<'_, '_> {
     }
 }
 
-/// The half for the executor.
+/// The half for the executor: a task that carries out exchanges.
 #[derive(Debug)]
 pub struct SpiRunner<'m, 'b, B, C, F> {
     mailbox: &'m SpiMailbox<'b>,
@@ -222,11 +226,11 @@ pub struct SpiRunner<'m, 'b, B, C, F> {
 }
 
 impl<'m, 'b, B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> SpiRunner<'m, 'b, B, C, F> {
-    /// Runs the exchanges, in a task of its own, for as long as the stack is used. `stack` is the
-    /// one that has the other half.
+    /// Carries out the exchanges, in a task of its own, as long as the stack is used. `stack` is
+    /// the stack whose driver has the other half.
     ///
-    /// If this future is dropped, the transfer in progress is dropped too, and fails. It may be run
-    /// again.
+    /// If this future is dropped, the exchange in progress is dropped too, and fails. `run` may be
+    /// called again afterwards.
     pub async fn run<P: Platform<Host = Spi<SpiPort<'m, 'b>>>, const N: usize>(
         &mut self,
         stack: &Stack<P, N>,
@@ -240,7 +244,7 @@ impl<'m, 'b, B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> SpiRunner<'m, 'b, B
                 None => false,
             };
             drop(loan);
-            // An interrupt, as far as the engine is concerned.
+            // For the engine, the end of an exchange is an interrupt.
             stack.on_irq();
         }
     }
@@ -262,7 +266,7 @@ impl<'b> SpiMailbox<'b> {
     }
 }
 
-/// The buffer while the runner has it; its drop returns the buffer, with the result.
+/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
 struct Loan<'m, 'b> {
     mailbox: &'m SpiMailbox<'b>,
     buffer: Option<&'b mut [u8; BYTES]>,
@@ -275,7 +279,7 @@ impl Drop for Loan<'_, '_> {
     }
 }
 
-/// Runs an exchange. Returns whether it went well.
+/// Carries out an exchange. Returns true if it had no error.
 async fn carry_out<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)>(
     bus: &mut B,
     select: &mut C,

@@ -1,17 +1,19 @@
-//! The supervisor as a task.
+//! The supervisor as a task of an executor.
 
 use mmcq::card::{self, Card, Event, Options};
 use mmcq::engine::DmaBuf;
 use mmcq::task::{Platform, Stack};
 
-/// Supervises a card ([`mmcq::card::supervise`]), and those that come after it, with `options`: run
-/// it in a task of its own as soon as bring-up is done. Calls `heard` with each event.
+/// Supervises a card by [`mmcq::card::supervise`] with `options`, and then the cards that are
+/// inserted later. Run it in a task of its own when bring-up has ended. It calls `heard` with each
+/// event.
 ///
-/// Without it a transfer that fails is tried again, but nothing initialises a card that lost its
-/// state, tunes it again, or brings up a new card. `scratch` is the memory that bring-up gave back;
-/// it comes back when the supervisor was [dismissed](mmcq::engine::Engine::dismiss_supervisor). For
-/// a slot that only takes one family of cards, the same loop around
-/// [`supervise_sd`](card::supervise_sd) or [`supervise_emmc`](card::supervise_emmc) is smaller.
+/// Without a supervisor the engine tries a failed transfer again. But nothing initialises a card
+/// that lost its state, tunes it again, or brings up a new card. `scratch` is the memory that
+/// bring-up has returned; this call returns it when the supervisor was
+/// [dismissed](mmcq::engine::Engine::dismiss_supervisor). For a slot that accepts only one family
+/// of cards, write the same loop with [`supervise_sd`](card::supervise_sd) or
+/// [`supervise_emmc`](card::supervise_emmc), which needs less code.
 pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     mut scratch: DmaBuf,
@@ -26,7 +28,7 @@ pub async fn supervise<B: Platform, const N: usize>(
         match event {
             Event::Inserted(Ok(now)) | Event::Changed(now) | Event::Exception { card: now, .. } => card = now,
             Event::Dismissed => return scratch,
-            // `Removed`, or a card that does not come up: the next one is waited for.
+            // The card was removed, or did not come up: wait for the next one.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! `sdio::MmcBus` both ways, and embassy's clock, on simulated hardware.
+//! Tests of `sdio::MmcBus` in both directions, and of embassy's clock, on simulated hardware.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};
@@ -21,7 +21,7 @@ use world::World;
 
 fn memory(bytes: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
+    // SAFETY: the bytes are the memory of the words, and no more.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
 }
 
@@ -53,7 +53,7 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }
 
-/// In the tuning procedure a controller takes a CMD19 for one of its own, and keeps its data
+/// During its tuning procedure a controller takes any CMD19 as a step of tuning, and keeps the data
 /// [SDHC 2.2.25].
 #[test]
 fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
@@ -92,7 +92,7 @@ fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
                 tuned.expect("a sampling point");
                 break;
             }
-            // Slow enough for any sampling point.
+            // This clock is slow enough for any sampling point.
             bus.set_bus(BusWidth::W4, 25_000_000).unwrap();
             let read = bus.read_blocks(send_tuning_block(0, &mut block), false).await;
             assert!(read.is_ok(), "dropped after {polls} polls: {:?}", read.err());
@@ -100,7 +100,7 @@ fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
             assert!(!in_tuning(), "dropped after {polls} polls");
             bus.set_bus(BusWidth::W4, 208_000_000).unwrap();
         }
-        // At the clock that needs the tuning.
+        // This clock needs the tuning.
         let mut block = Aligned::<A4, _>([0; 64]);
         bus.read_blocks(send_tuning_block(0, &mut block), false).await.expect("a tuned bus");
     });
@@ -109,7 +109,7 @@ fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }
 
-/// The engine over an `MmcBus`, which is itself one of our hosts.
+/// The engine on an `MmcBus`, which is itself a host of mmcq.
 #[test]
 fn the_queue_runs_over_any_bus() {
     let _alone = exclusive();
@@ -135,10 +135,10 @@ fn the_queue_runs_over_any_bus() {
             let disk = BlockDevice::new(&stack);
             let mut data = memory(40 * 512);
             data.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 3) as u8);
-            // Longer than the mailbox: the engine cuts it.
+            // The transfer is longer than the mailbox, so the engine splits it.
             let (written, data) = disk.write(5000, data).await;
             assert_eq!(written.unwrap(), 40);
-            // Three at a time.
+            // Three requests at a time.
             let (a, b, c) = (disk.read(5000, memory(4096)), disk.read(5008, memory(8192)), disk.flush());
             let (a, (b, c)) = tasks::join(a, tasks::join(b, c)).await;
             assert!(a.0.is_ok() && b.0.is_ok() && c.is_ok());
@@ -181,7 +181,7 @@ fn a_bus_that_hangs_is_dropped_by_the_deadline_and_used_again() {
             bring_up_sd(&stack, memory(512), card::Options::DEFAULT).await.0.expect("the card again");
             let (result, _) = BlockDevice::new(&stack).read(0, memory(512)).await;
             result.expect("a read as if nothing had been");
-            // The clock of the time before must not come back while the card identifies itself.
+            // The clock from before the power cycle must not be set again during identification.
             assert_eq!(asked.borrow()[..2], [(true, 400_000), (false, 400_000)], "{:?}", asked.borrow());
         },
     );

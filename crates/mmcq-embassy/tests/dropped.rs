@@ -1,5 +1,6 @@
-//! A call of a block device is dropped half-way (a time limit, a `select`) on the one executor that
-//! its helpers need too: the drop waits for nothing, and the card goes on.
+//! Tests of a block device's call that is dropped before its end (a time limit, a `select`), on the
+//! only executor, which its helpers need too. The drop must wait for nothing, and the card must
+//! continue.
 
 use crate::{tasks, watchdog, world};
 use aligned::{A4, Aligned};
@@ -30,13 +31,13 @@ trait AsBytes {
 
 impl AsBytes for [u64] {
     fn as_bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the same memory, of which any bytes are valid.
+        // SAFETY: the bytes are the same memory, and any bytes are valid.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), 8 * self.len()) }
     }
 }
 
-/// Both ways that embassy's users have: a copy, and a buffer that travels through the call. Each is
-/// polled once, and is pending.
+/// Begins a read in one of the two ways that embassy's users have: with a copy, or with a buffer
+/// that the call takes. The call was polled once, and is pending.
 fn begun<'a, B: Platform>(disk: &'a mut Disk<'_, B, 8, A4>, into: &'a mut Block, copies: bool) -> Call<'a> {
     let mut call: Call<'a> = if copies {
         Box::pin(async {
@@ -64,7 +65,7 @@ fn while_the_supervisor_is_needed() {
         let mut disk = Disk::new(stack, memory(1)).unwrap();
         let mut data = [Aligned([0; 512])];
         let call = begun(&mut disk, &mut data, copies);
-        // The engine asks for help; the executor does not come to the supervisor before the time
+        // The engine asks for help, but the executor does not poll the supervisor before the time
         // limit.
         while stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]) == 0 {
             stack.turn();
@@ -102,7 +103,7 @@ fn while_the_runner_of_a_bus_is_needed() {
         let mut disk = Disk::new(&stack, memory(1)).unwrap();
         let mut data = [Aligned([0; 512])];
         let call = begun(&mut disk, &mut data, copies);
-        // The runner has begun it.
+        // The runner has begun the work.
         step();
         let began_ns = world.time.now();
         drop(call);
@@ -117,7 +118,7 @@ fn while_the_runner_of_a_bus_is_needed() {
 fn while_the_engine_is_halted() {
     for copies in [true, false] {
         let _alone = tasks::exclusive();
-        // A drop that never returns is what this is about.
+        // This test is about a drop that never returns.
         let _alive = watchdog::watch();
         let world = World::new("sdhc-16g-hs");
         let stack = world.stack();
@@ -129,8 +130,8 @@ fn while_the_engine_is_halted() {
     }
 }
 
-/// The buffer of a bus, and the card behind it, at whatever moment a call is dropped: while the bus
-/// changes, or between the data and their CMD12.
+/// The buffer of a bus must be returned, and the card must work, whenever a call is dropped: while
+/// the bus changes, or between the data and their CMD12.
 #[test]
 fn a_call_of_a_bus_at_any_moment() {
     for polls in 1..200 {

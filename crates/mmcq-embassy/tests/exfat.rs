@@ -1,4 +1,4 @@
-//! An exFAT volume on a simulated card, through two handles on one queue, in virtual time.
+//! Tests of an exFAT volume on a simulated card, through two handles on one queue, in virtual time.
 
 use crate::{format, machine};
 use aligned::{A4, A64};
@@ -18,7 +18,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Neither blocks nor clusters divide it.
+/// Returns contents whose length is no multiple of a block or cluster.
 fn contents(seed: u8) -> Vec<u8> {
     (0..100_003u32).map(|i| (i.wrapping_mul(31) >> 3) as u8 ^ seed).collect()
 }
@@ -36,8 +36,8 @@ fn files_come_back_as_they_were_written() {
         for seed in 0..3u8 {
             let options = OpenOptions::new().create_new(true).write(true);
             let mut file = fs.open(&format!("/logs/run {seed}.bin"), options).await.unwrap();
-            // Whole sectors but for the last: exfat-slim 0.7.0 panics where the rest of a write
-            // begins a cluster.
+            // All parts but the last are whole sectors: exfat-slim 0.7.0 panics if the rest of a
+            // write begins a cluster.
             for part in contents(seed).chunks(7 * 512) {
                 file.write(&mut fs, part).await.unwrap();
             }
@@ -47,7 +47,7 @@ fn files_come_back_as_they_were_written() {
         let mut disk = fs.unmount().await;
         disk.flush().await.unwrap();
     });
-    // Another handle, with nothing in memory: all of it is on the card.
+    // A new handle has nothing in memory, so all data must come from the card.
     let disk = Disk::<_, 16, A64>::new(&rig.stack, buffer(1)).unwrap();
     rig.drive(async {
         let mut fs: FileSystem<_, 512, 8> = FileSystem::new(disk);

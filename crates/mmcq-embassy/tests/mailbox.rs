@@ -1,5 +1,5 @@
-//! The mailbox between an engine and a foreign bus: wakers that come back into it, and the data
-//! that it keeps.
+//! Tests of the mailbox between an engine and a foreign bus: wakers that call it again, and the
+//! data that it keeps.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};
@@ -26,7 +26,7 @@ fn over<'m, 'b>(host: BusHost<'m, 'b>) -> Stack<(CriticalSection, BusHost<'m, 'b
     Stack::new(CriticalSection, TIMER, host, Config::DEFAULT)
 }
 
-/// What each function of the waker does: looks at the mailbox, and tries to take it.
+/// Each function of this waker looks at the mailbox, and tries to take its waker.
 #[derive(Clone, Copy)]
 struct Visitor {
     mailbox: &'static Mailbox<'static>,
@@ -36,12 +36,12 @@ struct Visitor {
 type Above = Stack<(CriticalSection, BusHost<'static, 'static>), 8>;
 
 thread_local! {
-    /// The stack that wakes the runner, and how often it did so from inside one of its own calls,
-    /// and in all.
+    /// The stack that wakes the runner. The next value counts how often the stack did so from
+    /// inside one of its own calls, and how often in all.
     static ABOVE: Cell<Option<&'static Above>> = const { Cell::new(None) };
     static NESTED: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static VISITOR: Cell<Option<Visitor>> = const { Cell::new(None) };
-    /// Calls of clone, wake and drop.
+    /// Number of calls of clone, wake and drop.
     static CALLS: Cell<[u32; 3]> = const { Cell::new([0; 3]) };
 }
 
@@ -74,7 +74,7 @@ const VISITS: RawWakerVTable = RawWakerVTable::new(
     |_| visit(2),
 );
 
-/// As a waker does that polls its task at once.
+/// Does what a waker does that polls its task at once.
 fn come_back() {
     let Some(above) = ABOVE.get() else { return };
     let nested = above.with(|engine| engine.is_nested());
@@ -82,10 +82,10 @@ fn come_back() {
     NESTED.set([inside + u32::from(nested), all + 1]);
 }
 
-/// Two that are not the same, so that one takes the other's place.
+/// Returns two different wakers, so that one can replace the other.
 fn visiting_wakers() -> [Waker; 2] {
     static NAMES: [u8; 2] = [0; 2];
-    // SAFETY: the functions keep to the contract of a waker; there is nothing to count or free.
+    // SAFETY: the functions fulfil the contract of a waker; there is nothing to count or to free.
     [0, 1].map(|at| unsafe { Waker::from_raw(RawWaker::new((&raw const NAMES[at]).cast(), &VISITS)) })
 }
 
@@ -111,13 +111,14 @@ fn a_waker_may_come_back_into_the_mailbox() {
         stack.block_on(bring_up_sd(&stack, memory(1, 0), Options::DEFAULT), |_| step()).0.unwrap();
     }
     assert!(CALLS.get().iter().all(|&calls| calls > 10), "clone, wake, drop: {:?}", CALLS.get());
-    // The future of the runner has gone, and its task's waker with it.
+    // The runner's future was dropped, and with it the waker of its task.
     let [cloned, _, dropped] = CALLS.get();
     assert_eq!(cloned, dropped, "a waker stays behind");
     VISITOR.set(None);
 }
 
-/// A task that is woken under the stack's lock, and polled there, would find the stack shut.
+/// If a task were woken while the stack's lock is held, and polled there, it could not use the
+/// stack.
 #[test]
 fn the_runner_is_woken_when_the_stack_is_free() {
     let _alone = tasks::exclusive();
@@ -144,17 +145,17 @@ fn the_runner_is_woken_when_the_stack_is_free() {
     assert!(inside == 0 && all > 10, "{inside} of {all}");
 }
 
-/// What a run over a foreign bus does after the card is up.
+/// A case of the test: what happens on the foreign bus after the card's bring-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Run {
     Nothing,
     Reads,
     Writes,
-    /// A call is dropped before the runner has seen it.
+    /// A call is dropped before the runner has seen its work.
     WritesUnseen,
-    /// The bus never ends a read, and all of it is dropped.
+    /// The bus never ends a read, and all futures are dropped.
     ReadsWithoutEnd,
-    /// The runner's task is dropped after the bus has begun.
+    /// The runner's task is dropped after the bus has begun its work.
     RunnerGoesFirst,
 }
 

@@ -1,5 +1,5 @@
-//! An I/O card by embassy's driver over our host, and by ours over any bus: packets by the card's
-//! interrupt.
+//! Tests of an I/O card, with embassy's driver on a host of mmcq, and with mmcq's driver on any
+//! bus. The card interrupt signals packets.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};
@@ -22,7 +22,7 @@ const HEADER: usize = bluetooth::HEADER_BYTES as usize;
 
 fn memory(bytes: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
+    // SAFETY: the bytes are the memory of the words, and no more.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
 }
 
@@ -42,7 +42,7 @@ fn checked(world: &World, handle: &type_a::Handle) {
 
 #[test]
 fn embassy_s_own_io_driver_runs_over_our_host() {
-    /// Registers of a Type-A function.
+    /// Registers of a Bluetooth Type-A function.
     const DATA: u32 = 0x00;
     const READ_RETRY: u32 = 0x10;
     const INTERRUPT: u32 = 0x13;
@@ -98,7 +98,7 @@ fn our_function_driver_runs_over_any_bus() {
             let card = bring_up_io(&stack, memory(512), Options::DEFAULT).await.0.expect("an I/O card");
             let mut irq = CardInterrupt::new(&stack, &card);
             let mut function = Function::new(&stack, &card, 1).unwrap();
-            // Such a bus has a type for each length of a block.
+            // An `MmcBus` has a type for each block length, so it does not support every length.
             let refused = function.set_block_size(96).await;
             assert!(matches!(refused, Err(IoError::OddBlockSize { bytes: 96, .. })), "{refused:?}");
             let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
@@ -116,7 +116,7 @@ fn our_function_driver_runs_over_any_bus() {
     checked(&world, &handle);
 }
 
-/// Such a bus says so at once, each time that it is asked.
+/// A bus without card interrupt returns an error at once, each time that it is asked.
 #[test]
 fn a_bus_that_does_not_tell_of_the_interrupt_is_no_storm() {
     let _alone = exclusive();

@@ -1,4 +1,5 @@
-//! An SD card in SPI mode on a bus whose transfers are futures: a script of what the wire says.
+//! Tests of an SD card in SPI mode on a bus whose transfers are futures; a script gives the bytes
+//! from the card.
 
 use embedded_hal::digital::{ErrorType as PinErrors, OutputPin};
 use embedded_hal::spi::{ErrorKind, ErrorType};
@@ -18,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 #[derive(Default)]
 struct Wire {
-    /// What comes in; ones when it is over.
+    /// Bytes from the card; 0xff after the last one.
     comes: VecDeque<u8>,
     went: Vec<u8>,
     transfers: u32,
@@ -34,7 +35,7 @@ impl ErrorType for Bus {
 }
 
 impl Bus {
-    /// Later, as a bus by DMA.
+    /// Exchanges the bytes after some time, like a bus that uses DMA.
     async fn moves(&mut self, bytes: &mut [u8]) -> Result<(), ErrorKind> {
         let mut first = true;
         std::future::poll_fn(|context| {
@@ -94,7 +95,7 @@ thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 type Card<'m, 'b> = Stack<(CriticalSection, Spi<SpiPort<'m, 'b>>), 4>;
 
-/// Until the first has ended; time goes on by 100 us each turn.
+/// Polls both futures until the first has ended; the time advances by 100 us each turn.
 fn drive<T>(stack: &Card<'_, '_>, future: impl Future<Output = T>, runner: impl Future) -> T {
     let (mut future, mut runner) = (pin!(future), pin!(runner));
     let mut context = Context::from_waker(Waker::noop());
@@ -134,8 +135,8 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
         .write_timeout_ns(250_000_000);
     stack.with(|engine| engine.set_card_params(Some(params)));
 
-    // CMD0, answered, and CRC on: the driver knows the card is quiet from then on. Each is a byte,
-    // six, and five for the answer.
+    // CMD0 with its response, and CMD59, which switches CRC on; then the driver knows that the card
+    // is not busy. Each is one byte, the six of the command, and five for the response.
     let command = mmcq::spec::command::go_idle_state();
     wire.borrow_mut()
         .comes
@@ -144,8 +145,8 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
     assert_eq!(wire.borrow().went[..7], [0xff, 0x40, 0, 0, 0, 0, 0x95]);
     assert_eq!(*levels.borrow(), [false]);
 
-    // CMD17: its frame with R1, a token a little later, the block, its CRC. 512 times 0xff has the
-    // CRC 7fa1 [SD 4.5].
+    // CMD17: its frame with R1, a token a little later, the block, its CRC. 512 bytes of 0xff have
+    // the CRC 7fa1 [SD 4.5].
     let device = BlockDevice::new(&stack);
     wire.borrow_mut().went.clear();
     wire.borrow_mut().comes.extend([&[0xff; 8][..], &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]].concat());
@@ -158,7 +159,7 @@ fn blocks_move_by_a_bus_whose_transfers_are_futures() {
     assert_eq!(wire.borrow().went[1..6], [0x51, 0, 0, 0, 9]);
     assert_eq!(wire.borrow().transfers - before, 4, "frame, token, block, CRC");
 
-    // A bus that fails is an error of the request.
+    // An error of the bus becomes an error of the request.
     wire.borrow_mut().fails = true;
     let (result, _) = drive(&stack, device.read(9, memory(0x11)), runner.run(&stack));
     assert!(result.is_err());

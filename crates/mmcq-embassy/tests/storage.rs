@@ -1,5 +1,5 @@
-//! A card as bytes: the traits of embedded-storage, asynchronous and blocking, against a plain
-//! array.
+//! Tests of a card as bytes: the traits of embedded-storage, asynchronous and blocking, compared
+//! with a plain array.
 
 #[path = "support/world.rs"]
 mod world;
@@ -15,7 +15,7 @@ const BLOCKS: u64 = 24;
 const BYTES: usize = BLOCKS as usize * 512;
 
 fn buffer() -> DmaBuf {
-    // In a static of its own for each caller: the tests' memory is never freed.
+    // Each caller gets its own static buffer, which is never freed.
     Box::leak(Box::new(Buffer::<4>::new())).take().unwrap()
 }
 
@@ -26,7 +26,7 @@ fn up() -> (World, &'static Stack) {
     (world, stack)
 }
 
-/// Numbers without an order.
+/// A generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +47,7 @@ fn bytes_at_any_place_are_those_that_were_written() {
     let mut random = Random(7);
     for round in 0..200_u32 {
         let offset = random.below(BYTES);
-        // Short ones, and such that go over several blocks.
+        // Short accesses, and accesses that cover several blocks.
         let most = [40, 600, 5000][random.below(3)];
         let len = 1 + random.below(most).min(BYTES - offset - 1);
         let bytes: Vec<u8> = (0..len).map(|i| (i as u32 ^ round) as u8).collect();

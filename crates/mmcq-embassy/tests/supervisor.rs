@@ -1,5 +1,5 @@
-//! A card that falls ill, or is changed for another, under embassy: the supervisor is a task that
-//! is polled only when it is woken.
+//! Tests of the supervisor under embassy, with a card that loses its state or is exchanged. The
+//! supervisor is a task that is polled only when it is woken.
 
 use crate::{tasks, world};
 use aligned::{A4, Aligned};
@@ -15,7 +15,7 @@ use world::World;
 
 fn memory(blocks: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
+    // SAFETY: the bytes are the memory of the words, and no more.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
 }
 
@@ -38,24 +38,25 @@ fn a_kept_card_comes_back() {
             let mut disk = Disk::<_, 8, A4>::new(stack, memory(8)).unwrap();
             let blocks = [Aligned::<A4, _>([0x5a; 512]); 8];
             disk.write(100, &blocks).await.unwrap();
-            // It loses its state: initialised again, and no request fails.
+            // The card loses its state: the supervisor initialises it again, and no request fails.
             world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
             let mut back = [Aligned::<A4, _>([0; 512]); 8];
             disk.read(100, &mut back).await.unwrap();
             assert!(back == blocks);
             assert_eq!(stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]), 1);
-            // Out and in.
+            // The card is removed and inserted again.
             let out = world.model.borrow_mut().remove(world.time.now()).unwrap();
             Timer::after_millis(300).await;
             disk.read(100, &mut back).await.unwrap_err();
             world.model.borrow_mut().insert(out, world.time.now());
             Timer::after_millis(500).await;
-            // It was away: who knows what was done to it. The program looks, and says so.
+            // The card was away, so its content may have changed. The program must check it and
+            // rebind.
             assert_eq!(disk.read(100, &mut back).await.unwrap_err().error, Error::Changed);
             disk.rebind();
             disk.read(100, &mut back).await.unwrap();
             assert!(back == blocks);
-            // The program ends it.
+            // The program ends the supervisor.
             assert!(stack.with(|engine| engine.dismiss_supervisor()));
             stack.poll();
         };

@@ -1,4 +1,4 @@
-//! mmcq's commands as commands of `sdio`, where the index and the form of the response are types.
+//! mmcq's commands as commands of `sdio`, whose index and form of response are types.
 
 use crate::bus::words;
 use aligned::{A4, Aligned};
@@ -11,7 +11,8 @@ use sdio::{
     ControlCommand, MmcBus, MmcError, ResponseLen,
 };
 
-/// Forms of responses: none; 48 bits; with busy; without CRC; 136 bits.
+/// Forms of responses, in this order: none; 48 bits; 48 bits with busy; 48 bits without CRC; 136
+/// bits.
 const NONE: u8 = 0;
 const R1: u8 = 1;
 const R1B: u8 = 2;
@@ -47,7 +48,7 @@ impl<const INDEX: u8, const FORM: u8> sdio::Command for Plain<INDEX, FORM> {
 
 impl<const INDEX: u8, const FORM: u8> ControlCommand for Plain<INDEX, FORM> {}
 
-/// A command with data in `M`: a borrow of the buffer, exactly as long as the data.
+/// A command with data in `M`: a borrow of the buffer that is exactly as long as the data.
 struct Moving<const INDEX: u8, M> {
     arg: u32,
     size: BlockSize,
@@ -92,7 +93,7 @@ impl<const INDEX: u8> BlockWriteCommand for Moving<INDEX, From<'_>> {
     }
 }
 
-/// CMD53 in byte mode.
+/// A CMD53 in byte mode, with its argument and its data.
 struct Bytes<M>(u32, M);
 
 impl<M> sdio::Command for Bytes<M> {
@@ -159,12 +160,12 @@ fn block_size(bytes: u16) -> BlockSize {
     }
 }
 
-/// CMD53 with its bit for block mode off [SDIO 5.3].
+/// Returns whether the command is a CMD53 in byte mode [SDIO 5.3].
 fn is_bytes(command: Command) -> bool {
     command.index == 53 && command.arg & 1 << 27 == 0
 }
 
-/// The commands without data: index and form.
+/// Lists the commands without data: index and form of response.
 macro_rules! plain {
     ($each:ident) => {
         $each! {
@@ -175,7 +176,8 @@ macro_rules! plain {
     };
 }
 
-/// The commands that read blocks, without tuning: no such bus needs it below 50 MHz.
+/// Lists the commands that read blocks. Tuning is not among them, since such a bus needs none up to
+/// 50 MHz.
 macro_rules! reads {
     ($each:ident) => {
         $each! { 6 8 13 17 18 22 30 31 48 51 53 }
@@ -188,7 +190,7 @@ macro_rules! writes {
     };
 }
 
-/// Returns whether [`perform`] can run this phase.
+/// Returns whether [`perform`] can carry out this phase.
 pub(super) fn known(phase: &Phase) -> bool {
     macro_rules! plain_known {
         ($(($index:literal, $form:ident))*) => {
@@ -208,7 +210,7 @@ pub(super) fn known(phase: &Phase) -> bool {
     }
 }
 
-/// Runs a phase on a bus.
+/// Carries out a phase on a bus.
 pub(super) async fn perform<B: MmcBus>(
     bus: &mut B,
     phase: &Phase,

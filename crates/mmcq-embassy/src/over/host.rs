@@ -1,4 +1,4 @@
-//! The half for the engine.
+//! The half for the engine: a host whose phases a task carries out.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,21 +13,21 @@ use mmcq::host::{
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
-/// Interval of polls of a bus operation, and its longest time.
+/// Interval of polls of a bus operation, in nanoseconds. The next constant is its longest time.
 const ASK_NS: u64 = 100_000;
 const GIVE_UP_NS: u64 = 2_000_000_000;
-/// Clock of identification.
+/// Clock of identification, in hertz.
 const IDENTIFY_HZ: u32 = 400_000;
-/// Clock above which a card needs more than default speed.
+/// Clock in hertz above which a card needs more than default speed.
 const DEFAULT_HZ: u32 = 26_000_000;
 const SEGMENTS: u16 = 64;
 
-/// A [`Host`] whose phases a [`Runner`](super::Runner) runs on an `sdio::MmcBus`.
+/// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// Its [`Caps`] reflect the limits of such a bus. There is no automatic CMD23 or CMD12, no power
-/// switch, no card detection and no open transfer. There is no 1.8 V signalling, so no tuning and
-/// nothing faster than high speed. DAT0 cannot be read: the engine polls for the end of busy by
-/// CMD13. Block lengths are powers of two.
+/// Its [`Caps`] reflect the limits of such a bus. It has no automatic CMD23 or CMD12, no power
+/// switch, no card detection and no open transfers. It has no 1.8 V on the signal lines, so no
+/// tuning and nothing faster than high speed. It does not show the level of DAT0, so the engine
+/// polls for the end of busy by CMD13. Block lengths are powers of two.
 ///
 /// Starting a phase wakes the runner's task. The stack wakes it after its lock is released, so a
 /// waker may call the stack. The lock must allow a critical section inside of it:
@@ -38,10 +38,10 @@ pub struct BusHost<'m, 'b> {
     caps: Caps,
     width: Width,
     clock_hz: u32,
-    /// The phase in progress, needed for its data.
+    /// The phase in progress, whose data the host copies at its end.
     phase: Option<Phase>,
     give_up_ns: u64,
-    /// Whether the runner has work, and has not been woken for it.
+    /// Whether the runner has work, and was not woken for it yet.
     wakes: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0, wakes: false })
     }
 
-    /// Requests a bus operation, or returns its progress.
+    /// Requests a bus operation from the runner, or returns its progress.
     fn step(&mut self, job: Job, first: bool, now_ns: u64) -> Step {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
@@ -123,12 +123,12 @@ impl Drop for BusHost<'_, '_> {
             inner.forget();
             inner.halves = inner.halves.saturating_sub(1);
         });
-        // The runner drops what it is at.
+        // Wake the runner, so that it drops the work in progress.
         self.mailbox.wake();
     }
 }
 
-// SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end,
+// SAFETY: the host uses no DMA. It copies data in `start`, and in the `ack` that reports the end,
 // between a segment and the mailbox's own buffer, no further than either reaches.
 
 unsafe impl Host for BusHost<'_, '_> {
@@ -177,7 +177,7 @@ unsafe impl Host for BusHost<'_, '_> {
         let phase = self.phase;
         let (result, card_irq) = self.mailbox.with(|inner| {
             let card_irq = core::mem::take(&mut inner.card_irq);
-            // Steps of the bus have their own way.
+            // Results of bus operations are handled by `step`.
             let result = if phase.is_some() { inner.result.take() } else { None };
             if let (Some(Ok(_)), Some(data)) = (&result, phase.and_then(|phase| phase.data))
                 && data.direction == Direction::Read
@@ -200,8 +200,8 @@ unsafe impl Host for BusHost<'_, '_> {
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         match op {
             BusOp::PowerOn => {
-                // `init_idle` leaves one line, at its own clock: a clock from before must not come
-                // back with the width.
+                // `init_idle` leaves one data line at its own clock. So forget the earlier clock,
+                // which must not be set again together with the width.
                 (self.width, self.clock_hz) = (Width::W1, 0);
                 self.step(Job::Init, first, now_ns)
             }
@@ -218,7 +218,7 @@ unsafe impl Host for BusHost<'_, '_> {
                 }
             }
             BusOp::ResetLines | BusOp::ResetAll => self.reset(first, now_ns),
-            // Implied by the clock, or not to be had.
+            // The clock implies these settings, or the bus cannot make them.
             BusOp::PowerOff | BusOp::Timing(_) | BusOp::Signal18(false) | BusOp::TuneAbort => Step::Done,
             BusOp::Signal18(true) | BusOp::TuneStart => Step::Failed,
         }
@@ -242,24 +242,25 @@ unsafe impl Host for BusHost<'_, '_> {
     }
 }
 
-/// Copies the data of the segments.
+/// Copies the data of the segments into `into`.
 fn gather(mut into: &mut [u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = into.len().min(segment.len_bytes() as usize);
         let (now, later) = into.split_at_mut(bytes);
-        // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s
-        // contract); `now` is other memory.
+        // SAFETY: between `map` and `unmap` the driver may access the `len` bytes at `ptr`
+        // (contract of `Segment`); `now` is other memory.
         unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
         into = later;
     }
 }
 
-/// Copies data into the segments.
+/// Copies the data in `from` into the segments.
 fn scatter(mut from: &[u8], segments: &[Segment]) {
     for segment in segments {
         let bytes = from.len().min(segment.len_bytes() as usize);
         let (now, later) = from.split_at(bytes);
-        // SAFETY: as in `gather`.
+        // SAFETY: between `map` and `unmap` the driver may access the `len` bytes at `ptr`; `now`
+        // is other memory.
         unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
         from = later;
     }

@@ -1,10 +1,10 @@
-//! Any `sdio::MmcBus` as a host of mmcq.
+//! Uses any `sdio::MmcBus` as a host of mmcq.
 //!
-//! With an `MmcBus` the end of a phase is the end of a future that a task must poll. So there are
-//! two halves: the engine has [`BusHost`], and [`Runner`] is a task that runs on the bus what the
-//! engine starts. They communicate through a [`Mailbox`]. The queue keeps its order, merging,
-//! deadlines and recovery. It loses the overlap: between two phases there is a turn of the
-//! executor.
+//! On an `MmcBus` a phase is a future that a task must poll. So the code has two halves: the engine
+//! uses [`BusHost`], and [`Runner`] is a task that carries out on the bus what the engine starts.
+//! They communicate through a [`Mailbox`]. The queue keeps its order, merging, deadlines and
+//! recovery. But phases do not follow each other directly: between two phases the executor has a
+//! turn.
 
 mod command;
 mod host;
@@ -20,49 +20,49 @@ use critical_section::Mutex;
 use mmcq::host::{Done, Fault, Phase, Width};
 use sdio::{MmcBus, MmcError};
 
-/// A job for the bus.
+/// Work for the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Phase(Phase),
-    /// `init_idle`.
+    /// Calls `init_idle` of the bus.
     Init,
-    /// `set_bus`.
+    /// Calls `set_bus` of the bus.
     Set(Width, u32),
 }
 
 struct Inner<'b> {
-    /// A job that has not begun yet.
+    /// Work that the runner has not begun yet.
     job: Option<Job>,
-    /// Whether the runner runs a job, and has the buffer.
+    /// Whether the runner carries out work, and uses the buffer.
     running: bool,
-    /// Whether the runner has to drop that job.
+    /// Whether the runner must drop the work in progress.
     abort: bool,
     result: Option<Result<Done, Fault>>,
-    /// Data in transfer; empty while the runner has the buffer.
+    /// Buffer for data in transfer; empty while the runner uses it.
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
-    /// Number of its first bytes that have data.
+    /// Number of bytes at the start of the buffer that contain data.
     filled: usize,
-    /// Whether the engine has enabled the card's interrupt.
+    /// Whether the engine has enabled the card interrupt.
     card_irq_on: bool,
-    /// Whether the interrupt has come.
+    /// Whether the card interrupt was reported.
     card_irq: bool,
-    /// Waker of the runner's task. Cloned, woken and dropped outside of the lock, since a waker may
-    /// call back into the stack.
+    /// Waker of the runner's task. It is cloned, woken and dropped outside of the lock, since a
+    /// waker may call the stack.
     waker: Option<Waker>,
     /// Number of existing halves, [`BusHost`] and [`Runner`].
     halves: u8,
 }
 
 impl Inner<'_> {
-    /// Drops the job in progress: the engine does not wait for it any more.
+    /// Drops the work in progress, because the engine no longer waits for it.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
         self.wipe();
     }
 
-    /// Clears the data, which have been delivered or are not needed. While the runner has the
-    /// buffer, the runner does it.
+    /// Clears the data, which were delivered or are not needed. While the runner uses the buffer,
+    /// the runner clears them.
     fn wipe(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             let filled = core::mem::take(&mut self.filled);
@@ -71,7 +71,8 @@ impl Inner<'_> {
     }
 }
 
-/// The connection of [`BusHost`] and [`Runner`]. It may be a static, or in the frame of `main`.
+/// The connection between [`BusHost`] and [`Runner`]. It may be a static variable or a local
+/// variable of `main`.
 pub struct Mailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,
 }
@@ -88,11 +89,11 @@ impl core::fmt::Debug for Mailbox<'_> {
 }
 
 impl<'b> Mailbox<'b> {
-    /// Makes a mailbox with memory for the data of one transfer; its length is the longest
+    /// Makes a mailbox with memory for the data of one transfer; its length limits the length of a
     /// transfer.
     ///
-    /// Data are copied through it, so neither half ever has the other's memory. They are cleared
-    /// when the transfer has ended.
+    /// Data are copied through it, so neither half ever accesses the other's memory. They are
+    /// cleared when the transfer has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,
@@ -109,12 +110,12 @@ impl<'b> Mailbox<'b> {
         Mailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// Makes the two halves.
+    /// Makes the two halves of the connection.
     ///
     /// # Errors
     /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an
-    /// earlier call have been dropped; [`MmcError::BlockSize`] if the buffer is shorter than a
-    /// block of 512 bytes.
+    /// earlier call were dropped; [`MmcError::BlockSize`] if the buffer is shorter than a block of
+    /// 512 bytes.
     pub fn connect<'m, B: MmcBus>(
         &'m self,
         bus: B,
@@ -136,7 +137,7 @@ impl<'b> Mailbox<'b> {
         critical_section::with(|cs| f(&mut self.inner.borrow_ref_mut(cs)))
     }
 
-    /// Sets the waker that is called for events from now on.
+    /// Sets the waker that is woken for events from now on.
     fn listen(&self, waker: &Waker) {
         if self.with(|inner| inner.waker.as_ref().is_some_and(|known| known.will_wake(waker))) {
             return;
@@ -146,7 +147,7 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
-    /// Removes the waker.
+    /// Removes the waker of the runner's task.
     fn unheard(&self) {
         let before = self.with(|inner| inner.waker.take());
         drop(before);

@@ -1,4 +1,4 @@
-//! The half for the executor.
+//! The half for the executor: a task that carries out phases on the bus.
 
 use super::command::perform;
 use super::{BusHost, Job, Mailbox};
@@ -12,10 +12,10 @@ use mmcq::task::{Platform, Stack};
 use sdio::{BusWidth, MmcBus, MmcError};
 
 const IDENTIFY_HZ: u32 = 400_000;
-/// Interval of polls of a card whose bus has no card interrupt.
+/// Interval at which a card is polled if its bus has no card interrupt.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Runs on a bus the phases that a [`BusHost`] starts.
+/// Carries out on a bus the phases that a [`BusHost`] starts.
 #[derive(Debug)]
 pub struct Runner<'m, 'b, B> {
     mailbox: &'m Mailbox<'b>,
@@ -27,14 +27,14 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus }
     }
 
-    /// Runs the jobs, in a task of its own, for as long as the stack is used. `stack` is the one
-    /// that has the other half.
+    /// Carries out phases and bus operations, in a task of its own, as long as the stack is used.
+    /// `stack` is the stack whose engine has the other half.
     ///
-    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported every 10 ms while it
+    /// On a bus whose `wait_for_event` fails, the card interrupt is reported every 10 ms while it
     /// is enabled, and its owner polls the card.
     ///
-    /// If this future is dropped, the job in progress is dropped too, and the stack's requests fail
-    /// by their deadlines. It may be run again.
+    /// If this future is dropped, the work in progress is dropped too, and the stack's requests
+    /// fail by their deadlines. `run` may be called again afterwards.
     pub async fn run<P: Platform<Host = BusHost<'m, 'b>>, const N: usize>(
         &mut self,
         stack: &Stack<P, N>,
@@ -52,21 +52,23 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
                 };
                 loan.result = done;
             }
-            // An interrupt, as far as the engine is concerned.
+            // For the engine, the end of a phase is an interrupt.
             stack.on_irq();
         }
     }
 
-    /// Returns the next job with the buffer; `None`: the card requests attention.
+    /// Returns the next work and the buffer; `None` if the card requests attention.
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
         let (mailbox, bus) = (self.mailbox, &mut self.bus);
         let mut event = pin!(async {
             if bus.wait_for_event().await.is_err() {
-                // It cannot tell. The card is asked now and then, and not as fast as the bus can.
+                // The bus cannot wait for the card interrupt. Poll the card at intervals, not as
+                // fast as the bus can.
                 Timer::after(LOOK).await;
             }
         });
-        // Not begun before the engine listens: some buses switch their interrupt on by it.
+        // Call `wait_for_event` only when the engine has enabled the card interrupt: some buses
+        // enable it by this call.
         poll_fn(|context| {
             if let Some(job) = mailbox.take(context) {
                 return Poll::Ready(Some(job));
@@ -87,7 +89,7 @@ impl<B> Drop for Runner<'_, '_, B> {
     }
 }
 
-/// Guard: while it exists, the mailbox has the task's waker.
+/// Guard: while it exists, the mailbox has the waker of the task.
 struct Listening<'m, 'b>(&'m Mailbox<'b>);
 
 impl Drop for Listening<'_, '_> {
@@ -114,11 +116,11 @@ impl<'b> Mailbox<'b> {
     }
 }
 
-/// The buffer while the runner has it; its drop returns the buffer, with the result.
+/// The buffer while the runner uses it. When it is dropped, it returns the buffer and the result.
 struct Loan<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
-    /// The result; `None`: the job was given up.
+    /// The result; `None` if the work was given up.
     result: Option<Result<Done, Fault>>,
     /// Whether the engine will read data from the buffer when it sees the result.
     reads: bool,

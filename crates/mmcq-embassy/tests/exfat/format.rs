@@ -20,12 +20,12 @@ fn put(sector: &mut Sector, at: usize, bytes: &[u8]) {
     sector[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Checksum of boot region and up-case table: rotate right, add.
+/// Returns the checksum of boot region and up-case table: rotate right, then add.
 fn checksum(start: u32, bytes: impl IntoIterator<Item = u8>) -> u32 {
     bytes.into_iter().fold(start, |sum, byte| sum.rotate_right(1).wrapping_add(byte.into()))
 }
 
-/// Eleven sectors and their checksum, twice on the volume.
+/// Returns the boot region: eleven sectors and their checksum, which the volume has twice.
 fn boot_region() -> [Sector; 12] {
     let mut region = [[0; 512]; 12];
     let boot = &mut region[0];
@@ -35,13 +35,14 @@ fn boot_region() -> [Sector; 12] {
         put(boot, at, &value.to_le_bytes());
     }
     put(boot, 100, &0x2026_1122u32.to_le_bytes());
-    // Revision 1.00, no flags, 512 bytes, 8 sectors, one FAT, drive 0x80, percentage unknown.
+    // Revision 1.00, no flags, sectors of 512 bytes, clusters of 8 sectors, one FAT, drive 0x80,
+    // percentage in use unknown.
     put(boot, 104, &[0, 1, 0, 0, 9, CLUSTER_SECTORS.ilog2() as u8, 1, 0x80, 0xff]);
     for sector in &mut region[..9] {
         put(sector, 510, &[0x55, 0xaa]);
     }
     let covered = region[..11].as_flattened().iter().enumerate();
-    // Flags and percentage may change without a new checksum.
+    // The checksum leaves out flags and percentage, which may change without a new checksum.
     let sum = checksum(0, covered.filter(|(at, _)| !matches!(at, 106 | 107 | 112)).map(|(_, byte)| *byte));
     for chunk in region[11].chunks_exact_mut(4) {
         chunk.copy_from_slice(&sum.to_le_bytes());
@@ -49,7 +50,7 @@ fn boot_region() -> [Sector; 12] {
     region
 }
 
-/// ASCII in capitals, then identity to the end, compressed.
+/// Returns the up-case table, compressed: ASCII in capitals, all other characters unchanged.
 fn upcase() -> Vec<u8> {
     let ascii = (0..128u16).map(|c| (c as u8).to_ascii_uppercase().into());
     ascii.chain([0xffff, 0xffff - 128 + 1]).flat_map(u16::to_le_bytes).collect()
@@ -81,7 +82,7 @@ fn root() -> Vec<u8> {
     .concat()
 }
 
-/// Writes bytes from a sector on, and zeroes up to `sectors`.
+/// Writes bytes from a sector on, and zeroes up to `sectors` sectors.
 async fn fill<D: BlockDevice<512>>(
     disk: &mut D,
     at: u32,
@@ -95,7 +96,7 @@ async fn fill<D: BlockDevice<512>>(
     disk.write(at, &blocks).await
 }
 
-/// Formats.
+/// Formats the start of a disk as exFAT.
 pub async fn exfat<D: BlockDevice<512, Align: Alignment>>(disk: &mut D) -> Result<(), D::Error> {
     let region = boot_region();
     fill(disk, 0, 12, region.as_flattened()).await?;
@@ -103,7 +104,7 @@ pub async fn exfat<D: BlockDevice<512, Align: Alignment>>(disk: &mut D) -> Resul
     let fat = [0xffff_fff8, u32::MAX, u32::MAX, u32::MAX, u32::MAX].map(u32::to_le_bytes);
     fill(disk, FAT_AT, FAT_SECTORS, fat.as_flattened()).await?;
     let cluster = |number: u32| HEAP_AT + (number - 2) * CLUSTER_SECTORS;
-    // Bitmap, table and root take the first three clusters.
+    // Bitmap, up-case table and root directory use the first three clusters.
     fill(disk, cluster(BITMAP), CLUSTER_SECTORS, &[0b111]).await?;
     fill(disk, cluster(UPCASE), CLUSTER_SECTORS, &upcase()).await?;
     fill(disk, cluster(ROOT), CLUSTER_SECTORS, &root()).await

@@ -1,5 +1,5 @@
-//! A FAT volume on a card, made and read by another implementation (`fatfs`) than the one that is
-//! tried.
+//! A FAT volume on a card, made and read by `fatfs`, which is independent of the implementation
+//! under test.
 
 #![allow(dead_code)]
 
@@ -11,7 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 #[repr(align(64))]
 struct Bounce([u8; 512]);
 
-/// The partition: where it begins, and how long it is, in blocks.
+/// First block of the partition; the next constant is its number of blocks.
 const FIRST: u64 = 2048;
 const BLOCKS: u64 = 256 << 11;
 
@@ -22,7 +22,7 @@ struct Stream<'a, B: Platform, const N: usize> {
 }
 
 impl<B: Platform, const N: usize> Stream<'_, B, N> {
-    /// The block at `at`, where in it, and how much of `len` is in it.
+    /// Returns the block at `at`, the offset in it, and how many of `len` bytes it contains.
     fn block(&self, bounce: &mut Bounce, len: usize) -> io::Result<(u64, usize, usize)> {
         let (lba, offset) = (FIRST + self.at / 512, (self.at % 512) as usize);
         if self.at >= BLOCKS * 512 {
@@ -72,7 +72,7 @@ impl<B: Platform, const N: usize> Seek for Stream<'_, B, N> {
     }
 }
 
-/// A partition table with one entry, and FAT32 in it.
+/// Writes a partition table with one entry, and formats that partition as FAT32.
 pub fn format<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> io::Result<()> {
     let mut table = Bounce([0; 512]);
     let block = &mut table.0[..BLOCK_BYTES as usize];
@@ -89,7 +89,7 @@ pub fn format<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> io:
     fatfs::format_volume(Stream { device, at: 0 }, options)
 }
 
-/// What stands in a file of the volume.
+/// Returns the content of a file of the volume.
 pub fn text_of<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>, file: &str) -> io::Result<String> {
     let volume = fatfs::FileSystem::new(Stream { device, at: 0 }, fatfs::FsOptions::new())?;
     let mut text = String::new();

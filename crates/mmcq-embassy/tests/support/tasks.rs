@@ -1,6 +1,7 @@
-//! An executor of a few tasks over the mock clock of `embassy-time`, which moves a simulated world.
+//! An executor for a few tasks. It uses the mock clock of `embassy-time`, which also advances a
+//! simulated world.
 
-// Each test file uses a part of it.
+// Each test file uses only a part of this module.
 #![allow(dead_code)]
 
 use crate::world::{Stack, World, move_to};
@@ -18,12 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A moment of the mock clock, which goes only when [`drive`] moves it.
+/// A time of the mock clock, which advances only when [`drive`] moves it.
 pub use embassy_time::Instant as MockTime;
 
 pub type Forever<'a> = Pin<Box<dyn Future<Output = std::convert::Infallible> + 'a>>;
 
-/// There is one mock clock in a process: one test at a time.
+/// Returns a lock that allows one test at a time, because a process has only one mock clock.
 pub fn exclusive() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -39,8 +40,8 @@ impl Wake for Flag {
     }
 }
 
-/// Runs `main` to its end, and `tasks` beside it, each polled only when woken; time passes when no
-/// task has anything to do.
+/// Runs `main` to its end, and `tasks` concurrently. Each is polled only when it is woken. Time
+/// passes when no task has anything to do.
 pub fn drive<'a, const T: usize, R>(
     world: &World,
     stack: &Stack,
@@ -78,7 +79,7 @@ pub fn drive<'a, const T: usize, R>(
     panic!("no end after {TURNS_MAX} turns");
 }
 
-/// Both, side by side.
+/// Runs two futures concurrently to their ends.
 pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut from_a, mut from_b) = (None, None);
@@ -101,12 +102,12 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     .await
 }
 
-/// A bus whose reads never end while `hang` is set, and what it was set to: initialised or not, and
-/// the clock.
+/// A bus whose reads never end while `hang` is set. It records its settings: initialised or not,
+/// and the clock.
 pub struct Hanging<B> {
     bus: B,
     pub hang: Rc<Cell<bool>>,
-    /// It cannot tell of the card's interrupt.
+    /// Whether the bus cannot wait for the card interrupt.
     pub deaf: Rc<Cell<bool>>,
     pub asked: Rc<RefCell<Vec<(bool, u32)>>>,
 }

@@ -1,5 +1,5 @@
-//! A simulated controller and card on a clock that goes on by itself whenever it is looked at: what
-//! spins gets somewhere.
+//! A simulated controller and card. Their clock advances whenever it is read, so that code that
+//! spins makes progress.
 
 #![allow(dead_code)]
 
@@ -20,12 +20,12 @@ use std::rc::Rc;
 pub type Host = Driver<Port, ShadowMemory, 129>;
 pub type Stack = mmcq::task::Stack<(CriticalSection, Host), 8>;
 
-/// What a look at the clock takes.
+/// Time that a read of the clock takes, in nanoseconds.
 const LOOK_NS: u64 = 5_000;
 
 thread_local!(static NOW: RefCell<Option<(Rc<RefCell<Sdhci>>, Time)>> = const { RefCell::new(None) });
 
-/// Goes on by [`LOOK_NS`].
+/// Returns the time in nanoseconds, and advances it by [`LOOK_NS`].
 pub fn now_ns() -> u64 {
     NOW.with_borrow(|now| {
         let Some((model, time)) = now else { return 0 };
@@ -34,7 +34,7 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// Moves the world on; stops early if the controller interrupts.
+/// Advances the simulation to `until_ns`; stops early if the controller interrupts.
 pub fn move_to(model: &Rc<RefCell<Sdhci>>, time: &Time, until_ns: u64) {
     let reached = if model.borrow().irq() { until_ns } else { model.borrow_mut().advance(until_ns) };
     time.set(reached.max(time.now()));
@@ -47,14 +47,14 @@ pub struct World {
 }
 
 impl World {
-    /// With one of the simulator's cards, in pattern-filled memory.
+    /// Makes a world with one of the simulator's cards, in memory filled with a pattern.
     pub fn new(card: &str) -> World {
         let profile = CardProfile::from_toml(mmcq_sim::cards::named(card).unwrap(), card).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
         Self::with(profile.build(medium).unwrap())
     }
 
-    /// With this card.
+    /// Makes a world with this card.
     pub fn with(card: Box<dyn Card>) -> World {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
@@ -69,7 +69,7 @@ impl World {
         Driver::new(port, self.memory.clone(), table, sdhci::SdhciConfig::new()).unwrap()
     }
 
-    /// On the clock that moves by itself.
+    /// Makes a stack on the clock that advances by itself.
     pub fn stack(&self) -> &'static Stack {
         self.stack_with(Timer { now_ns, set_alarm: |_| {} })
     }

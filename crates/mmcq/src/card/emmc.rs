@@ -1,4 +1,4 @@
-//! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
+//! Initialisation of eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
 use super::emmc_bus::PowerClasses;
 use super::quirk::{self, Quirks};
@@ -16,26 +16,28 @@ use crate::spec::response::{AddressUnit, Ocr};
 use crate::spec::timing::emmc as limits;
 use crate::task::Platform;
 
-/// Time between two CMD1.
+/// Time between two CMD1, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
-/// Most CMD1: twice the time of the standard.
+/// Largest number of CMD1: twice the standard's time.
 const POWER_UP_POLLS: u32 = (2 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
-/// The address that the device gets; it is alone on its bus.
+/// The RCA that the device gets; it is the only one on its bus.
 const RCA: u16 = 1;
-/// Longest flush of the cache: the standard has no limit, Linux waits 30 s.
+/// Longest flush of the cache, in nanoseconds: the standard has no limit, Linux waits 30 s.
 const FLUSH_NS: u64 = limits::FLUSH_NS;
-/// Longest flush in an emergency, while others wait.
+/// Longest flush in nanoseconds when the card fails and requests wait.
 const FLUSH_LAST_NS: u64 = 2_000_000_000;
-/// Shortest busy limit of a write, even if the device declares less.
+/// Shortest time limit of a write, even if the device declares less, in nanoseconds; the next
+/// constant, of a read.
 const WRITE_NS_MIN: u64 = 500_000_000;
 const READ_NS_MIN: u64 = 100_000_000;
-/// Shortest limit of a read for a device that is known to take longer than it declares.
+/// Shortest time limit of a read for a device that is known to exceed its declared time, in
+/// nanoseconds.
 const LONG_READ_NS_MIN: u64 = 600_000_000;
 
-/// EXT_CSD_REV of version 4.5, the first with exception events.
+/// EXT_CSD_REV of eMMC version 4.5, the first with exception events.
 const REVISION_EXCEPTIONS: u8 = 6;
 
-/// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
+/// Byte numbers in EXT_CSD that bring-up writes [eMMC 7.4].
 mod field {
     pub const FLUSH_CACHE: u8 = 32;
     pub const CACHE_CTRL: u8 = 33;
@@ -44,17 +46,17 @@ mod field {
     pub const PARTITION_CONFIG: u8 = 179;
 }
 
-/// Properties that only eMMC devices have; the others are in EXT_CSD.
+/// Properties that only eMMC devices have. Further properties are in EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emmc {
     /// EXT_CSD_REV, byte 192 of EXT_CSD.
     pub revision: u8,
-    /// Size of the volatile cache, 0 if there is none.
+    /// Size of the volatile cache in bytes; 0 if the device has none.
     pub cache_bytes: u64,
-    /// Whether the cache is on.
+    /// Whether the cache is enabled.
     pub cache_on: bool,
-    /// Driver strength in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength) as
-    /// a number.
+    /// Driver strength in all timings except legacy [eMMC 7.4, 185]: the number of a
+    /// [`Strength`](super::Strength).
     pub strength: u8,
 }
 
@@ -68,7 +70,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let cid = session.command(command::all_send_cid()).await?.words;
     session.rca = RCA;
     match session.status_of(cmd::set_relative_addr(RCA)).await {
-        // A locked device says so in each answer; it is opened when it is selected.
+        // A locked device sets CARD_IS_LOCKED in each response; bring-up unlocks it after its
+        // selection.
         Err(Failed) if B::Profile::RECOVERS && matches!(session.error, Error::Locked) => {}
         addressed => _ = addressed?,
     }
@@ -106,10 +109,10 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
     }
     if B::Profile::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
-        // A device that will not tell is as good as it was.
+        // A device that refuses to report exception events works without them.
         let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }
-    // As it is now: and the caller finds it in the scratch memory.
+    // Read EXT_CSD again after the changes; the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(AddressUnit::Sector);
@@ -119,7 +122,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = CardParams {
         rca: RCA,
-        // Byte addresses end at 4 GiB.
+        // Byte addresses have 32 bits, so they reach 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
         count: B::Profile::RECOVERS && !quirks.has(Quirks::NO_COUNT),
@@ -136,7 +139,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, params: target })
 }
 
-/// The contents of EXT_CSD that bring-up needs.
+/// The fields of EXT_CSD that bring-up needs.
 pub(super) struct Offered {
     revision: u8,
     sectors: u64,
@@ -146,9 +149,9 @@ pub(super) struct Offered {
     partition_config: u8,
     pub timings: u16,
     pub classes: PowerClasses,
-    /// DRIVER_STRENGTH: a bit for each type.
+    /// DRIVER_STRENGTH: supported driver types, one bit each.
     strengths: u8,
-    /// [`emmc_bus::fingerprint`] of the register.
+    /// Checksum of the register: [`emmc_bus::fingerprint`].
     pub fixed: u32,
 }
 
@@ -191,12 +194,13 @@ impl Offered {
     }
 }
 
-/// Sends CMD1 until the device has powered up. Nothing else comes in between: a CMD0 makes some
-/// devices inactive that power up [eMMC 6.4.3]. Nor does an inquiry come first: it makes some
-/// devices ready, and they answer no further CMD1.
+/// Sends CMD1 until the device has powered up, with no other command in between: CMD0 makes some
+/// devices inactive during their power-up [eMMC 6.4.3]. No inquiry is sent before: it makes some
+/// devices ready, which then respond to no further CMD1.
 async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let request = cmd::send_op_cond(Ocr::V27_36 | Ocr::V170_195, true);
-    // A device that has never answered is none.
+    // No response to the first CMD1 means that no device is present. Later, one lost response is
+    // excused.
     let mut lost = true;
     for _ in 0..POWER_UP_POLLS {
         match session.command(request).await {
@@ -213,8 +217,8 @@ async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) 
     session.refuse(Breach::EmmcPowerUp)
 }
 
-/// Writes one byte by CMD6, waits for the end of busy, and reads the status that shows whether it
-/// was done.
+/// Writes one byte of EXT_CSD by CMD6, waits for the end of busy, and reads the status that shows
+/// whether the device has written it.
 pub(super) async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     index: u8,
@@ -224,7 +228,7 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     session.busy_command(cmd::switch(cmd::SwitchMode::WriteByte, index, value, 0), timeout_ns).await
 }
 
-/// Flushes the cache to the medium, while the device still can.
+/// Flushes the cache to the medium, while the device still responds.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -1,5 +1,5 @@
-//! Sets up an eMMC's bus: the width that its lines allow, then the timing, then the sampling point
-//! [eMMC 6.6.2 to 6.6.5].
+//! Sets up an eMMC's bus: first the number of data lines that the board connects, then the timing,
+//! then the sampling point [eMMC 6.6.2 to 6.6.5].
 
 use super::emmc::{Offered, switch};
 use super::session::{Failed, Session};
@@ -17,25 +17,27 @@ mod hs_timing {
     pub const HIGH_SPEED: u8 = 1;
     pub const HS200: u8 = 2;
     pub const HS400: u8 = 3;
-    /// Shift of the driver strength, bits 7:4. Each write of the byte selects it anew.
+    /// Lowest bit of the driver strength in HS_TIMING, bits 7:4. Each write of the byte selects the
+    /// strength again.
     pub const STRENGTH_SHIFT: u8 = 4;
 }
 
-/// Bytes of EXT_CSD that no command changes: a good bus returns the same each time [eMMC 7.4].
+/// Bytes of EXT_CSD that no command changes, so a bus without errors returns the same values each
+/// time [eMMC 7.4].
 const FIXED: [u8; 26] = [
     160, 181, 192, 194, 196, 200, 201, 202, 203, 212, 213, 214, 215, 217, 221, 223, 224, 229, 230, 231, 232,
     236, 237, 238, 239, 253,
 ];
 
-/// Added to BUS_WIDTH: data on both edges; enhanced strobe [eMMC 7.4.67].
+/// Value to add to BUS_WIDTH for DDR; the next constant is for enhanced strobe [eMMC 7.4.67].
 const DDR: u8 = 4;
 const STROBE: u8 = 0x80;
 
-/// Power classes that the device needs in each timing: PWR_CL_ff_vvv, for four lines in bits 3:0,
-/// for eight in 7:4 [eMMC 6.6.3].
+/// Power classes that the device needs in each timing: the bytes PWR_CL_ff_vvv, with the class for
+/// four data lines in bits 3:0 and for eight in 7:4 [eMMC 6.6.3].
 ///
-/// Bring-up accepts only a device with a VCC of 2.7 to 3.6 V, so these are the bytes for 3.6 V;
-/// HS200 and HS400 have their VCCQ at 1.8 V.
+/// Bring-up accepts only a device with a VCC of 2.7 to 3.6 V, so these are the bytes for 3.6 V.
+/// HS200 and HS400 have a VCCQ of 1.8 V.
 #[derive(Clone, Copy)]
 pub(super) struct PowerClasses {
     legacy: u8,
@@ -56,8 +58,8 @@ impl PowerClasses {
         }
     }
 
-    /// Returns the highest power class of this timing and of the timings that the device passes
-    /// through to reach it. One data line needs only class 0.
+    /// Returns the highest power class of this timing and of the timings through which the device
+    /// reaches it. With one data line, class 0 is sufficient.
     fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
         let class = |byte: u8| match width {
             Width::W1 => 0,
@@ -76,22 +78,23 @@ impl PowerClasses {
     }
 }
 
-/// Returns the bytes of [`FIXED`] as one number.
+/// Returns a checksum of the bytes in [`FIXED`].
 pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
     FIXED
         .iter()
         .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
 }
 
-/// Tries of each test: one lost block does not prove bad lines.
+/// Number of tries of each bus width, since a single lost block does not prove bad lines.
 const TRIES: u32 = 2;
 
-/// Finds the best timing and its width, and sets the bus to both, with the power class that they
-/// need.
+/// Finds the best timing and its bus width, and sets the bus to that width, with the power class
+/// that the timing needs.
 ///
-/// A board may lack lines that controller and device have, or have crossed them. The standard's bus
-/// test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC. Reading EXT_CSD
-/// again needs no such controller, and checks the CRC of each line.
+/// A board may not connect all data lines of controller and device, or may cross them. The
+/// standard's bus test [eMMC 6.6.4] needs a controller that sends and receives blocks without CRC.
+/// This function reads EXT_CSD again instead, which works with any controller and checks the CRC of
+/// each line.
 pub(super) async fn widen<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -105,7 +108,8 @@ pub(super) async fn widen<B: Platform, const N: usize>(
         }
         let timing = choose(bounds, offered, width);
         let needed = offered.classes.on_the_way_to(timing, width);
-        // A device that refuses a class that it asks for works in its class of now.
+        // A device that refuses a power class that it has requested also works in its present
+        // class.
         if needed != class && switch(session, index::POWER_CLASS, needed, switch_ns).await.is_ok() {
             class = needed;
         }
@@ -124,7 +128,7 @@ pub(super) async fn widen<B: Platform, const N: usize>(
     session.refuse(Breach::NoWidth)
 }
 
-/// Returns the best timing with this many lines.
+/// Returns the best timing for this number of data lines.
 fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
     let usable = |timing: Timing| {
         let fits = limits::speed(timing)
@@ -136,7 +140,8 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
     best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy)
 }
 
-/// Sets BUS_WIDTH on device and controller; `extra` adds DDR or strobe.
+/// Sets BUS_WIDTH on the device, and then the width on the controller; `extra` adds DDR or enhanced
+/// strobe.
 async fn set_width<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     width: Width,
@@ -153,8 +158,9 @@ async fn set_width<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3,
-/// 6.6.2.4, 6.6.5]. The drivers have this strength in each timing on the way. Returns the clock.
+/// Switches from legacy timing to a faster one; the bus width is already set
+/// [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. `strength` is the driver strength in each timing on the way.
+/// Returns the clock in hertz.
 pub(super) async fn go_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -178,7 +184,7 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
         if timing == Timing::Hs200 {
             return Ok(clock(timing));
         }
-        // Down to high speed before the bus goes to both edges.
+        // HS400 needs a clock of high speed before the bus switches to DDR.
         session.bus(BusOp::Clock(clock(Timing::HighSpeed))).await?;
     }
     let high_speed = clock(Timing::HighSpeed);
@@ -201,7 +207,8 @@ pub(super) async fn go_to<B: Platform, const N: usize>(
     }
 }
 
-/// Finds a new sampling point in the present mode; for HS400 by way of HS200 [eMMC 6.6.2.3].
+/// Finds a new sampling point in the present timing; for HS400 the device is switched back to HS200
+/// for it [eMMC 6.6.2.3].
 pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: Options,
@@ -220,7 +227,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
             session.bus(BusOp::Clock(high_speed)).await?;
             let strength = if let Family::Emmc(emmc) = card.family { emmc.strength } else { 0 };
             let value = hs_timing::HIGH_SPEED | strength << hs_timing::STRENGTH_SHIFT;
-            // The bus keeps both edges until its width is written anew.
+            // The bus stays in DDR until BUS_WIDTH is written again.
             switch_timing(session, value, Timing::Ddr52, high_speed, switch_ns).await?;
             set_width(session, width, 0, switch_ns).await?;
             session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
@@ -231,7 +238,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Sets HS_TIMING on the device, then timing and clock on the controller, then reads a status in
+/// Sets HS_TIMING on the device, then timing and clock on the controller. Then reads a status in
 /// the new timing.
 async fn switch_timing<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
@@ -241,11 +248,13 @@ async fn switch_timing<B: Platform, const N: usize>(
     switch_ns: u64,
 ) -> Result<(), Failed> {
     let command = cmd::switch(cmd::SwitchMode::WriteByte, index::HS_TIMING, value, 0);
-    // The card may answer a status by the new timing only, so the host follows before it asks.
+    // The device may respond only in the new timing, so the controller is switched before the
+    // status is read.
     session.switch_then(command, switch_ns).await?;
     session.bus(BusOp::Timing(timing)).await?;
     session.bus(BusOp::Clock(clock_hz)).await?;
-    // Before tuning nothing is heard reliably at this clock; then the status comes after it.
+    // At the clock of HS200 responses are not reliable before tuning, so the status is read after
+    // the tuning.
     if timing != Timing::Hs200 {
         session.status_of(command::send_status(session.rca)).await?;
     }

@@ -1,5 +1,5 @@
-//! Support for more than reads and writes: the abilities that the engine needs, and the code for
-//! them.
+//! Enables requests other than reads and writes: tells the engine what the card supports, and links
+//! the code for them.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -12,26 +12,26 @@ use crate::spec::scr::Scr;
 use crate::spec::ssr::Ssr;
 use crate::task::{Platform, Stack};
 
-/// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
+/// The command class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
-/// SD: unit of an erase where the card declares no allocation unit (4 MiB), and the time of its
-/// erase where the card declares none.
+/// SD: erase unit in blocks (4 MiB) if the card declares no allocation unit. The next constant is
+/// the time of its erase in milliseconds, if the card declares none.
 const UNIT_BLOCKS: u32 = 8192;
 const UNIT_MS: u32 = 1_000;
-/// eMMC: the unit of the erase timeouts [eMMC 7.4].
+/// eMMC: unit of the erase timeouts, in milliseconds [eMMC 7.4].
 const ERASE_MS: u32 = 300;
-/// Byte for CMD38's argument on iNAND devices that do not take it from the command.
+/// EXT_CSD byte for the argument of CMD38 on iNAND devices that ignore the command's own argument.
 const INAND_ARGUMENT: u8 = 113;
-/// Time of a secure erase on a device with a fixed time for it.
+/// Duration of a secure erase on a device with a fixed duration, in milliseconds.
 const FIXED_SECURE_MS: u32 = 2_000;
 
-/// Enables erase, write-zeroes, durable writes and partition accesses for this card. Called once
-/// after each bring-up; bring-up itself does not, so that a program that only reads and writes does
+/// Enables erase, write-zeroes, durable writes and partition accesses for this card. Call it once
+/// after each bring-up. Bring-up itself does not, so that a program that only reads and writes does
 /// not contain the code. [`BlockDevice::discard`](crate::block::BlockDevice::discard) and
-/// [`erase`](crate::block::BlockDevice::erase) need it. With it a durable write is one reliable
-/// write where the card has reliable writes, and zeroes are written by an erase where that clears
-/// exactly the blocks; both also work without it, in more steps. `scratch`
-/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// [`erase`](crate::block::BlockDevice::erase) need it. With it, a durable write is one reliable
+/// write if the card supports reliable writes. Zeroes are written by an erase if the erase clears
+/// exactly the requested blocks. Both also work without this call, in more steps. `scratch`
+/// ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -52,7 +52,7 @@ pub async fn enable_extended_ops<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Returns the abilities in the card's registers.
+/// Returns what the card supports, from its registers.
 async fn abilities<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,
@@ -78,7 +78,7 @@ async fn abilities<B: Platform, const N: usize>(
     }
 }
 
-/// Returns how an SD card erases [SD 4.3.5, 4.14].
+/// Returns the erase parameters of an SD card [SD 4.3.5, 4.14].
 fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     if !csd.classes.has(CLASS_ERASE) {
         return Erasing::NONE;
@@ -99,7 +99,7 @@ fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
         zeros: !scr.erased_ones,
         argument_byte: 0,
         erase_ms,
-        // A discard takes the same short time for any size.
+        // A discard takes the same short time for any number of blocks.
         trim_ms: 0,
         secure_erase_ms: 0,
         secure_trim_ms: 0,
@@ -107,7 +107,8 @@ fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     }
 }
 
-/// Returns how an eMMC erases: by its registers, and by its quirks [eMMC 6.6.9 to 6.6.12].
+/// Returns the erase parameters of an eMMC, from its registers and its quirks
+/// [eMMC 6.6.9 to 6.6.12].
 fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
     if !csd.classes.has(CLASS_ERASE) {
         return Erasing::NONE;
@@ -125,7 +126,7 @@ fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
     }
     let times = |mult: u8| u32::from(mult.max(1));
     let erase_ms = ERASE_MS * times(ext.erase_timeout_mult());
-    // Without high-capacity groups: those of the CSD.
+    // Without high-capacity erase groups, the groups of the CSD are used.
     let unit_bytes = match ext.hc_erase_group_bytes() {
         Some(bytes) if ext.erase_group_def() & 1 != 0 => bytes,
         _ => csd.erase_unit_bytes(),
@@ -164,7 +165,8 @@ fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
 mod tests {
     use super::*;
 
-    /// SDHC of 15 GB, SCR of a version 3 card, SSR with 4 MiB units, 15 of them in 3 s, offset 1 s.
+    /// Registers of an SDHC card of 15 GB with version 3; SSR with 4 MiB units, 15 of them erased
+    /// in 3 s, offset 1 s.
     fn registers() -> (Csd, Scr, Ssr) {
         let csd = Csd::parse_sd(&[0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0001]).unwrap();
         let scr = Scr::parse(&[0x02, 0x35, 0x80, 0x02, 0, 0, 0, 0]).unwrap();
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(broken, Erasing { kinds: 0b111, ..plain });
         let trimless = of_emmc(&csd, &ext, Quirks::NO_TRIM);
         assert_eq!(trimless, Erasing { kinds: 0b1001, ..plain });
-        // Groups are not exact enough for zeroes at any place.
+        // Erase groups are too large to write zeroes at any address.
         assert_eq!(trimless.zeroing(1, 1), None);
         assert_eq!(trimless.zeroing(8192, 8192), Some(Erase::Erase));
         let inand = of_emmc(&csd, &ext, Quirks::ERASE_ARGUMENT_BY_SWITCH);

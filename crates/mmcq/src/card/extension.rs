@@ -1,8 +1,8 @@
 //! Extension registers of SD cards: cache and power-off notification [SD 5.7, 5.8].
 //!
-//! The general information (function 0) lists sets of registers: power management has code 1,
-//! performance code 2. Its places and lengths come from the card, so each is checked against the
-//! page before use.
+//! The general information (function 0) lists the card's sets of registers. The power management
+//! set has code 1, the performance set code 2. The addresses and lengths come from the card, so
+//! each is checked against the page before its use.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -13,44 +13,46 @@ use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Platform, Stack};
 
-/// Codes of the sets [SD 5.8].
+/// Standard function codes of the register sets [SD 5.8].
 const POWER: u16 = 1;
 const PERFORMANCE: u16 = 2;
-/// Most sets in the list: as many as fit on its page.
+/// Largest number of sets in the list: as many as fit on its page.
 const SETS_MAX: usize = 8;
-/// In the performance set: bit 0 of these bytes enables the cache, and starts a flush.
+/// Offsets in the performance set: bit 0 of the first byte enables the cache, bit 0 of the second
+/// starts a flush.
 const CACHE_ENABLE: u16 = 260;
 const CACHE_FLUSH: u16 = 261;
-/// In the power set: bit 0 notifies of power-off; bit 0 shows that the card is ready for it.
+/// Offsets in the power management set: bit 0 of the first byte notifies the card of power-off, bit
+/// 0 of the second shows that the card is ready for it.
 const POWER_OFF: u16 = 2;
 const POWER_OFF_READY: u16 = 1;
-/// Time between two polls for that.
+/// Time between two polls for that readiness, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
 
-/// The abilities in the extension registers.
+/// Properties of a card that its extension registers declare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extensions {
-    /// The performance set.
+    /// Address of the performance set; `None` if the card has none.
     pub performance: Option<Extension>,
     /// Whether the card has a cache.
     pub cache: bool,
-    /// Tasks that its command queue holds; 0: it has none.
+    /// Number of tasks in the card's command queue; 0 if it has none.
     pub queue_depth: u8,
-    /// The power management set.
+    /// Address of the power management set; `None` if the card has none.
     pub power: Option<Extension>,
-    /// Whether the card wants a power-off notification.
+    /// Whether the card requests a power-off notification.
     pub power_off: bool,
 }
 
-/// Returns a number in the general information, at this place.
+/// Returns the number at offset `at` of the general information.
 fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
     let bytes = page.get(at..at.saturating_add(B)).unwrap_or(&[]);
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// Returns the sets in the general information: code and place. At most eight steps, and none
-/// beyond the page.
+/// Returns the register sets in the general information: code and address of each. Takes at most
+/// eight steps, and none beyond the page.
 fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     let known = number::<2>(page, 0) == 0;
     let count = (number::<1>(page, 4) as usize).min(SETS_MAX);
@@ -65,7 +67,7 @@ fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
         let registers = number::<1>(page, here + 42);
         let place = number::<4>(page, here + 44);
         let function = (place >> 18 & 0xf) as u8;
-        // One set of registers; function 0 is the list itself.
+        // Only sets with at least one address count; function 0 is the list itself.
         (registers >= 1 && function != 0).then_some((
             code,
             Extension {
@@ -78,13 +80,14 @@ fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
     })
 }
 
-/// Returns a byte of a set; `None` if it is not on its page.
+/// Returns the address of a byte of a set; `None` if it is not on the set's page.
 const fn byte_of(set: Extension, at: u16) -> Option<Extension> {
     let offset = set.offset + at;
     if offset < 512 { Some(Extension { offset, ..set }) } else { None }
 }
 
-/// Reads the card's abilities from its extension registers; none if it has no such registers.
+/// Reads the card's properties from its extension registers; all are absent if it has no such
+/// registers.
 pub async fn extensions<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -119,7 +122,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     }
     if let Some(place) = found.performance {
         found.cache = ability(session, place, 4).await? & 1 != 0 && !quirks.has(Quirks::NO_SD_CACHE);
-        // 1 is a queue of two [SD 5.8.2].
+        // The code 1 stands for a queue of two tasks [SD 5.8.2].
         let depth = match ability(session, place, 6).await? & 0x1f {
             0 => 0,
             more => more + 1,
@@ -129,7 +132,7 @@ pub(super) async fn read<B: Platform, const N: usize>(
     Ok(found)
 }
 
-/// Reads one byte of a set; 0 where it does not exist.
+/// Reads one byte of a set; returns 0 if the byte does not exist.
 async fn ability<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     set: Extension,
@@ -150,15 +153,15 @@ pub(super) async fn write<B: Platform, const N: usize>(
     session.wait_ready(limits::EXTENSION_WRITE_NS).await
 }
 
-/// Switches the write cache of an SD card on, before other code uses the card. `page` (512 bytes)
-/// stays with the engine, which needs it to flush; the engine's page before comes back (an empty
-/// one where there was none). If the card has no working cache ([`Error::Unsupported`]), or
-/// refuses, `page` itself comes back. After another error, or if this call is dropped, the cache
-/// may be on all the same: then each flush fails until a call has succeeded.
+/// Enables the write cache of an SD card. Call it before other code uses the card. The engine keeps
+/// `page` (512 bytes) to flush the cache, and returns the page that it had before (an empty one if
+/// it had none). If the card has no working cache ([`Error::Unsupported`]), or refuses, `page`
+/// itself is returned. After another error, or if this call is dropped, the cache may be enabled
+/// nevertheless: then each flush fails until a call has succeeded.
 ///
-/// Do not use it for a card that may be taken out at any moment: from now on only a flush or a
-/// durable write makes data durable. [`supervise`](super::supervise) switches the cache on again
-/// where it has to initialise the card.
+/// Do not call it for a card that may be removed at any moment: from then on only a flush or a
+/// durable write makes data durable. If [`supervise`](super::supervise) has to initialise the card
+/// again, it enables the cache again.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -189,8 +192,8 @@ async fn switch_on<B: Platform, const N: usize>(
     let Some(at) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
         return session.fail(Error::Unsupported);
     };
-    // Before the card hears of it: if this call is dropped, a flush fails that has no page, and
-    // does not lie.
+    // Set before the cache is enabled. If this call is dropped, a flush without a page fails,
+    // instead of reporting success wrongly.
     let before = flushed_by(session, FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS });
     match cache_on(session, at).await {
         Cache::On => Ok(()),
@@ -202,7 +205,7 @@ async fn switch_on<B: Platform, const N: usize>(
     }
 }
 
-/// Sets how the engine flushes the card, and returns the setting before.
+/// Sets how the engine flushes the card, and returns the earlier setting.
 fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
     session.stack.with(|engine| {
         let target = engine.card_params().copied().filter(|_| engine.is_meant(session.card));
@@ -212,23 +215,23 @@ fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: F
     })
 }
 
-/// The result of switching a cache on.
+/// The result of enabling a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
-    /// The card reports that it is on.
+    /// The card reports that the cache is enabled.
     On,
-    /// The card reports that it is off; the reason is in the session's error.
+    /// The card reports that the cache is disabled; the session has the error.
     Off,
-    /// The card has not reported; the reason is in the session's error. Flush it as if the cache
-    /// were on.
+    /// The card has not reported the state; the session has the error. Flush the cache as if it
+    /// were enabled.
     Unknown,
 }
 
-/// Most reads of the state of a cache that may be on.
+/// Largest number of reads of the state of a cache that may be enabled.
 const QUESTIONS: u32 = 3;
 
-/// Switches on the cache that this register flushes. After any failure, reads from the card whether
-/// it is on.
+/// Enables the cache that the register `at` flushes. After any failure, reads from the card whether
+/// the cache is enabled.
 pub(super) async fn cache_on<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     flush: Extension,
@@ -251,8 +254,8 @@ pub(super) async fn cache_on<B: Platform, const N: usize>(
     cache
 }
 
-/// Notifies an SD card of power-off, and waits until it is ready. Returns false if the card does
-/// not want that.
+/// Notifies an SD card of power-off, and waits until the card is ready for it. Returns false if the
+/// card requests no notification.
 pub(super) async fn notify_power_off<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &Card,

@@ -1,4 +1,4 @@
-//! Finds out which card is in the slot [SD 4.2], [eMMC 6.4].
+//! Identification: finds out which kind of card is in the slot [SD 4.2], [eMMC 6.4].
 
 use super::session::{Failed, Line, Session};
 use super::{Card, Options, emmc, sd};
@@ -10,41 +10,43 @@ use crate::spec::response::Ocr;
 use crate::spec::timing;
 use crate::task::Platform;
 
-/// Time without power: the supply must have fallen before it rises again, or a card keeps its 1.8 V
-/// signalling.
+/// Time without power, in nanoseconds. The supply must have fallen before it rises again, or a card
+/// keeps 1.8 V on its signal lines.
 const POWER_OFF_NS: u32 = 2 * timing::sd::POWER_OFF_NS as u32;
-/// Time for the supply to rise, and for 74 clocks at 400 kHz, with a margin.
+/// Time for the supply to rise, in nanoseconds. The next constant is the time for 74 clocks at 400
+/// kHz, with a margin.
 const POWER_UP_NS: u32 = 2 * timing::sd::POWER_UP_NS as u32;
 const CLOCKS_74_NS: u32 = 500_000;
-/// The pattern that CMD8 echoes.
+/// The check pattern of CMD8, which the card echoes.
 const PATTERN: u8 = 0xaa;
 /// CMD8's code for a supply of 2.7 to 3.6 V.
 const SUPPLY_3V3: u8 = 1;
 
-/// Tries of each question: one lost response proves nothing.
+/// Number of tries of each command, since a single lost response proves nothing.
 const QUESTIONS: u32 = 2;
-/// Number of ACMD41 to a card that has answered CMD8, and the pause after each one without a
-/// response: a cold card may leave CMD55 unanswered for its first 30 ms.
+/// Number of ACMD41 to a card that has responded to CMD8. The next constant is the pause after each
+/// one without a response: a cold card may not respond to CMD55 for its first 30 ms.
 const COLD_QUESTIONS: u32 = 6;
 const COLD_PAUSE_NS: u64 = 10_000_000;
 
-/// The card families that a slot may have. A type, so that the code of the others is not linked.
+/// The card families that a slot accepts. It is a type, so that code for other families is not
+/// linked.
 pub(super) trait Families {
-    /// Whether this kind of identification accepts SD memory cards.
+    /// Whether the slot accepts SD memory cards; the next constant, eMMC devices.
     const SD: bool;
     const EMMC: bool;
 
-    /// The result of bring-up.
+    /// The result of a successful bring-up.
     type Found;
 
-    /// Returns the parameters for the engine.
+    /// Returns the card's parameters for the engine, if it can transfer blocks.
     fn target(found: &Self::Found) -> Option<CardParams>;
 
-    /// Returns a number that distinguishes the card from others, as far as that is possible.
+    /// Returns a number that distinguishes the card from others, as far as possible.
     fn identity(found: &Self::Found) -> u32;
 
-    /// Brings the card from `idle` to `tran`. `tried`: the timing of the switch that failed, if one
-    /// did.
+    /// Brings the card from `idle` to `tran`. On failure `tried` is the timing whose switch failed,
+    /// if there was one.
     async fn identify<B: Platform, const N: usize>(
         session: &mut Session<'_, B, N>,
         options: &Options,
@@ -52,11 +54,11 @@ pub(super) trait Families {
     ) -> Result<Self::Found, Failed>;
 }
 
-/// SD memory cards and eMMC.
+/// The slot accepts SD memory cards and eMMC.
 pub(super) struct Any;
-/// SD memory cards alone.
+/// The slot accepts only SD memory cards.
 pub(super) struct OnlySd;
-/// eMMC alone.
+/// The slot accepts only eMMC.
 pub(super) struct OnlyEmmc;
 
 impl Families for Any {
@@ -132,7 +134,7 @@ impl Families for OnlyEmmc {
     }
 }
 
-/// Makes one try, from power-up on.
+/// Tries to bring up the card once, from power-up on.
 pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     options: &Options,
@@ -146,27 +148,28 @@ pub(super) async fn once<F: Families, B: Platform, const N: usize>(
     F::identify(session, options, tried).await
 }
 
-/// Returns whether it is an SD card; if so, whether it knows CMD8, and its OCR.
+/// Returns whether the card is an SD card; if so, whether it supports CMD8, and its OCR.
 async fn ask_sd<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = knows_cmd8(session).await?;
     match ask_memory(session, v2).await? {
         Some(ocr) => Ok(Some((v2, ocr))),
-        // CMD8 was answered: that is no eMMC.
+        // The card responded to CMD8, so it is no eMMC.
         None if v2 => Err(Failed),
         None => Ok(None),
     }
 }
 
-/// Sends CMD8. Returns whether the card is of version 2 or later.
+/// Sends CMD8. Returns whether the card responds, so that it has version 2.00 or later.
 pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<bool, Failed> {
     for _ in 0..QUESTIONS {
         match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
             Ok(response) => {
-                // Not every card echoes the supply; ACMD41 asks for it.
+                // Not every card echoes the supply voltage, so only the pattern is checked; ACMD41
+                // checks the voltage.
                 if response.r7().pattern() != PATTERN {
                     return session.refuse(Breach::Echo);
                 }
@@ -175,15 +178,15 @@ pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
             Err(Failed) if session.unanswered() => {}
             Err(Failed) => return Err(Failed),
         }
-        // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with
-        // it. One that was not reset before is now.
+        // A card of version 1 reports CMD8 as illegal in its next status. CMD0 clears that, and
+        // resets a card that was not reset before.
         session.command(command::go_idle_state()).await?;
     }
     Ok(false)
 }
 
-/// Sends an ACMD41 that only inquires: returns the OCR of the card's memory, if it has one.
-/// `known`: the card has answered CMD8.
+/// Sends an ACMD41 that only inquires. Returns the OCR of the card's memory, or `None` if no memory
+/// responds. `known`: the card has responded to CMD8.
 pub(super) async fn ask_memory<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     known: bool,
@@ -200,8 +203,8 @@ pub(super) async fn ask_memory<B: Platform, const N: usize>(
     Ok(None)
 }
 
-/// Switches power off and on (unless the session keeps the card warm), and sets the bus for a fresh
-/// card.
+/// Switches power off and on (unless the session keeps the power on), and sets the bus for a card
+/// in its initial state.
 pub(super) async fn power_cycle<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

@@ -11,28 +11,28 @@ use crate::task::{Platform, Stack};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Share of the spare blocks that is used up.
+    /// Share of the spare blocks that the card has used up.
     pub pre_eol: PreEol,
-    /// Wear of type A memory (by custom, the fast one).
+    /// Wear of type A memory (usually the faster one).
     pub life_a: LifeTime,
-    /// Wear of type B memory (by custom, the bulk).
+    /// Wear of type B memory (usually the larger one).
     pub life_b: LifeTime,
-    /// Firmware version, in the maker's coding.
+    /// Firmware version, in the manufacturer's coding.
     pub firmware: u64,
-    /// The maker's own health report.
+    /// The manufacturer's own health report.
     pub vendor: [u8; 32],
 }
 
 /// Urgency of background operations [eMMC 7.4.60].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Nothing to do.
+    /// Background operations are not needed.
     None,
-    /// Some, and there is time.
+    /// Background operations are needed, but not urgent.
     Some,
-    /// Background operations are needed: performance suffers.
+    /// Background operations are urgent: performance already suffers.
     Impacted,
-    /// Critical: the next write may wait long.
+    /// Background operations are critical: the next write may take long.
     Critical,
 }
 
@@ -47,9 +47,10 @@ impl Urgency {
     }
 }
 
-/// Longest time of background operations that were started by hand; the standard has no limit.
+/// Longest time of background operations that the host has started, in nanoseconds; the standard
+/// has no limit.
 pub(super) const BKOPS_NS: u64 = 240_000_000_000;
-/// Longest time of a sanitize.
+/// Longest time of a sanitize, in nanoseconds.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
 async fn ext_csd<B: Platform, const N: usize, R>(
@@ -73,7 +74,8 @@ async fn ext_csd<B: Platform, const N: usize, R>(
     (result, session.into_scratch())
 }
 
-/// Reads an eMMC's health. SD cards have no standard health report: [`Error::Unsupported`].
+/// Reads an eMMC's health report. Returns [`Error::Unsupported`] for SD cards, which have no
+/// standard health report.
 pub async fn health<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -89,11 +91,11 @@ pub async fn health<B: Platform, const N: usize>(
     .await
 }
 
-/// Runs an eMMC's background operations, if they are at least as urgent as `from` and the host
-/// starts them on this device. [`supervise`](super::supervise) does the same when the card requests
-/// it, and can be interrupted; this call is for programs that know a better time. It waits for its
-/// turn in the queue, so it never interrupts a write; other requests wait until it ends. Returns
-/// the urgency that was found.
+/// Starts an eMMC's background operations, if they are at least as urgent as `from` and the device
+/// leaves their start to the host; waits until they end. Returns the urgency that was found.
+/// [`supervise`](super::supervise) does this too when the card requests it, and can be interrupted;
+/// this call is for programs that know a better time. The call waits for its turn in the queue, so
+/// it never interrupts a write. Other requests wait until it ends.
 pub async fn background_work<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -113,8 +115,8 @@ pub async fn background_work<B: Platform, const N: usize>(
     (started.map(|()| urgency), scratch)
 }
 
-/// Destroys for good all data that were erased, trimmed or discarded before and still exist in the
-/// device. The call may take minutes, and all other requests wait.
+/// Destroys all data that were erased, trimmed or discarded before and still exist in the device.
+/// The call may take minutes, and all other requests wait.
 pub async fn sanitize<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -130,7 +132,7 @@ pub async fn sanitize<B: Platform, const N: usize>(
     (result, scratch)
 }
 
-/// Sends CMD6 to this card, and to no other, and waits for the end of its busy, as one request.
+/// Sends CMD6 to this card only, and waits for the end of its busy, as one request.
 pub(super) async fn switch<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,

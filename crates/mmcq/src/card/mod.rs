@@ -1,10 +1,10 @@
-//! Bring-up, from power-up to `tran`: finds the card, its abilities, and the fastest bus.
-//! Sequential code that uses the queue.
+//! Bring-up: initialises a card from power-up to the state `tran`, and finds its properties and the
+//! fastest bus. The code is sequential and uses the engine's queue.
 //!
-//! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on
-//! voltage, width and timing, and sets the engine's parameters for reads and writes. A speed that
-//! fails (no tuning window, a refused switch) is left out in the next try. So bring-up ends with a
-//! slower card rather than with none. [`supervise`] handles the card afterwards.
+//! [`bring_up`] is sufficient for most users. It finds an SD memory card or an eMMC device, selects
+//! voltage, width and timing, and sets the engine's parameters for reads and writes. If a speed
+//! fails (no sampling point, a refused switch), the next try excludes that speed. So bring-up ends
+//! with a slower card rather than with an error. [`supervise`] handles the card afterwards.
 
 mod emmc;
 mod emmc_bus;
@@ -49,40 +49,43 @@ pub use task_queue::enable_task_queue;
 pub use uhs::Strength;
 pub use upkeep::{Exception, Upkeep, Worker};
 
-/// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
+/// Size of the scratch memory that [`bring_up`] needs, in bytes: the size of the largest register
+/// (EXT_CSD).
 pub const SCRATCH_BYTES: u32 = 512;
 
 /// Settings of bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Timings not to use, one bit each as in [`Caps::timings`](crate::host::Caps::timings).
+    /// Timings that must not be used, one bit each as in
+    /// [`Caps::timings`](crate::host::Caps::timings).
     pub without: u16,
-    /// Upper limit of the SD clock.
+    /// Upper limit of the SD clock, in hertz.
     pub max_clock_hz: u32,
-    /// Upper limit of the bus width.
+    /// Upper limit of the number of data lines.
     pub max_width: Width,
-    /// Driver strength of a UHS-I card, or of an eMMC in all timings but legacy, where the card has
-    /// it.
+    /// Driver strength of a UHS-I card, or of an eMMC in all timings except legacy, if the card
+    /// supports it.
     pub strength: Strength,
-    /// How a card is opened that is found locked, also when it had to be initialised again:
-    /// [`LockOp::Unlock`]. For a card whose password is lost: [`LockOp::ForceErase`]; the
-    /// [supervisor](supervise) erases no card that it only initialises again. Without this option
-    /// bring-up ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
+    /// How to unlock a card that is locked by a password, also after recovery has initialised it
+    /// again: [`LockOp::Unlock`]. [`LockOp::ForceErase`] erases a card whose password is lost; but
+    /// the [supervisor](supervise) never erases a card that it initialises again. Without this
+    /// option bring-up of a locked card fails with [`Error::Locked`]. Lean firmware
+    /// ([`Profile::RECOVERS`]) unlocks no card.
     pub unlock: Option<&'static LockOp<'static>>,
-    /// Whether to switch an eMMC's volatile write cache on; then only a flush makes data durable.
-    /// The cache of an SD card, which may be taken out at any moment, stays off unless
+    /// Whether to enable an eMMC's volatile write cache; then only a flush makes data durable. The
+    /// cache of an SD card stays off, since the card may be removed at any moment, unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
-    /// What the [supervisor](supervise) does for a card without a fault.
+    /// Settings for the [supervisor](supervise)'s work on a card without a fault.
     pub upkeep: &'static Upkeep,
-    /// More cards with [quirks](quirk), besides those that the stack knows.
+    /// Table of cards with [quirks](quirk), in addition to the stack's own table.
     pub quirks: &'static [quirk::Quirk],
-    /// Longest time of a read from an SD card, in nanoseconds; never less than the standard's 100
-    /// ms.
+    /// Longest time of a read from an SD card, in nanoseconds. A value below the standard's 100 ms
+    /// counts as 100 ms.
     pub sd_read_ns: u64,
-    /// Longest time of a write to an SD card until it is programmed, in nanoseconds; never less
-    /// than 500 ms. Cards that run garbage collection take seconds.
+    /// Longest time of a write to an SD card until it is programmed, in nanoseconds. A value below
+    /// 500 ms counts as 500 ms. Cards that do garbage collection take seconds.
     pub sd_write_ns: u64,
 }
 
@@ -100,7 +103,7 @@ setters!(Options {
 });
 
 impl Options {
-    /// As fast as host and card can, with the cache of an eMMC switched on.
+    /// The fastest bus that host and card support, and an eMMC's cache enabled.
     pub const DEFAULT: Options = Options {
         without: 0,
         max_clock_hz: u32::MAX,
@@ -110,7 +113,8 @@ impl Options {
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],
-        // The standard's 100 and 250 (SDXC: 500) ms are not enough for cards on the market.
+        // The standard's limits, 100 and 250 (SDXC: 500) ms, are too short for some cards on the
+        // market.
         sd_read_ns: 500_000_000,
         sd_write_ns: 3_000_000_000,
     };
@@ -122,40 +126,40 @@ impl Default for Options {
     }
 }
 
-/// The kind of card, with the properties that only that kind has.
+/// The kind of card, with the properties that only this kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
 pub enum Family {
-    /// SD memory card.
+    /// An SD memory card.
     Sd(Sd),
-    /// eMMC device.
+    /// An eMMC device.
     Emmc(Emmc),
 }
 
-/// A card in `tran`.
+/// A card in the state `tran`, after bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// SD or eMMC.
+    /// The kind of card, SD or eMMC.
     pub family: Family,
-    /// CID as in a [`Response`](crate::spec::response::Response); the last byte (CRC) may read 0.
+    /// CID, as in a [`Response`](crate::spec::response::Response); the last byte (CRC) may read 0.
     pub cid: [u32; 4],
-    /// CSD likewise.
+    /// CSD, as in a [`Response`](crate::spec::response::Response); the last byte (CRC) may read 0.
     pub csd: [u32; 4],
-    /// OCR.
+    /// OCR of the card.
     pub ocr: u32,
-    /// Timing agreed on.
+    /// Bus timing that bring-up has selected.
     pub timing: Timing,
-    /// Bus width agreed on.
+    /// Number of data lines that bring-up has selected.
     pub width: Width,
     /// SD clock requested from the host, in hertz.
     pub clock_hz: u32,
-    /// The parameters that the engine has.
+    /// The card's parameters that the engine uses.
     pub params: CardParams,
 }
 
 impl Card {
-    /// Returns a number that distinguishes the card from others: from CID and CSD without their
-    /// last byte, a CRC that not every controller shows.
+    /// Returns a number that distinguishes the card from others. It is made of CID and CSD without
+    /// their last byte, a CRC that not every controller returns.
     #[inline(never)]
     pub(crate) fn identity(&self) -> u32 {
         let mut sum = 0x811c_9dc5;
@@ -190,16 +194,17 @@ impl From<ParseError> for Error {
     }
 }
 
-/// Powers the slot, finds the card and brings it to `tran` at the best speed. After that the engine
-/// accepts reads and writes.
+/// Switches the slot's power on, finds the card and initialises it with the fastest bus. Afterwards
+/// the engine accepts reads and writes.
 ///
-/// `scratch` ([`SCRATCH_BYTES`] at least) comes back; for an eMMC it then has EXT_CSD as last read.
+/// `scratch` (at least [`SCRATCH_BYTES`]) is returned; for an eMMC it then holds EXT_CSD as last
+/// read.
 ///
 /// # Errors
-/// [`Error::NoCard`]: the slot is empty, or nothing answers. It is also returned for some
-/// milliseconds after a card was put in, as long as the controller debounces its contact. Call
-/// again later, for example every 50 ms. With a [supervisor](supervise) a program need not: the
-/// supervisor brings up each card that comes.
+/// [`Error::NoCard`]: the slot is empty, or no card responds. This is also returned for some
+/// milliseconds after a card was inserted, while the controller debounces the card-detect contact.
+/// Call again later, for example every 50 ms. A program with a [supervisor](supervise) need not:
+/// the supervisor brings up each card that is inserted.
 pub async fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -208,7 +213,7 @@ pub async fn bring_up<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options).await
 }
 
-/// Brings up a card as [`bring_up`] does, for a slot that only takes SD memory cards: no code for
+/// Brings up a card like [`bring_up`], for a slot that accepts only SD memory cards; no code for
 /// eMMC is linked.
 pub async fn bring_up_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -218,8 +223,8 @@ pub async fn bring_up_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options).await
 }
 
-/// Brings up a soldered eMMC as [`bring_up`] does: no code for SD cards is linked, and no command
-/// looks for one.
+/// Brings up a soldered eMMC like [`bring_up`]; no code for SD cards is linked, and no command for
+/// SD cards is sent.
 pub async fn bring_up_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -228,11 +233,11 @@ pub async fn bring_up_emmc<B: Platform, const N: usize>(
     of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options).await
 }
 
-/// Brings up an I/O card as [`bring_up`] does for others, alone or with memory ([`IoCard::memory`];
-/// with memory the engine accepts reads and writes as well).
+/// Brings up an I/O card, with or without memory, like [`bring_up`]. If the card has memory
+/// ([`IoCard::memory`]), the engine accepts reads and writes afterwards.
 ///
-/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O
-/// functions. Functions are not enabled: their drivers do that
+/// Returns [`Error::NoCard`] if no card responds to CMD5; then [`bring_up`] may find a card without
+/// I/O functions. Functions stay disabled until their drivers enable them
 /// ([`sdio::Function`](crate::sdio::Function)).
 pub async fn bring_up_io<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -279,13 +284,14 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Most restarts from power-up after a failure before a speed is chosen. So one fault does not end
-/// bring-up.
+/// Largest number of restarts from power-up for failures before a speed is selected, so that a
+/// single fault does not end bring-up.
 const FRESH_STARTS: u32 = 3;
-/// Time of bring-up after which it is not restarted: the card never gets ready.
+/// Time of bring-up in nanoseconds after which it is not restarted, because the card will not
+/// become ready.
 const FRESH_START_NS: u64 = 1_000_000_000;
 
-/// Brings a card from power-up to `tran`, with at most this many restarts.
+/// Brings a card from power-up to `tran`, with at most `fresh` restarts.
 async fn attempts<F: identify::Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     mut options: Options,
@@ -293,14 +299,14 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
     let until_ns = session.stack.now_ns().saturating_add(FRESH_START_NS);
-    // Each turn but the last is a timing's second try, or leaves one more out: bounded by their
-    // number.
+    // Each turn but the last either tries a timing a second time, or excludes one more timing. So
+    // their number is bounded by the number of timings.
     for _ in 0..2 * Timing::COUNT + FRESH_STARTS as usize {
         let mut tried = None;
         match identify::once::<F, B, N>(session, &options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
-                // One lost answer says nothing of the timing.
+                // A single lost response does not prove that the timing fails, so try it again.
                 Some(timing) if B::Profile::RECOVERS && timing != Timing::Legacy && failed != tried => {
                     failed = tried
                 }

@@ -7,24 +7,24 @@ use crate::spec::command::emmc::{self, SwitchMode};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::task::{Platform, Stack};
 
-/// EXT_CSD_REV of version 4.5, the first with packed commands.
+/// EXT_CSD_REV of eMMC version 4.5, the first with packed commands.
 const REV_4_5: u8 = 6;
-/// Bit of EXCEPTION_EVENTS_CTRL: the device reports a packed command that failed.
+/// Bit of EXCEPTION_EVENTS_CTRL: the device reports a failed packed command.
 const PACKED_FAILURE: u8 = 1 << 3;
-/// Longest busy of CMD6 for that bit.
+/// Longest busy of CMD6 when the bit is written, in nanoseconds.
 const SWITCH_NS: u64 = 2_550_000_000;
 
-/// Enables packed commands for this eMMC: writes of different places, or reads, are sent as one
-/// transfer where that pays. Called once after each bring-up. It needs a profile with such a lane
-/// ([`Packed`](crate::sched::Packed)). `page` (512 bytes) stays with the engine, which needs it for
-/// the headers; the engine's page before comes back (an empty one where there was none).
+/// Enables packed commands for this eMMC: reads, or writes to different addresses, are sent as one
+/// transfer if that is faster. Call it once after each bring-up. It needs a profile with that lane
+/// ([`Packed`](crate::sched::Packed)). The engine keeps `page` (512 bytes) for the headers, and
+/// returns the page that it had before (an empty one if it had none).
 /// [`Engine::pack_stats`](crate::engine::Engine::pack_stats) has the counters of the lane.
 ///
-/// A call tries packs again on a card whose packs were given up.
+/// If the engine has stopped using packs on this card, a call enables them again.
 ///
 /// # Errors
 /// Each error returns `page`. [`Error::Unsupported`]: the card has no packed commands, the
-/// controller cannot send them, or the profile has no lane for them. Other errors are those of the
+/// controller cannot send them, or the profile has no lane for them. Other errors come from the
 /// commands.
 pub async fn enable_packed<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
@@ -61,8 +61,8 @@ pub async fn enable_packed<B: Platform, const N: usize>(
     })
 }
 
-/// Returns the most entries of a packed write and of a packed read, after the device was set to
-/// report failures.
+/// Sets the device to report failures. Then returns the largest number of entries in a packed
+/// write, and in a packed read.
 async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<(u8, u8), Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {
@@ -77,7 +77,7 @@ async fn most<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> R
     Ok(most)
 }
 
-/// Sets the device to report a packed command that failed, until its next initialisation.
+/// Sets the device to report a failed packed command, until its next initialisation.
 pub(super) async fn tell_failures<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {

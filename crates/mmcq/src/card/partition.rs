@@ -1,8 +1,9 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is one [`PartitionAccess`](crate::engine::PartitionAccess): the queue drains,
-//! the card is switched to the partition and back again, and no other request runs in between. RPMB
-//! is a partition as well, with rules of its own: see the module `rpmb` (feature of the same name).
+//! Each read or write is one [`PartitionAccess`](crate::engine::PartitionAccess): the engine waits
+//! until its queue is empty, and then switches the card to the partition and back. No other request
+//! is executed in between. RPMB is a partition as well, with rules of its own: see the module
+//! `rpmb` (feature of the same name).
 
 use super::session::Session;
 use super::{Card, Family};
@@ -11,7 +12,7 @@ use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::task::{Platform, Stack};
 
-/// A partition.
+/// A partition of an eMMC other than the user area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// The first boot area.
@@ -20,12 +21,12 @@ pub enum Area {
     Boot2,
     /// A general purpose partition, 1 to 4.
     General(u8),
-    /// The replay-protected area: not to be read and written as blocks.
+    /// The replay-protected area (RPMB), which cannot be read and written as blocks.
     Rpmb,
 }
 
 impl Area {
-    /// Returns its access bits in PARTITION_CONFIG; 0: there is no such partition.
+    /// Returns the partition's access bits in PARTITION_CONFIG; 0 if no such partition exists.
     pub const fn access(self) -> u8 {
         match self {
             Area::Boot1 => 1,
@@ -41,20 +42,20 @@ impl Area {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// PARTITION_CONFIG with its access bits.
+    /// Value of PARTITION_CONFIG that selects the partition.
     pub config: u8,
-    /// Longest time of a switch.
+    /// Longest time of a switch to the partition, in nanoseconds.
     pub switch_ns: u64,
-    /// Blocks of 512 bytes.
+    /// Size in blocks of 512 bytes.
     pub blocks: u32,
-    /// Whether it is write-protected until the next power cycle, or for ever.
+    /// Whether the partition is write-protected, until the next power cycle or for ever.
     pub protected: bool,
-    /// RPMB: 256-byte units that one authenticated write may have at most.
+    /// RPMB: largest number of 256-byte units in one authenticated write.
     pub rpmb_write_units: u16,
 }
 
-/// Reads the parameters of a partition. [`Error::Unsupported`]: the card is not an eMMC, or has no
-/// such partition.
+/// Reads the parameters of a partition. Returns [`Error::Unsupported`] if the card is not an eMMC
+/// or has no such partition.
 pub async fn layout<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -84,7 +85,7 @@ fn of(ext: &ExtCsd<'_>, area: Area) -> Layout {
         Area::Rpmb => ext.rpmb_bytes(),
         Area::General(number) => ext.gp_bytes(number),
     };
-    // BOOT_WP_STATUS: two bits an area; 0 is none, 1 until power-off, 2 for ever.
+    // BOOT_WP_STATUS has two bits for each area: 0 is no protection, 1 until power-off, 2 for ever.
     let protected = match area {
         Area::Boot1 => ext.boot_wp_status() & 3 != 0,
         Area::Boot2 => ext.boot_wp_status() >> 2 & 3 != 0,

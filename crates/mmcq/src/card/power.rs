@@ -1,7 +1,7 @@
 //! Sleep, wake-up, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
 //!
-//! Before sleep or power-off everything that was written is flushed, and the engine's card is taken
-//! away: requests that come meanwhile are refused.
+//! Before sleep or power-off, these functions flush everything that was written and remove the card
+//! from the engine. So the engine refuses requests that arrive later.
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
@@ -13,12 +13,12 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// How much time the card gets before power-off.
+/// The time that the card has before its power goes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
-    /// Little (the battery is low): the card does only what is necessary.
+    /// Little time, for example because the battery is low: the card does only what is necessary.
     Short,
-    /// Enough: the card may do its housekeeping.
+    /// Enough time: the card may do its housekeeping.
     Long,
 }
 
@@ -26,20 +26,20 @@ pub enum Off {
 const POWERED_ON: u8 = 1;
 const POWER_OFF_SHORT: u8 = 2;
 const POWER_OFF_LONG: u8 = 3;
-/// EXT_CSD_REV of version 4.5, the first with this notification.
+/// EXT_CSD_REV of eMMC version 4.5, the first with this notification.
 const REVISION_NOTIFIES: u8 = 6;
-/// Most rounds of flushes while other requests still come in.
+/// Largest number of flushes while other clients still write.
 const ROUNDS: u32 = 16;
 
-/// Flushes, notifies the card of power-off, and switches its power off. The power is off when this
-/// returns, whatever the card answered. An error is then of the flush (data may be lost) or of the
-/// notification. [`Error::CacheLost`]: other clients wrote all the time, and their last writes are
-/// lost. The next flush reports it too.
+/// Flushes the cache, notifies the card of power-off, and switches its supply off. The supply is
+/// off when this returns, even after an error. An error comes from the flush (data may be lost) or
+/// from the notification. [`Error::CacheLost`]: other clients wrote all the time, and their last
+/// writes are lost; the next flush reports that too.
 ///
 /// # Errors
 ///
-/// [`Error::Full`], [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the flush.
-/// Then nothing was done, and the power is still on.
+/// [`Error::Full`], [`Error::Suspended`] and [`Error::Reentered`]: the engine has refused the
+/// flush. Then nothing was done, and the supply is still on.
 pub async fn power_off<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -55,7 +55,7 @@ pub async fn power_off<B: Platform, const N: usize>(
         return (flushed.map(|_| ()), session.into_scratch());
     }
     if flushed != Ok(true) {
-        // The power goes all the same. What is lost by that the next flush is told.
+        // The supply is switched off in any case; the next flush reports what is lost by that.
         let lost = stack.with(|engine| {
             let before = engine.losses();
             engine.set_card_params(None);
@@ -71,9 +71,9 @@ pub async fn power_off<B: Platform, const N: usize>(
     (flushed.and(notified).and(supply), session.into_scratch())
 }
 
-/// Flushes until the card could lose nothing any more, and in the same moment takes the card from
-/// the engine. Returns false if other clients write so much that there was no such moment; then,
-/// and after an error, the card is still there.
+/// Flushes until the card holds no unwritten data, and at that moment removes the card from the
+/// engine. Returns false if other clients wrote so much that there was no such moment. After false
+/// or an error the engine still has the card.
 async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
@@ -85,7 +85,7 @@ async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<b
         if flushed.is_err() {
             break;
         }
-        // A flush may leave the card's queue on; a pause does not.
+        // A flush may leave the card's queue enabled; a pause does not.
         let pause = Request::new(Kind::Pause { ns: 0 }, DmaBuf::EMPTY);
         let _ = stack.request(pause).await;
         if stack.with(|engine| engine.leave_flushed()) {
@@ -135,7 +135,7 @@ async fn times<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> 
     session.parsed(times)
 }
 
-/// An eMMC that sleeps; [`awake`] takes it.
+/// An eMMC that sleeps; pass it to [`awake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the card sleeps until `awake` is called with this"]
 pub struct Asleep {
@@ -146,7 +146,7 @@ pub struct Asleep {
 /// Number, parameters and abilities of the card before it slept; [`give_back`] restores them.
 type Before = (CardNumber, Option<CardParams>, Abilities);
 
-/// Gives the card back to the engine, unless another has come meanwhile, or the slot is empty.
+/// Gives the card back to the engine, unless another card was inserted or the slot is empty.
 fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, abilities): Before) {
     stack.with(|engine| {
         if engine.is_meant(card) && engine.card_params().is_none() && engine.present() {
@@ -156,8 +156,8 @@ fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, (card, params, ab
     });
 }
 
-/// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may be
-/// switched off.
+/// Flushes the cache, and puts an eMMC to sleep. The eMMC keeps its address, width and timing, and
+/// its supply VCC may be switched off.
 pub async fn sleep<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -181,14 +181,14 @@ pub async fn sleep<B: Platform, const N: usize>(
         }
         Err(error) => Err(error),
     };
-    // Where it was not taken away, the engine has it.
+    // If the card was not removed from the engine, the engine still has it.
     if flushed == Ok(true) && result.is_err() {
         give_back(stack, before);
     }
     (result, session.into_scratch())
 }
 
-/// Sends CMD7 and CMD5. Returns the longest time of CMD5.
+/// Sends CMD7 and CMD5. Returns the longest time of CMD5 in nanoseconds.
 pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
 ) -> Result<u64, Failed> {
@@ -196,7 +196,7 @@ pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     session.command(command::select_card(0)).await?;
     let answer = session.switch_then(emmc::sleep_awake(session.rca, true), sleep_ns).await;
     if answer.is_err() {
-        // It may sleep all the same, and must not stay deselected.
+        // The device may sleep despite the error, and must not stay deselected.
         let why = session.error;
         let _ = wake(session, sleep_ns).await;
         return session.fail(why);
@@ -204,10 +204,10 @@ pub(super) async fn fall_asleep<B: Platform, const N: usize>(
     Ok(sleep_ns)
 }
 
-/// Shortest limit for CMD5, even if the device declares less.
+/// Shortest time limit for CMD5, even if the device declares less, in nanoseconds.
 const SLEEP_NS_MIN: u64 = 10_000_000;
 
-/// Wakes an eMMC. After that the engine accepts requests again.
+/// Wakes a sleeping eMMC. Afterwards the engine accepts requests again.
 pub async fn awake<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -222,18 +222,19 @@ pub async fn awake<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Tries to wake the device: one lost response proves nothing.
+/// Number of tries to wake the device, since a single lost response proves nothing.
 const WAKE_TRIES: u32 = 2;
 
-/// Sends CMD5, CMD7, and reads the status that shows whether the device is back in `tran`.
+/// Sends CMD5 and CMD7, and reads the status that shows whether the device is back in `tran`.
 pub(super) async fn wake<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     sleep_ns: u64,
 ) -> Result<(), Failed> {
     for _ in 0..WAKE_TRIES {
-        // What became of either, the status tells: a device that has woken does not answer CMD5.
+        // The status shows whether both commands worked: a device that is already awake does not
+        // respond to CMD5.
         if session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await.is_err() {
-            // It may be on its way still.
+            // The device may still be waking up.
             let _ = session.pause(sleep_ns).await;
         }
         let _ = session.command(command::select_card(session.rca)).await;

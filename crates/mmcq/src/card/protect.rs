@@ -1,7 +1,8 @@
 //! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
 //!
-//! Any caller may request what lasts until the next power cycle. What cannot be undone, or excludes
-//! everyone who does not know the password, needs [`Irreversible`].
+//! Any caller may request a protection that lasts until the next power cycle. A protection that
+//! cannot be undone, or a lock that excludes everyone without the password, needs an
+//! [`Irreversible`].
 
 use super::maintain::switch;
 use super::partition::Area;
@@ -24,22 +25,22 @@ pub enum Lasts {
     /// Until power is switched off or the card is reset. A recovery may do either
     /// ([`RecoveryStep::Reinit`](crate::engine::RecoveryStep::Reinit),
     /// [`RecoveryStep::PowerCycle`](crate::engine::RecoveryStep::PowerCycle) in
-    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect the card again
-    /// then.
+    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)); then protect the card
+    /// again.
     UntilPowerOff,
     /// For ever.
     ForEver(Irreversible),
 }
 
-/// Bits of BOOT_WP: protects one boot area alone, for ever or until power-off, and selects the area
-/// [eMMC 7.4.73].
+/// Bits of BOOT_WP that protect one boot area alone, for ever or until power-off, and select the
+/// area [eMMC 7.4.73].
 const SECTION_OF_ITS_OWN: u8 = 1 << 7;
 const PERMANENT_SECOND: u8 = 1 << 3;
 const PERMANENT: u8 = 1 << 2;
 const POWER_ON_SECOND: u8 = 1 << 1;
 const POWER_ON: u8 = 1;
 
-/// Protects a boot area of an eMMC against writes; the other boot area is unchanged.
+/// Protects a boot area of an eMMC against writes; does not change the other boot area.
 pub async fn protect_boot<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -60,9 +61,8 @@ pub async fn protect_boot<B: Platform, const N: usize>(
     switch(stack, card, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that has `lba`, or removes its protection [SD 4.3.6],
-/// [eMMC 6.6.15]. On an eMMC the kind of protection is set in USER_WP: by default, one that can be
-/// removed.
+/// Protects the group of blocks that contains `lba`, or removes its protection [SD 4.3.6],
+/// [eMMC 6.6.15]. On an eMMC USER_WP sets the kind of protection; the default kind can be removed.
 pub async fn protect_group<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     lba: u32,
@@ -82,25 +82,25 @@ pub async fn protect_group<B: Platform, const N: usize>(
     stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }
 
-/// Most bytes of a password.
+/// Largest length of a password, in bytes.
 pub const PASSWORD_MAX: usize = 16;
 
 /// Operations of CMD42 [SD 4.3.7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOp<'a> {
-    /// Opens a locked card, until it is reset or locked again.
+    /// Unlocks a locked card, until it is reset or locked again.
     Unlock(&'a [u8]),
-    /// Locks the card now. Its password must be known: without it the card stays locked.
+    /// Locks the card now. The password must be known, because without it the card stays locked.
     Lock(&'a [u8], Irreversible),
-    /// Sets the password of a card without one: from its next power-up on it is locked.
+    /// Sets the password of a card without one; the card is locked from its next power-up on.
     SetPassword(&'a [u8], Irreversible),
-    /// Removes the password.
+    /// Removes the password, so that the card is no longer locked at power-up.
     ClearPassword(&'a [u8]),
-    /// Erases everything on a locked card, and its password with it.
+    /// Erases all data on a locked card, and its password.
     ForceErase(Irreversible),
 }
 
-/// Modes of CMD42.
+/// Modes in the data block of CMD42.
 const SET_PWD: u8 = 1;
 const CLR_PWD: u8 = 1 << 1;
 const LOCK: u8 = 1 << 2;
@@ -117,7 +117,7 @@ impl LockOp<'_> {
         }
     }
 
-    /// Writes the block of CMD42: mode, length, password.
+    /// Writes the data block of CMD42: mode, length, password.
     fn fill(&self, block: &mut [u8]) -> Result<(), Error> {
         let (mode, password) = self.parts();
         if password.len() > PASSWORD_MAX {
@@ -132,14 +132,15 @@ impl LockOp<'_> {
     }
 }
 
-/// Longest wait for all operations but a forced erase.
+/// Longest time of all operations except a forced erase, in nanoseconds.
 const LOCK_NS: u64 = 1_000_000_000;
 
-/// Locks, opens or erases the card by CMD42. The password is cleared from `block` (512 bytes)
-/// before it comes back. [`Error::Locked`]: the operation failed, and the card is (still) locked.
-/// Another error: the operation failed, and the card is open.
+/// Locks, unlocks or erases the card by CMD42. The password is cleared from `block` (512 bytes)
+/// before `block` is returned. [`Error::Locked`]: the operation failed, and the card is (still)
+/// locked. After another error the card is unlocked.
 ///
-/// Nothing else may be in the queue. A card that was locked fails requests with [`Error::Locked`].
+/// No other request may be in the queue. After the card was locked, requests fail with
+/// [`Error::Locked`].
 pub async fn lock<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -164,7 +165,7 @@ async fn told<B: Platform, const N: usize>(
     judged(status, op).or_else(|error| session.fail(error))
 }
 
-/// Returns the result of CMD42 from the card's status.
+/// Returns the result of CMD42, from the card's status.
 fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     let failed = status & (R1::OWN | R1::DEFERRED) != 0;
     match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
@@ -177,15 +178,15 @@ fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
 }
 
 /// Handles a card that cannot be selected during bring-up: if the reason is a lock, and the options
-/// have the password, opens it.
+/// have the password, unlocks the card.
 pub(super) async fn open<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,
 ) -> Result<(), Failed> {
     let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
-    // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must
-    // not carry this.
+    // Written by hand: a compiler keeps all code that an `async` function waits for, and lean
+    // firmware must not contain this code.
     poll_fn(|context| match B::Profile::RECOVERS {
         true => opening.as_mut().poll(context),
         false => Poll::Ready(Err(Failed)),

@@ -1,37 +1,39 @@
-//! Cards that do not do what their registers declare, recognised by their identity.
+//! Cards that deviate from what their registers declare, recognised by their identity.
 //!
-//! Each set bit changes one path and nothing else. The tables have what others have found out about
+//! Each quirk changes one behaviour and nothing else. The tables list products on the market, by
+//! what other projects have found out; [`Options::quirks`](super::Options::quirks) adds more
+//! entries. If two entries match a card, both apply.
 //! products on the market; [`Options::quirks`](super::Options::quirks) adds more entries. If two
 //! entries match, both apply.
 
 pub use crate::spec::quirks::Quirks;
 
-/// The kind of card that an entry is for.
+/// The kind of card to which an entry applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// SD memory cards, by their CID.
+    /// SD memory cards, matched by their CID.
     Sd,
-    /// eMMC devices, by their CID and EXT_CSD_REV.
+    /// eMMC devices, matched by their CID and EXT_CSD_REV.
     Emmc,
-    /// I/O cards, by their manufacturer tuple.
+    /// I/O cards, matched by their manufacturer tuple (CISTPL_MANFID).
     Io,
 }
 
-/// An entry: a card, and its quirks. Make one by [`sd`](Self::sd), [`emmc`](Self::emmc) or
-/// [`io`](Self::io), and narrow it down.
+/// An entry of the table: a card and its quirks. Make it by [`sd`](Self::sd), [`emmc`](Self::emmc)
+/// or [`io`](Self::io), and restrict it by [`made`](Self::made) or [`revision`](Self::revision).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
     of: Of,
-    /// EXT_CSD_REV; 0: any.
+    /// EXT_CSD_REV of the device; 0 matches any.
     revision: u8,
-    /// MID, or the code of CISTPL_MANFID.
+    /// Manufacturer: MID of the CID, or the code in CISTPL_MANFID.
     manufacturer: u16,
-    /// Bits 119:104 of the CID, or the device's number; 0: any.
+    /// Bits 119:104 of the CID, or the product code of an I/O card; 0 matches any.
     oem: u16,
-    /// Product name, zeros (on SD: and spaces) at its end; all zeros: any.
+    /// Product name, filled up with zeros (on SD: or spaces); all zeros match any name.
     name: [u8; 6],
-    /// SD: manufactured in this month, as in the CID: years since 2000 times 16, plus month; 0:
-    /// any.
+    /// SD: month of manufacture, coded as in the CID (years since 2000 times 16, plus month); 0
+    /// matches any.
     month: u16,
     quirks: Quirks,
 }
@@ -48,29 +50,29 @@ impl Quirk {
         Quirk { of, revision: 0, manufacturer, oem, name: bytes, month: 0, quirks }
     }
 
-    /// Makes an entry for SD cards of this manufacturer, OEM (0: any) and product name (empty:
-    /// any).
+    /// Makes an entry for SD cards of this manufacturer, OEM (0 matches any) and product name
+    /// (empty matches any).
     pub const fn sd(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    /// Makes an entry for eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any)
-    /// and product name (empty: any).
+    /// Makes an entry for eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0
+    /// matches any) and product name (empty matches any).
     pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }
 
-    /// Makes an entry for I/O cards of this manufacturer and device number.
+    /// Makes an entry for I/O cards with this manufacturer code and product code.
     pub const fn io(manufacturer: u16, device: u16, quirks: Quirks) -> Self {
         Quirk::new(Of::Io, manufacturer, device, "", quirks)
     }
 
-    /// Limits the entry to SD cards that were made in this month.
+    /// Restricts the entry to SD cards that were manufactured in this month.
     pub const fn made(self, year: u16, month: u16) -> Self {
         Quirk { month: year.saturating_sub(2000) << 4 | month & 0xf, ..self }
     }
 
-    /// Limits the entry to eMMC devices of this EXT_CSD_REV.
+    /// Restricts the entry to eMMC devices with this EXT_CSD_REV.
     pub const fn revision(self, revision: u8) -> Self {
         Quirk { revision, ..self }
     }
@@ -83,7 +85,7 @@ const APACER: u8 = 0x27;
 const SWISSBIT: u8 = 0x5d;
 const KINGSTON_SD: u8 = 0x9f;
 
-/// Known SD cards.
+/// SD cards with known quirks.
 pub const SD: &[Quirk] = &[
     Quirk::sd(ATP, 0, "AF SD", Quirks::NO_COUNT),
     Quirk::sd(APACER, 0x5048, "APUSD", Quirks::NO_COUNT),
@@ -102,7 +104,7 @@ const KINGSTON: u8 = 0x70;
 const HYNIX: u8 = 0x90;
 const NUMONYX: u8 = 0xfe;
 
-/// Known eMMC devices.
+/// eMMC devices with known quirks.
 pub const EMMC: &[Quirk] = &[
     Quirk::emmc(SANDISK, 0x100, "SEM02G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
     Quirk::emmc(SANDISK, 0x100, "SEM04G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
@@ -131,7 +133,7 @@ pub const EMMC: &[Quirk] = &[
     Quirk::emmc(KINGSTON, 0x100, "IY2964", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(KINGSTON, 0x100, "IB2932", Quirks::FIXED_SECURE_TIME),
     Quirk::emmc(SANDISK_2, 0, "", Quirks::LATE_DATE),
-    // HPI: of 4.41, and of 4.5.
+    // HPI fails on devices of eMMC 4.41, and on devices of 4.5.
     Quirk::emmc(HYNIX, 0x14a, "", Quirks::NO_HPI).revision(5),
     Quirk::emmc(NUMONYX, 0x14e, "", Quirks::NO_HPI).revision(6),
 ];
@@ -140,39 +142,39 @@ const TI: u16 = 0x97;
 const STE: u16 = 0x20;
 const MARVELL: u16 = 0x2df;
 
-/// Known I/O cards.
+/// I/O cards with known quirks.
 pub const IO: &[Quirk] = &[
     Quirk::io(TI, 0x4076, Quirks::IO_NO_STANDARD_INTERFACE.and(Quirks::IO_DETECT_OFF)),
     Quirk::io(STE, 0x2280, Quirks::IO_NO_512_BYTES),
-    // 8385 and 8686.
+    // Marvell 8385 and 8686.
     Quirk::io(MARVELL, 0x9103, Quirks::IO_LENIENT_F0),
-    // 8786, 8787.
+    // Marvell 8786 and 8787.
     Quirk::io(MARVELL, 0x9116, Quirks::IO_BLOCK_SIZE_FOR_BYTES),
     Quirk::io(MARVELL, 0x9119, Quirks::IO_BLOCK_SIZE_FOR_BYTES),
-    // 8797, function 0.
+    // Marvell 8797, function 0.
     Quirk::io(MARVELL, 0x9128, Quirks::IO_NO_POLLING),
-    // 8887.
+    // Marvell 8887.
     Quirk::io(MARVELL, 0x9134, Quirks::IO_SLOWER),
 ];
 
-/// Returns the quirks of an SD card in both tables, by its R2.
+/// Returns the quirks of an SD card from both tables, by its CID.
 pub fn of_sd(cid: &[u32; 4], more: &[Quirk]) -> Quirks {
     gather(SD, more, Of::Sd, cid, 0)
 }
 
-/// Returns the quirks of an eMMC in both tables, by its R2 and EXT_CSD_REV.
+/// Returns the quirks of an eMMC from both tables, by its CID and EXT_CSD_REV.
 pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
     gather(EMMC, more, Of::Emmc, cid, revision)
 }
 
-/// Returns the quirks of an I/O card in both tables, by its manufacturer tuple.
+/// Returns the quirks of an I/O card from both tables, by its manufacturer tuple.
 pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
     let fits =
         |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
     IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
-/// Returns whether any entry for an I/O card in both tables has these quirks.
+/// Returns whether any entry for an I/O card in either table has these quirks.
 pub(super) fn of_any_io(quirks: Quirks, more: &[Quirk]) -> bool {
     IO.iter().chain(more).any(|quirk| quirk.of == Of::Io && quirk.quirks.has(quirks))
 }
@@ -182,7 +184,7 @@ fn gather(known: &[Quirk], more: &[Quirk], of: Of, cid: &[u32; 4], revision: u8)
     let [manufacturer, oem_high, oem_low, a] = first.to_be_bytes();
     let oem = u16::from_be_bytes([oem_high, oem_low]);
     let [b, c, d, e] = second.to_be_bytes();
-    // SD names have five characters, and its revision comes then.
+    // Names of SD cards have five characters; the sixth byte of the CID field is the revision.
     let f = if of == Of::Emmc { (third >> 24) as u8 } else { 0 };
     let mut name = [a, b, c, d, e, f];
     for byte in name.iter_mut().rev() {
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
     use crate::spec::cid::Cid;
 
-    /// A card's CID without its CRC, from the publication of the fix for that card.
+    /// CID of a card without its CRC, as published with the fix for that card.
     const GIGASTONE_2022: [u32; 4] = [0x1234_5641, 0x5354_4300, 0x2000_0001, 0x4501_6200];
 
     #[test]
@@ -243,7 +245,7 @@ mod tests {
     fn name_maker_and_month_count() {
         let both = Quirks::NO_SD_CACHE.and(Quirks::NO_SD_POWER_OFF);
         assert_eq!(of_sd(&sd(0x12, 0x3456, b"ASTC\0", 2022, 2), &[]), both);
-        // The same card of another month works.
+        // Cards of this product from another month work.
         assert_eq!(of_sd(&sd(0x12, 0x3456, b"ASTC\0", 2024, 1), &[]), Quirks::NONE);
         assert_eq!(of_sd(&sd(0x27, 0x5048, b"APUSD", 2020, 1), &[]), Quirks::NO_COUNT);
         assert_eq!(of_sd(&sd(0x27, 0x5049, b"APUSD", 2020, 1), &[]), Quirks::NONE);

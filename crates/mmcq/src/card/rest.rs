@@ -1,10 +1,9 @@
-//! Rest of an unused card: its clock stops, or the eMMC sleeps, until the next request
+//! Power saving for an unused card: its clock stops, or the eMMC sleeps, until the next request
 //! [eMMC 6.6.21].
 //!
 //! The supervisor puts the card to rest when the engine reports that nothing has used it for a
-//! while. Requests that come meanwhile wait in the queue, and the supervisor wakes the card first.
-//! They wait for the time of one change of the clock; for a sleeping eMMC also of CMD5, CMD7 and
-//! CMD13.
+//! while. Requests that arrive during the rest wait in the queue until the supervisor has woken the
+//! card. This takes one change of the clock; for a sleeping eMMC also CMD5, CMD7 and CMD13.
 
 use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
@@ -16,22 +15,23 @@ use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
-/// What is switched off while nothing uses the card ([`Upkeep::rest`](super::Upkeep::rest)).
+/// How an unused card saves power ([`Upkeep::rest`](super::Upkeep::rest)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// No rest.
+    /// The card is never put to rest.
     #[default]
     Never,
-    /// The SD clock stops, after a pause of `after_ns`.
+    /// The SD clock stops when nothing has used the card for `after_ns`.
     ClockOff {
-        /// The pause.
+        /// Time without use, in nanoseconds.
         after_ns: u64,
     },
-    /// After a pause of `after_ns` an eMMC's cache is flushed, the eMMC sleeps, and the clock
-    /// stops. SD cards have no sleep: only their clock stops. If the supervisor is dropped while an
-    /// eMMC sleeps, the engine has no card until [`bring_up`](super::bring_up).
+    /// When nothing has used the card for `after_ns`, the supervisor flushes an eMMC's cache, puts
+    /// the eMMC to sleep, and stops the clock. SD cards cannot sleep: only their clock stops. If
+    /// the supervisor is dropped while an eMMC sleeps, the engine has no card until
+    /// [`bring_up`](super::bring_up).
     Sleep {
-        /// The pause.
+        /// Time without use, in nanoseconds.
         after_ns: u64,
     },
 }
@@ -45,8 +45,8 @@ impl Rest {
     }
 }
 
-/// A rest that has begun. If it is dropped half-way, it leaves the card usable, or takes the card
-/// from the engine.
+/// Guard of a rest that has begun. If it is dropped during a transition, it either leaves the card
+/// usable or removes the card from the engine.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     clock_hz: u32,
@@ -60,14 +60,14 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
         if !self.stack.send(Request { urgent: B::Profile::RECOVERS, ..clock }) {
-            // All slots are taken: nothing is to be sent to a card without a clock.
+            // No slot is free for the commands, and a card without a clock must receive no request.
             self.stack.with(|engine| engine.set_card_params(None));
         }
     }
 }
 
-/// Lets the card rest until a request comes, then wakes it. If the card does not wake, that request
-/// fails, and recovery starts.
+/// Lets the card rest until a request arrives, then wakes it. If the card does not wake, the
+/// request fails, and recovery starts.
 pub(super) async fn until_needed<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     rest: Rest,
@@ -78,7 +78,8 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     let sleeps = matches!((rest, card.family), (Rest::Sleep { .. }, Family::Emmc(_)));
     let mut sleep_ns = None;
     if sleeps {
-        // A device whose cache cannot be flushed stays awake: asleep it may lose its supply.
+        // A device whose cache cannot be flushed stays awake, because a sleeping device may lose
+        // its supply.
         supervise::flush(session).await?;
         begun.asleep = true;
         sleep_ns = fall_asleep(session).await.ok();
@@ -87,10 +88,11 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     session.bus(BusOp::Clock(0)).await?;
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.begin_rest(now_ns));
-    // No alarm is needed from here on.
+    // From here on no timer is needed.
     stack.poll();
     poll_fn(|context| {
-        // Cloned before the lock is taken, and the one before dropped after it.
+        // Clone the new waker before the lock is taken, and drop the old one after the lock is
+        // released.
         let waker = Some(context.waker().clone());
         let (over, _before) = stack.with(|engine| {
             let before = engine.set_service_waker(waker);
@@ -103,7 +105,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     stack.with(|engine| engine.end_rest(now_ns));
     session.bus(BusOp::Clock(card.clock_hz)).await?;
     if let Some(sleep_ns) = sleep_ns {
-        // What fails here fails again for the request that waits, which has the ladder of recovery.
+        // A failure here also fails the waiting request, and that request starts the recovery.
         let _ = wake(session, sleep_ns).await;
     }
     core::mem::forget(begun);

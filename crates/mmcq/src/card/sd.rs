@@ -1,4 +1,4 @@
-//! SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
+//! Initialisation of SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
@@ -17,18 +17,20 @@ use crate::spec::timing::sd as limits;
 use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
-/// Time between two ACMD41, and between the one that inquires and the first: some cards never get
-/// ready without it.
+/// Time between two ACMD41, in nanoseconds. The next constant is the time between the inquiry and
+/// the first ACMD41; some cards never become ready without it.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
 const INQUIRY_NS: u64 = 1_000_000;
-/// Most ACMD41: five times the time of the standard, which cards on the market exceed.
+/// Largest number of ACMD41: five times the standard's time, which some cards on the market exceed.
 const POWER_UP_POLLS: u32 = (5 * limits::INIT_NS / POWER_UP_POLL_NS) as u32;
-/// Tries of the switch to 1.8 V: one lost response must not cost all modes of UHS-I.
+/// Number of tries of the switch to 1.8 V, so that a single lost response does not exclude all
+/// UHS-I modes.
 const VOLTAGE_SWITCHES: u32 = 2;
-/// Number of restarts after which bring-up continues without SD status, and without CMD6.
+/// Number of restarts after which bring-up continues without SD status; the next constant, without
+/// CMD6.
 pub(super) const WITHOUT_STATUS: u32 = 2;
 pub(super) const WITHOUT_SWITCH: u32 = 3;
-/// CSD class 10: CMD6.
+/// CSD command class 10, switch (CMD6).
 const CLASS_SWITCH: u8 = 10;
 
 /// Properties that only SD cards have.
@@ -38,17 +40,18 @@ pub struct Sd {
     pub scr: [u8; 8],
     /// SD status, as read from the card; zeros if the card does not send it.
     pub ssr: [u8; 64],
-    /// CMD6's status at bring-up (mode 0), as read from the card; zeros if the card has no CMD6.
+    /// Status of CMD6 (mode 0) at bring-up, as read from the card; zeros if the card does not
+    /// support CMD6.
     pub switch: [u8; 64],
-    /// Whether the card answered CMD8.
+    /// Whether the card responded to CMD8, so it has version 2.00 or later.
     pub version2: bool,
-    /// Whether signalling is at 1.8 V.
+    /// Whether the signal lines have 1.8 V.
     pub signal18: bool,
 }
 
 impl Sd {
-    /// Returns how many times bring-up restarts until it finds this card: the card may have no SD
-    /// status, or no CMD6.
+    /// Returns the number of restarts with which bring-up finds this card. It is not 0 if the card
+    /// has no SD status, or no CMD6.
     pub(super) fn starts(&self) -> u32 {
         match (self.switch == [0; 64], self.ssr == [0; 64]) {
             (true, true) => WITHOUT_SWITCH,
@@ -83,8 +86,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         if OnMoreLines::<B, _>::of(voltage_switch(session, true)).await.is_ok() {
             break (ocr, true);
         }
-        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then once more, and
-        // at last without.
+        // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then the switch is
+        // tried once more, and at last left out.
         power_cycle(session).await?;
         session.command(command::go_idle_state()).await?;
         session.command(cmd::send_if_cond(1, 0xaa)).await?;
@@ -92,7 +95,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     };
 
     let cid = session.command(command::all_send_cid()).await?.words;
-    // A card may publish 0 once, which is no address.
+    // A card may once publish RCA 0, which is no valid address.
     for _ in 0..3 {
         session.rca = session.command(cmd::send_relative_addr()).await?.r6().rca();
         if session.rca != 0 {
@@ -103,7 +106,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         return session.refuse(Breach::SdAddress);
     }
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
-    // What is kept over a wait has its place in the future: no more than is needed.
+    // A variable that lives across an `await` enlarges the future, so keep only what is needed.
     let (sectors, has_switch, is_protected) = {
         let csd = session.parsed(Csd::parse_sd(&csd_words))?;
         (csd.blocks(), csd.classes.has(CLASS_SWITCH), csd.perm_write_protect || csd.tmp_write_protect)
@@ -123,13 +126,13 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     };
     let mut width = Width::W1;
     if is_wide && bounds.width(Width::W4) == Width::W4 {
-        // The pull-up of DAT3 is the card detect of the one-bit days.
+        // The pull-up on DAT3 is only for card detection, so disconnect it.
         let _ = session.app_command(cmd::set_clr_card_detect(false)).await;
         session.app_command(cmd::set_bus_width(true)).await?;
         session.bus(BusOp::Width(Width::W4)).await?;
         width = Width::W4;
     }
-    // What nothing needs costs no card.
+    // The SD status is not required, so it is not read any more after several restarts.
     if session.starts < WITHOUT_STATUS {
         session.register(cmd::sd_status(), true, 64).await?;
         session.copy(&mut sd.ssr)?;
@@ -140,8 +143,8 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
         if B::Profile::RECOVERS && may_18 && !signal18 && has_uhs(&SwitchStatus::parse(&sd.switch)) {
-            // It has no such mode at 3.3 V: its supply was not off since it was at 1.8 V, and so it
-            // has offered no switch.
+            // The card offered no switch to 1.8 V, but UHS-I modes. Its supply was not switched off
+            // since its lines went to 1.8 V, so only the host must switch.
             sd.signal18 = OnMoreLines::<B, _>::of(voltage_switch(session, false)).await.is_ok();
             if !sd.signal18 {
                 session.bus(BusOp::Signal18(false)).await?;
@@ -166,7 +169,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     }
 
     let Some(sectors) = sectors else { return session.refuse(Breach::NoSize) };
-    // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
+    // Lean firmware never sends CMD23, so it needs no list of cards that fail with CMD23.
     let quirks = if B::Profile::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = is_protected || session.asked(0, |host| host.write_protected().into()) != 0;
     let target = CardParams {
@@ -175,7 +178,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         block_addressed: ocr.ccs(),
         count: B::Profile::RECOVERS && counts && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
-        // No CSD declares more than the standard's own limits.
+        // No CSD declares a longer time than the standard's own limits.
         read_timeout_ns: options.sd_read_ns.max(limits::READ_NS),
         write_timeout_ns: options.sd_write_ns.max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
@@ -195,14 +198,14 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     })
 }
 
-/// Returns the number of blocks that this card's commands can address, whatever its CSD declares:
-/// addresses beyond them wrap to 0.
+/// Returns the number of blocks that commands to this card can address, whatever its CSD declares.
+/// Addresses beyond would wrap to 0.
 const fn reach(ocr: Ocr) -> u64 {
     match (ocr.co2t(), ocr.ccs()) {
-        // CMD22 adds 6 bits to the 32 [SD 4.3.14].
+        // CMD22 adds 6 bits to the 32 address bits [SD 4.3.14].
         (true, _) => 1 << 38,
         (false, true) => 1 << 32,
-        // They are bytes.
+        // Addresses are in bytes.
         (false, false) => 1 << 23,
     }
 }
@@ -217,7 +220,7 @@ async fn power_up<B: Platform, const N: usize>(
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let xpc = match session.supply_ma() {
         _ if B::Host::ONE_LINE => false,
-        // A card with UHS-I has that much.
+        // The current is not known; a host for UHS-I is assumed to supply it.
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
@@ -234,10 +237,10 @@ async fn power_up<B: Platform, const N: usize>(
     session.refuse(Breach::SdPowerUp)
 }
 
-/// Switches to 1.8 V by CMD11 [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the
-/// voltage changes, and has released all of them at the end. Without `asks` the host alone changes,
-/// since the card is there already. The reason of a failure is not returned: the caller continues
-/// at 3.3 V, and power-cycles the card first.
+/// Switches to 1.8 V by CMD11 [SD 4.2.4.2], [SDHC 3.6.1]. The card holds all lines low before the
+/// voltage changes, and has released all of them at the end. Without `asks` only the host switches,
+/// since the card already uses 1.8 V. The reason of a failure is not returned: the caller
+/// power-cycles the card, and continues at 3.3 V.
 pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     asks: bool,
@@ -260,13 +263,12 @@ pub(super) async fn voltage_switch<B: Platform, const N: usize>(
     if session.lines_are(0xf) { Ok(()) } else { Err(Failed) }
 }
 
-/// Returns whether the card offers an access mode that it has at 1.8 V alone.
+/// Returns whether the card offers an access mode that exists only at 1.8 V.
 fn has_uhs(offered: &SwitchStatus) -> bool {
     (2..=4).any(|function| offered.supports(Group::AccessMode, function))
 }
 
-/// Returns the fastest access mode (function of group 1) that card, host and options have in
-/// common.
+/// Returns the fastest access mode (function of group 1) that card, host and options allow.
 fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
@@ -279,13 +281,13 @@ fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width)
     })
 }
 
-/// Returns whether this timing needs tuning. SDR104 always does; SDR50 where the controller
-/// requires it [SDHC 2.2.25].
+/// Returns whether this timing needs tuning: SDR104 always, SDR50 only if the controller requires
+/// it [SDHC 2.2.25].
 pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
     timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
 }
 
-/// Finds a new sampling point in the present mode.
+/// Finds a new sampling point in the present access mode.
 pub(super) async fn retune<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     timing: Timing,
@@ -299,7 +301,7 @@ pub(super) async fn retune<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Switches to an access mode: card, host, clock, tuning. Returns the clock.
+/// Switches to an access mode: card, host, clock, tuning. Returns the clock in hertz.
 async fn switch<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     bounds: &Bounds,
@@ -324,7 +326,7 @@ async fn switch<B: Platform, const N: usize>(
 mod tests {
     use super::*;
 
-    /// A CSD of version 3 may name 2^38 blocks although its card does not take CMD22.
+    /// A CSD of version 3 may declare 2^38 blocks although its card does not support CMD22.
     #[test]
     fn no_block_is_beyond_what_commands_can_name() {
         let (ccs, co2t) = (1 << 30, 1 << 27);

@@ -1,8 +1,8 @@
 //! The command queue of an SD card [SD 4.19].
 //!
-//! The queue of some cards on the market gives wrong data without an error, or hangs. So the queue
-//! stays off unless the card is on a list, or the caller allows any card. A test that writes
-//! nothing can run before.
+//! The command queue of some cards on the market returns wrong data without an error, or hangs. So
+//! the queue stays disabled unless the card is on a list, or the caller allows any card. A test,
+//! which writes nothing, can run before.
 
 use super::extension;
 use super::quirk::Quirks;
@@ -14,60 +14,62 @@ use crate::spec::command;
 use crate::spec::command::sd::{self, Extension, SdQueueOp, SdTask};
 use crate::task::{Platform, Stack};
 
-/// Most tasks of the test that are on the card at a time.
+/// Largest number of test tasks that the card has at a time.
 const TOGETHER: usize = 4;
-/// Blocks of a task of the test, where the scratch memory is large enough for them.
+/// Number of blocks in a test task, if the scratch memory is large enough for them.
 const TEST_BLOCKS: u32 = 8;
-/// Longest time until a task of the test is ready; interval of polls; longest time of the switch.
+/// Longest time until a test task is ready, in nanoseconds. The next constants are the interval of
+/// polls and the longest time of the switch.
 const READY_NS: u64 = 1_000_000_000;
 const ASK_NS: u64 = 100_000;
 const SWITCH_NS: u64 = 12_000_000;
 
-/// How an SD card's command queue is used.
+/// Settings for the use of an SD card's command queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SdQueue {
-    /// Whether the queue is used on cards of which nothing is known. Otherwise the card must be on
-    /// a list: an entry of [`Options::quirks`](super::Options::quirks) with
+    /// Whether to use the queue of a card that is not on a list. If false, the card needs an entry
+    /// in [`Options::quirks`](super::Options::quirks) with
     /// [`Quirks::SD_QUEUE_WORKS`](super::quirk::Quirks::SD_QUEUE_WORKS).
     pub any: bool,
-    /// Whether tasks are executed in the order in which they are sent, where the card would choose
-    /// another order. It is slower: only the time to send them is saved.
+    /// Whether the card must execute tasks in the order in which they are sent, instead of an order
+    /// of its choice. This is slower: it saves only the time to send the tasks.
     pub sequential: bool,
-    /// Most writes in the queue at a time. Use more than one only for a card that cannot be taken
-    /// out, and whose power does not fail.
+    /// Largest number of writes in the queue at a time. Use more than one only for a card that
+    /// cannot be removed and whose power does not fail.
     pub writes: u8,
-    /// Number of tasks that a test reads in the queue before its use, and compares with reads
-    /// outside of it; 0: no test. Nothing is written. If the card has the same data everywhere, the
-    /// test proves nothing.
+    /// Number of tasks in the test before the queue is used; 0 means no test. The test compares
+    /// reads by the queue with reads without it, and writes nothing. If the card has the same data
+    /// everywhere, the test proves nothing.
     pub self_test: u16,
 }
 
 setters!(SdQueue { any: bool, sequential: bool, writes: u8, self_test: u16 });
 
 impl SdQueue {
-    /// Only for cards on a list; the card chooses the order; one write at a time; no test.
+    /// Settings for cards on a list: the card chooses the order, one write at a time, no test.
     pub const DEFAULT: SdQueue = SdQueue { any: false, sequential: false, writes: 1, self_test: 0 };
 }
 
-/// Enables the command queue of this SD card for reads and writes. Called once after each bring-up,
-/// before other code uses the card, and after
-/// [`extension::enable_cache`](super::extension::enable_cache). It needs a profile with such a lane
-/// ([`Queued`](crate::sched::Queued)). Returns how many tasks the card's queue has. 0: the queue is
-/// not used, because the card has none, or no power-off notification, its cache is off, it is on no
-/// list, its addresses have 38 bits, or the profile has no lane for it. Then everything works as
-/// before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
+/// Enables the command queue of this SD card for reads and writes. Call it once after each
+/// bring-up, before other code uses the card, and after
+/// [`extension::enable_cache`](super::extension::enable_cache). It needs a profile with that lane
+/// ([`Queued`](crate::sched::Queued)). Returns the number of tasks in the card's queue. 0 means
+/// that the queue is not used: the card has no queue or no power-off notification, its cache is
+/// off, it is on no list, its addresses have 38 bits, or the profile has no lane for it. Then
+/// requests work as before. [`Engine::task_stats`](crate::engine::Engine::task_stats) has the
+/// counters of the lane.
 ///
-/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES) at least) comes back. With 4096 bytes the
-/// test reads tasks of 4 KiB, otherwise single blocks. If this call is dropped within the test, the
-/// queue may stay on; recovery finds that, and initialises the card again.
+/// `scratch` (at least [`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned. With 4096 bytes the
+/// test reads tasks of 4 KiB, otherwise single blocks. If this call is dropped during the test, the
+/// queue may stay enabled; recovery detects that, and initialises the card again.
 ///
-/// The engine switches the queue off for a flush, so a card that cannot flush with its queue on
-/// works.
+/// The engine disables the queue for each flush, so the call also works for a card that cannot
+/// flush with its queue enabled.
 ///
 /// # Errors
-/// The registers cannot be read; or the test has failed: [`Error::Protocol`] names what was wrong.
-/// The queue is off then and is not used.
+/// An error is returned if the registers cannot be read, or if the test has failed; then
+/// [`Error::Protocol`] names the failure. The queue is disabled then, and is not used.
 pub async fn enable_sd_task_queue<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -101,11 +103,11 @@ async fn enable<B: Platform, const N: usize>(
         let tested = test(session, switch, sectors, depth, how).await;
         if tested.is_err() {
             let error = session.error;
-            // Whatever the card is in: it is to be out of it.
+            // Abort all tasks, so that the card leaves the queue mode whatever state it is in.
             let _ = session.command(sd::q_management(SdQueueOp::AbortAll)).await;
             let _ = session.wait_ready(SWITCH_NS).await;
             let off = switch_to(session, switch, 0).await;
-            // A card that stays in its queue would take no other command.
+            // A card that stays in queue mode accepts no other command.
             return if off.is_ok() { session.fail(error) } else { Err(Failed) };
         }
     }
@@ -113,7 +115,7 @@ async fn enable<B: Platform, const N: usize>(
     Ok(if session.stack.with(|engine| engine.set_sd_task_queue(queue)) { depth } else { 0 })
 }
 
-/// Writes the switch, and waits until it reads as written.
+/// Writes the switch of the queue, and waits until it reads as written.
 async fn switch_to<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,
@@ -130,14 +132,14 @@ async fn switch_to<B: Platform, const N: usize>(
     session.refuse(Breach::QueueStays)
 }
 
-/// A task of the test: its blocks, and the checksum of their data.
+/// A test task: its first block, and the checksum of its data.
 #[derive(Clone, Copy, Default)]
 struct Tested {
     lba: u32,
     sum: u64,
 }
 
-/// Reads tasks in the queue and outside of it.
+/// Reads the test tasks by the queue and without it, and compares the data.
 async fn test<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     switch: Extension,
@@ -153,7 +155,7 @@ async fn test<B: Platform, const N: usize>(
         let mut tasks = [Tested::default(); TOGETHER];
         let count = (u64::from(how.self_test) - number).min(together as u64) as usize;
         for task in tasks.iter_mut().take(count) {
-            // Spread over the whole card, and never twice the same in a row.
+            // The addresses are spread over the whole card, and two tasks in a row differ.
             let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % places;
             number += 1;
             task.lba = (place as u32).wrapping_mul(blocks);
@@ -210,8 +212,7 @@ async fn in_queue<B: Platform, const N: usize>(
     Ok(())
 }
 
-/// Start value of the checksum, FNV-1a of 64 bits: enough to find a card's errors, and it needs no
-/// table.
+/// Start value of the checksum, 64-bit FNV-1a. It detects a card's errors, and needs no table.
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn summed(sum: u64, block: &[u8]) -> u64 {

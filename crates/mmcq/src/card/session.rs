@@ -1,7 +1,7 @@
-//! The conversation of bring-up with a card, one exchange at a time.
+//! The exchange of commands between bring-up and a card, one at a time.
 //!
-//! Bring-up waits about eighty times. Each wait is the same small future here. An error stays in
-//! the session, and `?` carries a marker without a size: that halves the code of bring-up.
+//! Bring-up has about eighty waits. Each wait uses the same small future. The session stores an
+//! error, and `?` returns only a marker without a size, which halves the code of bring-up.
 
 use super::Card;
 use crate::engine::{BLOCK_BYTES, Breach, CardNumber, DmaBuf, Error, Kind, Request};
@@ -16,38 +16,39 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
-/// Longest time of a command and its response; the slowest identification clock needs about a
-/// millisecond.
+/// Longest time of a command and its response, in nanoseconds; at the slowest identification clock
+/// both take about a millisecond.
 const COMMAND_NS: u64 = 20_000_000;
-/// Longest time to read a register as data.
+/// Longest time to read a register as data, in nanoseconds.
 const REGISTER_NS: u64 = 150_000_000;
-/// Bits that an R1 must not have: errors of the command or of earlier ones, and the lock, since a
-/// locked card executes nothing else.
+/// Bits that an R1 must not have: errors of the command or of earlier commands, and the lock, since
+/// a locked card executes nothing else.
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
-/// How long the first wait for the end of busy is, so that a lost interrupt costs no more.
+/// Length of the first wait for the end of busy in nanoseconds; a lost interrupt costs no more than
+/// that.
 const BUSY_LOOK_NS: u64 = 250_000_000;
 /// CMD5 of an eMMC.
 const SLEEP_AWAKE: u8 = 5;
-/// Time between two polls of a busy card.
+/// Time between two polls of a busy card, in nanoseconds.
 const BUSY_INTERVAL_NS: u64 = 200_000;
-/// Longest time in which an aborted write is programmed [SD 4.6.2.2].
+/// Longest time that a card programs an aborted write, in nanoseconds [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
 
-/// Returns the number of polls of a card that may be busy for this time.
+/// Returns the number of polls for a card that may be busy for `timeout_ns`.
 fn questions(timeout_ns: u64) -> u32 {
     u32::try_from(timeout_ns / BUSY_INTERVAL_NS).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// A step on the bus that is not a command.
+/// A step of bring-up that is not a command.
 #[derive(Clone, Copy)]
 pub(super) enum Line {
     Set(BusOp),
-    /// Nanoseconds.
+    /// Waits for this number of nanoseconds.
     Pause(u32),
 }
 
-/// A future for hosts with more than one data line; a host of one data line does not link it.
-/// Written by hand, because a compiler removes nothing that a future waits for.
+/// A future that only hosts with more than one data line link. It is written by hand, because a
+/// compiler does not remove code that an `async` function waits for.
 pub(super) struct OnMoreLines<B, F>(F, PhantomData<fn() -> B>);
 
 impl<B: Platform, F> OnMoreLines<B, F> {
@@ -66,42 +67,44 @@ impl<B: Platform, F: Future<Output = Result<(), Failed>>> Future for OnMoreLines
         if B::Host::ONE_LINE {
             return Poll::Ready(Err(Failed));
         }
-        // SAFETY: the field is pinned where the whole is: nothing moves it, there is no `Drop` and no
-        // other way to it, and the whole is `Unpin` only if it is.
+        // SAFETY: the field is pinned whenever the whole value is: nothing moves the field, the
+        // type has no `Drop`, no other code accesses the field, and the whole is `Unpin` only if
+        // the field is.
         unsafe { self.map_unchecked_mut(|whole| &mut whole.0) }.poll(context)
     }
 }
 
-/// Marker of a failed step; the reason is in [`Session::error`].
+/// Marker of a failed step; [`Session::error`] has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 
-/// A conversation with the card on this bus.
+/// An exchange of commands with the card on this bus.
 pub(super) struct Session<'a, B: Platform, const N: usize> {
     pub stack: &'a Stack<B, N>,
-    /// Memory for register data; empty while a request has it.
+    /// Memory for register data; empty while a request uses it.
     scratch: DmaBuf,
-    /// The card's address; 0 before it has one.
+    /// The card's relative address; 0 before it has one.
     pub rca: u16,
-    /// Number of the card that the conversation is with; any card before that is known.
+    /// Number of the card to which commands go; any card before the card is known.
     pub card: CardNumber,
-    /// The exchange in progress.
+    /// The exchange in progress, if there is one.
     op: Option<RequestFuture<'a, B, N>>,
-    /// Whether its response is an R1 that must show no error.
+    /// Whether the exchange's response is an R1 that must show no error.
     judged: bool,
-    /// Whether its busy may last longer than the exchange.
+    /// Whether the card's busy may last longer than the exchange.
     patient: bool,
-    /// Whether its busy did.
+    /// Whether the card's busy has lasted longer than the exchange.
     late: bool,
     /// Whether the last exchange completed tuning.
     tuned: bool,
-    /// Number of restarts of this bring-up; unnecessary steps are left out after several.
+    /// Number of restarts of this bring-up; after several restarts it leaves out steps that are not
+    /// required.
     pub starts: u32,
-    /// Whether the queue is stopped for this conversation.
+    /// Whether the engine has stopped its queue for this session, so that its requests go first.
     pub urgent: bool,
-    /// Whether the next power cycle leaves the power on.
+    /// Whether the next power cycle leaves the supply on.
     pub warm: bool,
-    /// Reason of the last step that failed.
+    /// Error of the last failed step.
     pub error: Error,
 }
 
@@ -124,14 +127,14 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Starts a session with this card: another card that has taken its place gets none of the
-    /// commands.
+    /// Starts a session with `card`. If another card has taken its place, no command is sent to
+    /// that card.
     pub fn with(stack: &'a Stack<B, N>, scratch: DmaBuf, card: &Card) -> Self {
         let number = stack.with(|engine| engine.number_of(card.identity()));
         Session { rca: card.params.rca, card: number, ..Session::new(stack, scratch) }
     }
 
-    /// Returns whether the card is not in the slot any more.
+    /// Returns whether the card is no longer in the slot.
     pub fn is_over(&self) -> bool {
         self.stack.with(|engine| !engine.is_meant(self.card))
     }
@@ -140,18 +143,18 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.scratch
     }
 
-    /// Returns the length of the memory for registers.
+    /// Returns the size of the memory for registers, in bytes.
     pub fn scratch_bytes(&self) -> u32 {
         self.scratch.len_bytes()
     }
 
-    /// Ends a step with an error of its own.
+    /// Ends a step with the error `error`.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
         Err(Failed)
     }
 
-    /// Ends a step as [`fail`](Self::fail) does, for a card or a host that violates the protocol.
+    /// Ends a step like [`fail`](Self::fail), because card or host violates the protocol.
     #[inline(always)]
     pub fn refuse<T>(&mut self, breach: Breach) -> Result<T, Failed> {
         self.note_refused(breach);
@@ -163,25 +166,26 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.error = Error::Protocol(breach);
     }
 
-    /// Returns a parsed register, or fails with its error.
+    /// Returns the decoded register, or fails with the parser's error.
     pub fn parsed<T>(&mut self, result: Result<T, ParseError>) -> Result<T, Failed> {
         result.or_else(|error| self.fail(error.into()))
     }
 
     /// Returns whether the last step failed without any response. Then the card is of another kind,
-    /// or has no such command.
+    /// or does not support the command.
     #[inline(never)]
     pub fn unanswered(&self) -> bool {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
     }
 
-    /// Excuses a last step that had no response, unless `lost` is set; sets it. Returns true if so.
+    /// Excuses one missing response: returns true, and sets `lost`, if the last step had no
+    /// response and `lost` was not set.
     pub fn excuse_loss_once(&self, lost: &mut bool) -> bool {
         B::Profile::RECOVERS && self.unanswered() && !core::mem::replace(lost, true)
     }
 
-    /// Returns whether the last step that failed may succeed the next time; false if it was not a
-    /// step on the bus.
+    /// Returns whether the last failed step may succeed the next time; false if its error did not
+    /// come from the bus.
     pub fn is_passing(&self) -> bool {
         !matches!(
             self.error,
@@ -210,22 +214,22 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
-    /// Makes a change of the bus.
+    /// Requests a change of the bus.
     pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
-    /// Makes a pause.
+    /// Waits for `ns` nanoseconds.
     pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
         if B::Profile::RECOVERS && self.urgent {
-            // Who waits for the card goes on.
+            // Tell the engine, which waits for the card, that the supervisor still works.
             let now_ns = self.stack.now_ns();
             self.stack.with(|engine| engine.extend_help(now_ns));
         }
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
-    /// Sends a command whose response the caller checks.
+    /// Sends a command, and leaves the check of its response to the caller.
     pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(None, command, COMMAND_NS, false)
     }
@@ -235,12 +239,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.send(None, command, COMMAND_NS, true)
     }
 
-    /// Sends a command as [`command`](Self::command) does, after CMD55.
+    /// Sends a command like [`command`](Self::command), after CMD55.
     pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
-    /// Sends a command as [`status_of`](Self::status_of) does, after CMD55.
+    /// Sends a command like [`status_of`](Self::status_of), after CMD55.
     pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
     }
@@ -251,21 +255,21 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// Starts a command with R1b. If its busy has not ended in the time of one wait for an
-    /// interrupt, the step is [late](Self::late), and the card's state decides.
+    /// Starts a command with R1b. If busy does not end within one wait for an interrupt, the step
+    /// is [late](Self::late), and the caller polls the card's status.
     fn begin_busy(&mut self, command: Command, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         (self.patient, self.late) = (true, false);
         self.send(None, command, timeout_ns.min(BUSY_LOOK_NS), true)
     }
 
-    /// Sends a command as [`busy_command`](Self::busy_command) does, for a change that the host
-    /// must make too before the next command: the status is read only where nothing else shows the
-    /// end of busy.
+    /// Sends a command like [`busy_command`](Self::busy_command), for a switch that the host must
+    /// follow before the next command. So the status is read only if nothing else shows the end of
+    /// busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.begin_busy(command, timeout_ns).await?;
         match self.busy_detect() {
             BusyDetect::Interrupt | BusyDetect::Response if !self.late => Ok(()),
-            // A card that sleeps, or is not selected, tells no status.
+            // A card that sleeps, or is not selected, sends no status.
             BusyDetect::Status if command.index == SLEEP_AWAKE => self.pause(timeout_ns).await.map(|_| ()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             _ => {
@@ -280,7 +284,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Does these steps one after the other.
+    /// Executes these steps one after the other.
     pub async fn lines(&mut self, steps: &[Line]) -> Result<(), Failed> {
         for &step in steps {
             let kind = match step {
@@ -292,8 +296,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// Returns a value from the host; `nested` in a nested call. One copy for all values, for less
-    /// code.
+    /// Returns a value from the host; `nested` is passed to a nested call. All values share one
+    /// copy of the code, to save code size.
     #[inline(never)]
     pub fn asked(&self, nested: u32, question: fn(&B::Host) -> u32) -> u32 {
         self.stack.enter(nested, |engine| question(engine.host()))
@@ -310,8 +314,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
     }
 
-    /// Waits until the card is ready. If the controller has seen the end of busy, that is one
-    /// CMD13.
+    /// Waits until the card is ready. If the controller has detected the end of busy, this takes a
+    /// single CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.busy_detect();
         for _ in 0..questions(timeout_ns) {
@@ -326,12 +330,12 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Returns whether the card holds DAT0 (or its equivalent) low.
+    /// Returns whether the card holds DAT0 low, or shows busy in the way of its bus.
     pub fn dat0_busy(&self) -> bool {
         self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
-    /// Returns the current that the host's supply gives the card, in mA; 0: not known. Lean
+    /// Returns the current that the host's supply can give the card, in mA; 0 if not known. Lean
     /// firmware always returns 0.
     pub fn supply_ma(&self) -> u16 {
         if B::Profile::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
@@ -342,7 +346,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.asked(0, |host| host.dat_levels().into()) == levels.into()
     }
 
-    /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
+    /// Reads `bytes` bytes (at most 512) of register data by a command, after CMD55 if `app`.
     /// [`bytes`](Self::bytes) returns them afterwards.
     #[inline(never)]
     pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, B, N> {
@@ -353,7 +357,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Reads this many blocks of 512 bytes by a command that ends by itself.
+    /// Reads `blocks` blocks of 512 bytes by a command that ends by itself.
     pub fn blocks(&mut self, command: Command, blocks: u32) -> Exchange<'_, 'a, B, N> {
         let data = Data { direction: Direction::Read, block_size: BLOCK_BYTES as u16, blocks };
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -361,7 +365,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// Writes a block from the scratch memory by a command; its first byte is `first`.
+    /// Writes a block from the scratch memory by a command; the first byte of the block is `first`.
     #[inline(never)]
     pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -373,8 +377,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
     }
 
-    /// Sends CMD42 with the block that `fill` writes, and reads the status when the card is ready
-    /// again. The block is cleared afterwards. The status is not checked.
+    /// Sends CMD42 with the block that `fill` writes, and clears the block afterwards. Returns the
+    /// card status when the card is ready again; the caller checks it.
     pub async fn lock(
         &mut self,
         fill: impl Fn(&mut [u8]) -> Result<(), Error> + Copy,
@@ -390,7 +394,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             Phase { command: command::lock_unlock(), data: Some(data), auto: Auto::None, tuning: false };
         let sent = self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, block, false).await;
         self.scratch.fill(0);
-        // A forced erase may outlast the controller's own timer; the card is found at it then.
+        // A forced erase may last longer than the controller's timer. So a timeout is an error only
+        // if the card is not busy afterwards.
         let mut late = match (&sent, self.error) {
             (Err(Failed), error @ Error::Host(fault))
                 if fault.cause == Cause::Timeout && fault.stage != Stage::Command =>
@@ -418,7 +423,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.fail(Error::Silent)
     }
 
-    /// Copies the register that was read last.
+    /// Copies the register that was read last to `to`.
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
         let Some(from) = self.scratch.get(..to.len()) else {
@@ -430,25 +435,26 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         Ok(())
     }
 
-    /// Returns the register that was read last, in place.
+    /// Returns the register that was read last, in the scratch memory.
     pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         self.scratch.first_chunk().ok_or(Failed)
     }
 
-    /// Returns one of the blocks that were read last.
+    /// Returns block number `block` of the blocks that were read last.
     pub fn block(&mut self, block: u32) -> Result<&[u8], Failed> {
         self.error = Error::Protocol(Breach::ScratchLost);
         let at = block.saturating_mul(BLOCK_BYTES) as usize;
         self.scratch.get(at..at.saturating_add(BLOCK_BYTES as usize)).ok_or(Failed)
     }
 
-    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller
-    /// compares, and reports when it has found its sampling point. [`Error::Silent`] if the card
-    /// left most of them without a response: that proves nothing about the bus.
+    /// Tunes by this command, which reads blocks of `bytes` bytes [SD 4.2.4.5], [eMMC 6.6.5]. The
+    /// controller compares them, and reports when it has found its sampling point. Fails with
+    /// [`Error::Silent`] if the card left most of them without a response, which proves nothing
+    /// about the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        // Blocks that were answered, well or not, less those that were not.
+        // Number of blocks with a response, correct or not, minus the number of blocks without one.
         let (mut heard, mut gone) = (0i32, false);
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
@@ -459,8 +465,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             }
             match block {
                 Ok(_) if self.tuned => return Ok(()),
-                // A block that is lost at a bad sampling point is part of the procedure; a
-                // controller that is gone is not.
+                // Tuning may lose blocks at a bad sampling point; an error of another kind, such as
+                // a controller that is gone, ends it.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
                     gone = true;
                     break;
@@ -469,8 +475,8 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             }
         }
         if self.bus(BusOp::TuneAbort).await.is_err() {
-            // Lines whose reset hangs would not take the next command. What the tuning found is no
-            // evidence then.
+            // If the reset of the lines hangs, they accept no further command. The result of the
+            // tuning then proves nothing.
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
@@ -481,11 +487,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         }
     }
 
-    /// Ends a transfer in which the card may still be after a failure. A card that is in none does
-    /// not answer.
+    /// Ends a transfer that may still be open on the card after a failure. A card without an open
+    /// transfer does not respond.
     pub async fn stop(&mut self) {
         let _ = self.command(command::stop_transmission()).await;
-        // CMD13 would not be understood either.
+        // A card that has not received CMD12 does not accept CMD13 either, so poll DAT0.
         for _ in 0..PROGRAM_NS / BUSY_INTERVAL_NS {
             if !self.dat0_busy() || self.pause(BUSY_INTERVAL_NS).await.is_err() {
                 return;
@@ -501,7 +507,7 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
     }
 }
 
-/// One exchange, from its submission to its end.
+/// An exchange with the card, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
 pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
@@ -521,7 +527,7 @@ impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
             session.scratch = done.buf;
         }
         Poll::Ready(match done.result {
-            // Errors that any R1 of the bring-up may show. An SD card's bit 7 is reserved: for it
+            // Errors that any R1 of the bring-up may show. Bit 7 is reserved on SD cards, so
             // `SWITCH_ERROR` is not in the mask.
             Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
                 let status = output.response.r1().0;

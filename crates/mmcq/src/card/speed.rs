@@ -1,21 +1,22 @@
-//! Which timings host and card share, best first.
+//! Bus timings that host and card share, the fastest first.
 
 use super::session::Session;
 use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 use crate::task::Platform;
 
-/// Returns the timings that cannot be reached without this one, itself included, as bits.
+/// Returns, as bits, this timing and the timings that can only be reached through it.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
     let bit = Caps::timing_bit;
     match timing {
-        // HS400 is entered from a tuned HS200.
+        // The card reaches HS400 only from a tuned HS200.
         Timing::Hs200 => bit(Timing::Hs200) | bit(Timing::Hs400),
         other => bit(other),
     }
 }
 
-/// Limits the options to what this card has now.
+/// Excludes from the options all timings that are faster than the card's present one. A card at
+/// legacy timing on one data line keeps one data line.
 pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     const FASTEST_FIRST: [Timing; Timing::COUNT] = [
         Timing::Hs400Es,
@@ -36,15 +37,15 @@ pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
-/// The limits of controller, board and program together.
+/// The limits of controller, board and program combined.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     min_hz: u32,
     pub max_hz: u32,
     max_width: Width,
-    /// As [`Caps::timings`].
+    /// Allowed timings, as the bits of [`Caps::timings`].
     pub timings: u16,
-    /// Whether 1.8 V signalling is allowed, and whether there is no other.
+    /// Whether 1.8 V signaling is allowed; the next field says that it is the only one.
     pub signal18: bool,
     pub fixed18: bool,
 }
@@ -77,12 +78,12 @@ impl Bounds {
         self.timings & Caps::timing_bit(timing) != 0
     }
 
-    /// Returns the clock for a timing whose own limit is `max_hz`.
+    /// Returns the clock for a timing whose own limit is `max_hz`, in hertz.
     pub fn clock(&self, max_hz: u32) -> u32 {
         max_hz.min(self.max_hz).max(self.min_hz)
     }
 
-    /// Returns the widest bus that all allow.
+    /// Returns the largest bus width that card, controller and program allow.
     pub fn width(&self, card: Width) -> Width {
         self.max_width.min(card)
     }

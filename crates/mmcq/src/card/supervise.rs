@@ -1,8 +1,9 @@
-//! The supervisor: help for the engine when a card fails, comes or goes; the part of recovery that
-//! needs a conversation with the card.
+//! The supervisor: it sends the commands that the engine needs when a card fails, is inserted or is
+//! removed.
 //!
-//! The engine has stopped then, and the supervisor's requests go before its queue. A card that is
-//! initialised again must be the same, by CID and CSD; otherwise requests for it are not sent.
+//! During this time the engine sends no request of its queue, and the supervisor's requests go
+//! first. A card that is initialised again must be the same card, by CID and CSD; otherwise its
+//! requests are not sent.
 
 use super::identify::{self, Families};
 use super::protect::LockOp;
@@ -19,14 +20,14 @@ use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
-/// Number of register reads that test the bus.
+/// Number of reads of a register that test the bus.
 const PROBES: u32 = 8;
 
-/// Tries of each command: one lost response proves nothing.
+/// Number of tries of each command, since a single lost response proves nothing.
 const QUESTIONS: u32 = 2;
 
-/// Pause, once, for a card that does not answer when it is initialised again: its power may come
-/// back.
+/// Wait, once, if a card does not respond when it is initialised again: its supply may come back.
+/// In nanoseconds.
 const SUPPLY_NS: u64 = 300_000_000;
 
 /// Events that the user of a card must know.
@@ -34,53 +35,53 @@ const SUPPLY_NS: u64 = 300_000_000;
 #[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
 #[non_exhaustive]
 pub enum Event {
-    /// The card was taken out, and the slot has been empty for a moment. Its requests have failed
-    /// with [`Error::Removed`].
+    /// The card was removed, and the slot has been empty for a moment. The card's requests have
+    /// failed with [`Error::Removed`].
     Removed,
-    /// A card came, perhaps the same. `Ok`: it is ready for requests. After an error the next call
-    /// tries again while the card is there, after pauses that grow from a tenth of a second to ten
-    /// seconds; each try is reported.
+    /// A card was inserted, perhaps the same one. With `Ok` it is ready for requests. After an
+    /// error the next call tries again while the card is in the slot, after pauses that grow from a
+    /// tenth of a second to ten seconds; each try is reported.
     Inserted(Result<Card, Error>),
-    /// Another card is in the slot, and the host has not seen it come. It is ready for requests.
-    /// Requests for the card before have failed with [`Error::Changed`].
+    /// Another card is in the slot, but the host has not reported a removal. The new card is ready
+    /// for requests. Requests for the earlier card have failed with [`Error::Changed`].
     Changed(Card),
-    /// An eMMC reports something new by its exception bit. Requests continue, and urgent background
-    /// operations are run in time.
+    /// An eMMC reports a new exception event. Requests continue, and the supervisor starts urgent
+    /// background operations in time.
     Exception {
         /// The card in its present state.
         card: Card,
-        /// What it reported.
+        /// The events that the device reported.
         exception: Exception,
     },
-    /// The program has ended the supervisor
-    /// ([`Engine::dismiss_supervisor`](crate::engine::Engine::dismiss_supervisor)).
+    /// The program has ended the supervisor by
+    /// [`Engine::dismiss_supervisor`](crate::engine::Engine::dismiss_supervisor).
     Dismissed,
 }
 
-/// Helps the engine with `card` until there is an event to report: tunes again, switches to slower
-/// modes, initialises again, power-cycles, brings new cards up.
+/// Helps the engine with `card` until there is an event to report. It tunes again, switches to
+/// slower modes, initialises the card again, power-cycles the slot, and brings up new cards.
 ///
-/// While the card has no fault it does upkeep, in moments in which no request waits. It tunes the
-/// card before drift spoils the tuning
+/// While the card has no fault, the supervisor does upkeep in moments in which no request waits. It
+/// tunes the card before the sampling point drifts too far
 /// ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), reads what the exception bit of
-/// an eMMC means, and gives urgent background operations their time. A card that had to be
-/// initialised again is restored: what `options` and
+/// an eMMC means, and gives urgent background operations their time. After it has initialised a
+/// card again, it restores the settings: what `options` and
 /// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the
 /// next request.
 ///
-/// Run it concurrently with everything else as soon as [`bring_up`](super::bring_up) is done, and
-/// again after each [`Event`], with the card in that event. After an event without a card
-/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) pass the card of
-/// before: it only sets what to do until the next card comes. After [`Dismissed`](Event::Dismissed)
-/// there is nothing to run. `scratch` ([`SCRATCH_BYTES`]) comes back. The engine must have two
-/// slots at least. Run one supervisor at a time: drop one before the next is polled. The next one
-/// continues the work that the one before has left.
+/// Call it when [`bring_up`](super::bring_up) has returned, concurrently with all other tasks. Call
+/// it again after each [`Event`], with the card in that event. After an event without a card
+/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) pass the earlier
+/// card, which only sets what to do until the next card is inserted. After
+/// [`Dismissed`](Event::Dismissed) do not call it again. `scratch` ([`SCRATCH_BYTES`]) is returned.
+/// The engine must have at least two slots. Only one supervisor may run at a time: drop one before
+/// the next is polled. The next one continues the work that the one before has left.
 ///
-/// Only this call notifies a program of cards: it sees a card come, brings it up, and returns the
-/// event. A program without it calls [`bring_up`](super::bring_up) again from time to time, until
-/// it no longer returns [`Error::NoCard`].
+/// Only the supervisor tells a program about cards: it detects a card, brings it up, and returns
+/// the event. A program without a supervisor calls [`bring_up`](super::bring_up) again from time to
+/// time, until it no longer returns [`Error::NoCard`].
 ///
-/// This call is for memory cards. For I/O cards see [`sdio`](crate::sdio).
+/// The supervisor is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -90,7 +91,7 @@ pub async fn supervise<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card).await
 }
 
-/// Supervises as [`supervise`] does, for a slot that only takes SD memory cards.
+/// Supervises like [`supervise`], for a slot that accepts only SD memory cards.
 pub async fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -100,7 +101,7 @@ pub async fn supervise_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card).await
 }
 
-/// Supervises as [`supervise`] does, for a soldered eMMC.
+/// Supervises like [`supervise`], for a soldered eMMC.
 pub async fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
@@ -115,7 +116,7 @@ struct Helper<'a, B: Platform, const N: usize>(&'a Stack<B, N>);
 
 impl<B: Platform, const N: usize> Drop for Helper<'_, B, N> {
     fn drop(&mut self) {
-        // Dropped outside of the lock.
+        // Drop the waker outside of the lock, because it may run any code.
         let _waker = self.0.with(|engine| engine.set_service_waker(None));
     }
 }
@@ -123,7 +124,8 @@ impl<B: Platform, const N: usize> Drop for Helper<'_, B, N> {
 impl<B: Platform, const N: usize> Helper<'_, B, N> {
     async fn wanted(&self) -> ServiceRequest {
         poll_fn(|context| {
-            // Cloned before the lock is taken, and the one before dropped after it.
+            // Clone the new waker before the lock is taken, and drop the old one after the lock is
+            // released.
             let waker = Some(context.waker().clone());
             let (help, _before) = self.0.with(|engine| {
                 let before = engine.set_service_waker(waker);
@@ -134,22 +136,24 @@ impl<B: Platform, const N: usize> Helper<'_, B, N> {
         .await
     }
 
-    /// Reports the result to the engine. Returns false if the engine no longer waits for it.
+    /// Tells the engine how its request for help ended. Returns false if the engine no longer waits
+    /// for it.
+    /// for it.
     fn service_done(&self, result: Result<CardParams, Error>) -> bool {
         let now_ns = self.0.now_ns();
         let heard = self.0.with(|engine| engine.service_done(result, now_ns));
-        // What goes on now has deadlines, and may have ended requests.
+        // The engine continues now: it has deadlines, and may have requests that have ended.
         self.0.poll();
         heard
     }
 }
 
-/// How a conversation begins.
+/// How the initialisation of a card begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// With the power left on.
+    /// The card keeps its power.
     Warm,
-    /// With power off and on.
+    /// The card's power is switched off and on.
     Cold,
 }
 
@@ -163,10 +167,10 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
     let mut session = Session::new(stack, scratch);
     session.urgent = true;
     if let Some(target) = stack.with(|engine| engine.card_params().copied()) {
-        // It may have been initialised again since the caller saw it.
+        // The card may have been initialised again since the caller saw it.
         card.params = target;
     }
-    // What was found too fast before stays so, as long as it is this card.
+    // Timings that were too fast earlier stay excluded, as long as the slot has the same card.
     let mut slower = speed::no_faster(options, &card);
     upkeep::begin(&session, &options, &card);
     loop {
@@ -186,8 +190,9 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 }
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                    // One lost answer says nothing of card or bus. But a card that never got its
-                    // CMD12 answers no tuning.
+                    // One lost response does not prove that the card or the bus has failed. But a
+                    // card that has not received its CMD12 sends no tuning block, so send CMD12
+                    // before the tuning.
                     session.stop().await;
                     result = retune(&mut session, slower, &card).await;
                 }
@@ -241,13 +246,13 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     helper.service_done(Err(Error::Unsupported));
                     continue;
                 }
-                // What cannot be flushed any more is lost, and the next flush is told.
+                // Data that cannot be flushed any more are lost, and the next flush reports that.
                 let _ = flush(&mut session).await;
                 slower = slower_than(slower, &card);
                 From::Cold
             }
             ServiceRequest::Reinit => {
-                // A card at 1.8 V leaves it only without supply [SD 4.2.4.2].
+                // A card leaves 1.8 V only when its supply is switched off [SD 4.2.4.2].
                 let low = matches!(card.family, Family::Sd(sd) if sd.signal18);
                 if low { From::Cold } else { From::Warm }
             }
@@ -265,7 +270,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         if given >= SCRATCH_BYTES {
             let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
             let mut again = help == ServiceRequest::Reinit;
-            // Recovery begins again by its ladder.
+            // A recovery needs no restarts here, since the engine's ladder tries it again.
             let fresh = if help == ServiceRequest::Inserted { FRESH_STARTS } else { 0 };
             session.starts = match card.family {
                 Family::Sd(sd) if fresh == 0 => sd.starts(),
@@ -276,7 +281,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 found =
                     attempts::<F, B, N>(&mut session, options, fresh).await.map_err(|Failed| session.error);
                 let Err(error) = &found else { break };
-                // Nothing answers, and the slot is not empty: the supply may be away for a moment.
+                // No card responds, but the slot is not empty: the supply may be off for a moment.
                 let silent = (*error == Error::NoCard || session.unanswered())
                     && stack.with(|engine| engine.present());
                 if !core::mem::take(&mut again) || !silent || session.pause(SUPPLY_NS).await.is_err() {
@@ -290,7 +295,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     stack.with(|engine| engine.identify_card(found.identity()));
                 }
                 let heard = helper.service_done(found.map(|found| found.params));
-                // One that came too late is told anew to the next call.
+                // A result that the engine no longer waits for is reported again by the next call.
                 let found = if heard { found } else { found.and(Err(Error::Removed)) };
                 return (Event::Inserted(found), session.into_scratch());
             }
@@ -301,7 +306,7 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 helper.service_done(Ok(card.params));
             }
             Ok(found) => {
-                // One moment for both: nothing may come in between.
+                // Do both with the lock held, so that no event comes in between.
                 let now_ns = stack.now_ns();
                 stack.with(|engine| {
                     engine.service_done(Err(Error::Changed), now_ns);
@@ -321,25 +326,26 @@ fn as_it_is<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<CardPara
     stack.with(|engine| engine.card_params().copied()).ok_or(Error::NoCard)
 }
 
-/// Notes that the supervisor is still working.
+/// Tells the engine that the supervisor is still working.
 fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
     let now_ns = stack.now_ns();
     stack.with(|engine| engine.extend_help(now_ns));
 }
 
-/// Returns whether both are the same card. The last byte of either register is its CRC, which not
-/// every controller shows.
+/// Returns whether both values describe the same card. The last byte of CID and CSD is not
+/// compared: it is a CRC, which not every controller returns.
 fn same(one: &Card, other: &Card) -> bool {
     let strip = |[a, b, c, d]: [u32; 4]| [a, b, c, d & !0xff];
     strip(one.cid) == strip(other.cid) && strip(one.csd) == strip(other.csd)
 }
 
-/// Removes a forced erase from the options: recovery never erases the data of clients.
+/// Removes a forced erase from the options, because recovery must never erase the data of clients.
 fn unerased(options: Options) -> Options {
     Options { unlock: options.unlock.filter(|op| !matches!(op, LockOp::ForceErase(_))), ..options }
 }
 
-/// Removes the present timing from the options; where there is no slower one, sets one data line.
+/// Removes the present timing from the options; if there is no slower timing, limits the bus to one
+/// data line.
 fn slower_than(options: Options, card: &Card) -> Options {
     match card.timing {
         Timing::Legacy => Options { max_width: Width::W1, ..options },
@@ -348,9 +354,9 @@ fn slower_than(options: Options, card: &Card) -> Options {
 }
 
 /// Returns whether the card gives no response at all, even at a clock that needs no sampling point.
-/// Then it was reset, or has lost power: in `idle` it knows neither its address nor a tuning block,
-/// and the engine would wait for each of those [SD 4.2.4.5]. A damaged response counts as a
-/// response.
+/// Then the card was reset or has lost its power: in `idle` it knows neither its address nor a
+/// tuning block, and the engine would wait for each of them [SD 4.2.4.5]. A damaged response counts
+/// as a response.
 async fn is_mute<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> bool {
     let (clock_hz, slowest_hz) =
         session.stack.with(|engine| (engine.bus().clock_hz, engine.caps().clock_hz.0));
@@ -374,8 +380,8 @@ async fn retune<B: Platform, const N: usize>(
     }
 }
 
-/// Returns whether the bus works, so that only a block is damaged. Registers that are read over the
-/// data lines show it.
+/// Returns whether the bus works, so that only one block is damaged. The test reads registers over
+/// the data lines.
 async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &Card) -> bool {
     for _ in 0..PROBES {
         let read = match card.family {
@@ -389,7 +395,7 @@ async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N
     true
 }
 
-/// Flushes an eMMC's cache, if the device still answers. If this fails, the cache may still have
+/// Flushes an eMMC's cache, if the device still responds. After an error the cache may still have
 /// data.
 pub(super) async fn flush<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,

@@ -7,21 +7,21 @@ use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::task::{Platform, Stack};
 
-/// EXT_CSD_REV of version 5.1, the first with a command queue.
+/// EXT_CSD_REV of eMMC version 5.1, the first with a command queue.
 const REV_5_1: u8 = 8;
 
 /// Enables the command queue of this eMMC for reads and writes
-/// ([`enable_sd_task_queue`](super::enable_sd_task_queue) does it for an SD card). Called once
-/// after each bring-up. It needs a profile with such a lane ([`Queued`](crate::sched::Queued)).
-/// Returns how many tasks the card's queue has. 0: the card has no queue, or too small a one, or
-/// the profile has no lane for it; then everything works as before.
+/// ([`enable_sd_task_queue`](super::enable_sd_task_queue) does it for an SD card). Call it once
+/// after each bring-up. It needs a profile with that lane ([`Queued`](crate::sched::Queued)).
+/// Returns the number of tasks in the card's queue. 0 means that the card has no queue or too small
+/// a one, or that the profile has no lane for it; then requests work as before.
 /// [`Engine::task_stats`](crate::engine::Engine::task_stats) has the counters of the lane.
-/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) is returned.
 ///
-/// A call tries the queue again on a card whose queue was given up.
+/// If the engine has stopped using the queue of this card, a call enables it again.
 ///
 /// # Errors
-/// EXT_CSD cannot be read.
+/// An error is returned if EXT_CSD cannot be read.
 pub async fn enable_task_queue<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -38,7 +38,7 @@ pub async fn enable_task_queue<B: Platform, const N: usize>(
     (result, session.into_scratch())
 }
 
-/// Returns the number of tasks of the queue; 0: there is none.
+/// Returns the number of tasks in the card's queue; 0 if the card has no queue.
 async fn depth<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<u8, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?).map(|ext| {

@@ -1,6 +1,6 @@
 //! The supervisor's upkeep of a card without a fault. It reads what the exception bit means, and
 //! gives the card time for background operations [eMMC 6.6.20, 6.6.25]. It sets how often the card
-//! is tuned, and switches on again what a new initialisation has switched off.
+//! is tuned. After a new initialisation it restores the settings that the initialisation has reset.
 
 use super::identify::Families;
 use super::maintain::{BKOPS_NS, Urgency};
@@ -17,32 +17,35 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Platform, Stack};
 
-/// What the [supervisor](super::supervise) does for a card without a fault ([`Options::upkeep`]).
+/// Settings for the [supervisor](super::supervise)'s work on a card without a fault
+/// ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Upkeep {
-    /// Whether an eMMC (4.5 and later) also reports when it wants capacity back or its pool of
-    /// system blocks is used up, and not only when it needs background operations.
-    /// [`Event::Exception`](super::Event::Exception) passes that on.
+    /// Whether an eMMC (4.5 and later) also reports two more events: it requests the release of
+    /// dynamic capacity, or its pool of system blocks is used up.
+    /// [`Event::Exception`](super::Event::Exception) reports them to the program. Urgent background
+    /// operations are always reported.
     pub exceptions: bool,
     /// Longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in
-    /// nanoseconds. After seven eighths of it the first moment is used in which no request waits.
-    /// `Some(0)`: only requests of the controller and damage lead to a tuning. `None`: the
-    /// controller's own value ([`Host::retune_ns`](crate::host::Host::retune_ns)).
+    /// nanoseconds. After seven eighths of it, the supervisor tunes at the first moment in which no
+    /// request waits. `Some(0)`: it tunes only when the controller requests it, or after damaged
+    /// data. `None`: the controller's own value
+    /// ([`Host::retune_ns`](crate::host::Host::retune_ns)).
     pub retune_every_ns: Option<u64>,
-    /// Whether only the same card is accepted: no other card is brought up, nor any card that comes
-    /// after a removal, which might have been in another machine meanwhile. Then the engine has no
-    /// card until the program calls [`bring_up`](super::bring_up).
+    /// Whether only the same card is accepted. The supervisor then brings up no other card, and no
+    /// card that is inserted after a removal, since it might have been changed in another machine.
+    /// The engine has no card until the program calls [`bring_up`](super::bring_up).
     pub same_card: bool,
-    /// What the supervisor switches off while nothing uses the card.
+    /// How an unused card saves power.
     pub rest: Rest,
 }
 
 setters!(Upkeep { exceptions: bool, retune_every_ns: Option<u64>, same_card: bool, rest: Rest });
 
 impl Upkeep {
-    /// Urgent background operations, and tunings as often as the controller declares; cards may
-    /// come and go.
+    /// Default settings: urgent background operations are started, tuning is repeated as often as
+    /// the controller declares, and cards may be exchanged.
     pub const DEFAULT: Upkeep =
         Upkeep { exceptions: false, retune_every_ns: None, same_card: false, rest: Rest::Never };
 }
@@ -53,54 +56,57 @@ impl Default for Upkeep {
     }
 }
 
-/// What starts a device's background operations.
+/// Who starts a device's background operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
     /// The supervisor (BKOPS_EN: MANUAL_EN), in moments in which no request uses the card.
     Supervisor,
-    /// The device itself, in such moments (AUTO_EN).
+    /// The device itself (AUTO_EN), in moments in which no request uses it.
     Device,
-    /// Nothing: neither is enabled, or the work could not be interrupted and is not critical yet.
+    /// Nobody: neither mode is enabled, or the operations could not be interrupted and are not
+    /// critical yet.
     None,
 }
 
-/// What an eMMC reported by its exception bit [eMMC 6.6.25].
+/// The events that an eMMC reported by its exception bit [eMMC 6.6.25].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exception {
-    /// EXCEPTION_EVENTS_STATUS, bytes 55:54 of EXT_CSD.
+    /// Value of EXCEPTION_EVENTS_STATUS, bytes 55:54 of EXT_CSD.
     pub events: u16,
-    /// How urgent background operations are.
+    /// Urgency of background operations.
     pub urgency: Urgency,
-    /// What starts them.
+    /// Who starts the background operations.
     pub worker: Worker,
 }
 
 impl Exception {
     /// Bit of `events`: background operations are urgent.
     pub const BACKGROUND: u16 = 1 << 0;
-    /// Bit of `events`: the device wants to give capacity back ([`Upkeep::exceptions`]).
+    /// Bit of `events`: the device requests the release of dynamic capacity
+    /// ([`Upkeep::exceptions`]).
     pub const CAPACITY: u16 = 1 << 1;
     /// Bit of `events`: the pool of blocks for system data is used up ([`Upkeep::exceptions`]).
     pub const POOL: u16 = 1 << 2;
     /// Bit of `events`: a packed command failed.
     pub const PACKED: u16 = 1 << 3;
-    /// Bit of `events` for the extended security protocols.
+    /// Bit of `events`: an error of an extended security protocol.
     pub const SECURITY: u16 = 1 << 4;
 }
 
-/// How long performance may be impaired before background operations begin although requests wait.
+/// Time for which performance may suffer before background operations begin although requests wait,
+/// in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// How long those requests wait then.
+/// Time for which these requests then wait, in nanoseconds.
 const SLICE_NS: u64 = 500_000_000;
-/// Time between two polls for the end of the work.
+/// Time between two polls for the end of background operations, in nanoseconds.
 const ASK_NS: u64 = 2_000_000;
-/// Shortest time limit for the device to stop after HPI.
+/// Shortest time limit for the device to stop after HPI, in nanoseconds.
 const HPI_NS_MIN: u64 = 50_000_000;
-/// EXCEPTION_EVENTS_CTRL: what [`Upkeep::exceptions`] enables.
+/// Value of EXCEPTION_EVENTS_CTRL for [`Upkeep::exceptions`].
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
-/// Sets the engine's chores, when the supervisor begins or continues after an initialisation.
+/// Sets the engine's chores, when the supervisor begins, or continues after an initialisation.
 pub(super) fn begin<B: Platform, const N: usize>(
     session: &Session<'_, B, N>,
     options: &Options,
@@ -108,7 +114,7 @@ pub(super) fn begin<B: Platform, const N: usize>(
 ) {
     let stack = session.stack;
     let now_ns = stack.now_ns();
-    // SDR50 is not among them: there some cards know no tuning, and are well without.
+    // SDR50 is left out: some cards do not support tuning there, and work without it.
     let tuned = matches!(card.timing, Timing::Sdr104 | Timing::Hs200 | Timing::Hs400);
     stack.with(|engine| {
         let every_ns = match options.upkeep.retune_every_ns {
@@ -119,11 +125,11 @@ pub(super) fn begin<B: Platform, const N: usize>(
         let rest_after_ns = options.upkeep.rest.after_ns();
         engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
-    // What is due, and when, may be another time now.
+    // The time of the next chore may have changed, so set the engine's timer again.
     stack.poll();
 }
 
-/// Returns the exception of a device that shows its exception bit. `None`: nothing new.
+/// Returns the exception event of a device that shows its exception bit; `None` if it is not new.
 pub(super) async fn look<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -157,13 +163,13 @@ pub(super) async fn look<B: Platform, const N: usize>(
     Ok(new.then_some(found))
 }
 
-/// Returns how to interrupt the work.
+/// Returns the command that interrupts background operations; `None` if they cannot be interrupted.
 fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
-/// Guard of background operations in progress. Dropped, it interrupts them; otherwise the card
-/// would be busy for minutes.
+/// Guard of background operations in progress. If it is dropped, it interrupts them; otherwise the
+/// card would be busy for minutes.
 struct Working<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     interrupt: Option<Command>,
@@ -178,8 +184,8 @@ impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
     }
 }
 
-/// Gives a device time for its background operations: until they are done, or until a request wants
-/// to use the card. If a request waits already, it waits for [`SLICE_NS`] more.
+/// Gives a device time for its background operations, until they end or a request needs the card. A
+/// request that waits already waits for [`SLICE_NS`] more.
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     quirks: Quirks,
@@ -199,7 +205,8 @@ pub(super) async fn work<B: Platform, const N: usize>(
     }
     let late = stack.with(|engine| engine.work_is_late(begin_ns));
     let least_ns = if late { SLICE_NS } else { 0 };
-    // Busy may outlast the controller's own timer, and HPI could not be sent while that is running.
+    // Sent as R1, without busy: busy may last longer than the controller's own timer, and HPI could
+    // not be sent during the wait.
     let start = cmd::switch(cmd::SwitchMode::WriteByte, index::BKOPS_START, 1, 0);
     let rca = session.rca;
     let hpi = hpi.map(|hpi| match hpi {
@@ -213,7 +220,7 @@ pub(super) async fn work<B: Platform, const N: usize>(
     result
 }
 
-/// Starts the work, and waits for its end.
+/// Starts the background operations, and waits for their end.
 async fn worked<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     start: Command,
@@ -241,7 +248,7 @@ async fn worked<B: Platform, const N: usize>(
             None if waited_ns >= BKOPS_NS => return session.fail(Error::Silent),
             _ => continue,
         };
-        // What became of it, the status tells.
+        // The status that follows shows whether HPI worked.
         let _ = session.command(hpi).await;
         session.wait_ready(let_go_ns.max(HPI_NS_MIN)).await?;
         let now_ns = stack.now_ns();
@@ -250,8 +257,8 @@ async fn worked<B: Platform, const N: usize>(
     }
 }
 
-/// Switches on again what was switched on after bring-up, when the same card was initialised again.
-/// Bring-up has done the same for its options.
+/// Restores the settings that were made after bring-up, when the same card was initialised again.
+/// Bring-up itself has restored the settings in its options.
 pub(super) async fn restore<F: Families, B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
     card: &mut Card,

@@ -154,7 +154,7 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         let mapped = self.dma.map(place, whole, direction);
         if mapped.is_err() {
             // Clear the copied data, so that the next buffer in these pieces cannot show them.
-            // SAFETY: as above: the pieces belong to the pool, and are free.
+            // SAFETY: the pieces belong to the pool, and are free.
             unsafe { place.write_bytes(0, len) };
         }
         let bus = mapped?;
@@ -172,11 +172,12 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         let place = self.place(first);
         self.dma.unmap(bus, place, used.bytes, direction);
         if direction == Direction::Read {
-            // SAFETY: as in `map`; the controller has released the pieces and the buffer.
+            // SAFETY: pieces and buffer have `len` bytes and do not overlap; the controller has
+            // released both.
             unsafe { ptr.copy_from_nonoverlapping(place, len) };
         }
         // Clear the data, which may be secret: a later read that fails could show them.
-        // SAFETY: as above: the pieces belong to the pool.
+        // SAFETY: the pieces belong to the pool, and the controller has released them.
         unsafe { place.write_bytes(0, used.bytes) };
         let count = self.pieces(used.bytes).unwrap_or(PIECES);
         self.taken.set(self.taken.get() & !Self::bits(first, count));
@@ -196,7 +197,7 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         // SAFETY: `through` has checked that `len` bytes from this place are inside the pieces of
         // this mapping.
         let place = unsafe { self.place(first).add((bus - used.bus) as usize) };
-        // SAFETY: as in `map`.
+        // SAFETY: buffer and place have `len` bytes and do not overlap.
         unsafe { place.copy_from_nonoverlapping(ptr, len) };
         self.dma.sync(bus, place, len);
     }

@@ -116,8 +116,8 @@ setters!(Caps {
 });
 
 impl Caps {
-    /// The capabilities of no controller. A driver sets its own values, and uses the others from
-    /// here. [`no_count`](Self::no_count) is true here.
+    /// Values from which a driver starts: it sets its own capabilities, and keeps the other fields.
+    /// [`no_count`](Self::no_count) is true here.
     pub const NONE: Caps = Caps {
         auto_stop: false,
         auto_count: false,

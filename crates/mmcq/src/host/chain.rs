@@ -20,7 +20,8 @@ pub struct ChainCaps {
 }
 
 impl ChainCaps {
-    /// The limits of no chains. A driver sets its own values, and uses the others from here.
+    /// Values from which a driver starts: it sets its own limits, and keeps the other fields. There
+    /// are no chains with these values.
     pub const NONE: ChainCaps = ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 };
 }
 

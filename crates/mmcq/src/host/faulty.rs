@@ -1,11 +1,11 @@
 //! Fault injection between the engine and any driver: on a desk, in a test, or on the real board.
 //!
-//! [`Faulty`] passes every call to the driver inside, but sometimes reports to the engine something
-//! that did not happen. The hardware has done its work in any case. A phase that is reported as
-//! failed has ended on the bus, so the controller does not use its memory any more. A bus operation
-//! that is reported as failed was carried out. The engine cannot know this, and must handle the
-//! report like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a phase from the
-//! bus.
+//! [`Faulty`] passes every call to the wrapped driver, but sometimes reports to the engine
+//! something that did not happen. The hardware has done its work in any case. A phase that is
+//! reported as failed has ended on the bus, so the controller does not use its memory any more. A
+//! bus operation that is reported as failed was carried out. The engine cannot know this, and must
+//! handle the report like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a
+//! phase from the bus.
 //!
 //! The code allocates no memory and reads no clock: the same seed and the same order of calls give
 //! the same faults again.
@@ -141,7 +141,7 @@ pub struct Faulty<H, const M: usize> {
     last: Option<Struck>,
     /// The phase in progress, or the last phase.
     phase: Option<Phase>,
-    /// Whether the phase was not passed to the driver inside.
+    /// Whether the phase was not passed to the wrapped driver.
     unsent: bool,
     /// The end of a phase that is held back, and the number of polls until it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
@@ -212,17 +212,17 @@ impl<H, const M: usize> Faulty<H, M> {
         self.events.get(point as usize).copied().unwrap_or(0)
     }
 
-    /// Returns the driver inside.
+    /// Returns the wrapped driver.
     pub fn inner(&self) -> &H {
         &self.inner
     }
 
-    /// Returns the driver inside for changes.
+    /// Returns the wrapped driver for changes.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }
 
-    /// Returns the driver inside, and drops the shots.
+    /// Returns the wrapped driver, and drops the shots.
     pub fn into_inner(self) -> H {
         self.inner
     }
@@ -362,10 +362,10 @@ fn addresses(segment: &Segment) -> Range<usize> {
     start..start.saturating_add(segment.len as usize)
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged. An end
-// that is held back comes later than the driver's own; an end that is reported as failed makes the
-// engine reset the lines. The byte that is damaged lies in a segment that the driver inside has
-// released.
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. An
+// end that is held back comes later than the driver's own; an end that is reported as failed makes
+// the engine reset the lines. The byte that is damaged lies in a segment that the wrapped driver
+// has released.
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;

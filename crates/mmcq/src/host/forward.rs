@@ -1,6 +1,6 @@
 //! Macro for a driver that wraps another driver and passes calls to it.
 
-/// Makes methods of [`Host`](crate::host::Host) that pass each call unchanged to a driver inside.
+/// Makes methods of [`Host`](crate::host::Host) that pass each call unchanged to a wrapped driver.
 ///
 /// If a wrapper forgets a method that has a default, the wrapped driver loses that function, and
 /// the compiler does not warn. So list all forwarded methods in one call of the macro.

@@ -97,7 +97,8 @@ impl Cursor {
                     }
                 } else {
                     for at in 0..whole as usize {
-                        // SAFETY: as above.
+                        // SAFETY: this word is one of the `whole` words at `place`; the phase owns
+                        // that memory.
                         unsafe { words.add(at).write_unaligned(pop().to_le()) };
                     }
                 }
@@ -125,7 +126,8 @@ impl Cursor {
                     }
                 } else {
                     for at in 0..whole as usize {
-                        // SAFETY: as above.
+                        // SAFETY: this word is one of the `whole` words at `place`; the phase owns
+                        // that memory.
                         push(u32::from_le(unsafe { words.add(at).read_unaligned() }));
                     }
                 }

@@ -145,7 +145,7 @@ pub struct QueueCaps {
 }
 
 impl QueueCaps {
-    /// The capabilities of no engine. A driver sets its own values, and uses the others from here.
+    /// Values from which a driver starts: it sets its own capabilities, and keeps the other fields.
     pub const NONE: QueueCaps = QueueCaps {
         version: 0,
         depth: 0,

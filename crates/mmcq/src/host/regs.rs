@@ -96,23 +96,25 @@ impl Regs for Mmio {
         unsafe { self.at::<u8>(offset).read_volatile() }
     }
     fn read16(&self, offset: u16) -> u16 {
-        // SAFETY: as in `read8`; the trait asks for even offsets.
+        // SAFETY: `offset` is inside the promised block, and even, as the trait requires.
         unsafe { self.at::<u16>(offset).read_volatile() }
     }
     fn read32(&self, offset: u16) -> u32 {
-        // SAFETY: as in `read8`; the trait asks for multiples of 4.
+        // SAFETY: `offset` is inside the promised block, and a multiple of 4, as the trait
+        // requires.
         unsafe { self.at::<u32>(offset).read_volatile() }
     }
     fn write8(&self, offset: u16, value: u8) {
-        // SAFETY: as in `read8`.
+        // SAFETY: `offset` is inside the block that the caller of `new` promised.
         unsafe { self.at::<u8>(offset).write_volatile(value) }
     }
     fn write16(&self, offset: u16, value: u16) {
-        // SAFETY: as in `read16`.
+        // SAFETY: `offset` is inside the promised block, and even, as the trait requires.
         unsafe { self.at::<u16>(offset).write_volatile(value) }
     }
     fn write32(&self, offset: u16, value: u32) {
-        // SAFETY: as in `read32`.
+        // SAFETY: `offset` is inside the promised block, and a multiple of 4, as the trait
+        // requires.
         unsafe { self.at::<u32>(offset).write_volatile(value) }
     }
 }

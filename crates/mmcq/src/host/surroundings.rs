@@ -15,8 +15,8 @@ use crate::spec::command::Command;
 
 /// Time for which RST_n is held low, in nanoseconds: at least 1 us [eMMC 6.15.10, tRSTW].
 const RESET_LOW_NS: u64 = 10_000;
-/// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us [eMMC
-/// 6.15.10, tRSCA].
+/// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us
+/// [eMMC 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
 /// Largest number of parts in one change of the bus.
 const PARTS_MAX: u8 = 4;
@@ -170,7 +170,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
         Surrounded { host, board, at: 0, begun: false, until_ns: 0, timing: Timing::Legacy, tunes: false }
     }
 
-    /// Returns the driver inside.
+    /// Returns the wrapped driver.
     pub fn driver(&self) -> &H {
         &self.host
     }
@@ -238,7 +238,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     }
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged. An
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged. An
 // operation on the bus is `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
@@ -293,7 +293,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     }
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged.
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged.
 unsafe impl<H: Host + CommandQueueHost, S: Surroundings> CommandQueueHost for Surrounded<H, S> {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
         self.host.queue_caps()

@@ -1,17 +1,17 @@
 //! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
 //!
-//! A packet takes six steps: read which function interrupts, read the function's interrupt
-//! register, clear it, read the header, read the payload, acknowledge. Clearing must come before
-//! the header and the acknowledge after the payload, otherwise an interrupt is lost. Packets have a
-//! length (24 bits, header included) and a type.
+//! To receive a packet, the driver takes six steps: read which function interrupts, read the
+//! function's interrupt register, clear it, read the header, read the payload, acknowledge. It must
+//! clear the interrupt before the header and acknowledge after the payload, otherwise an interrupt
+//! is lost. The header has a length (24 bits, header included) and a type.
 
 use super::{At, CardInterrupt, Chain, Function, IoError};
 use crate::engine::{self, DmaBuf};
 use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Registers of the function: packets; acknowledge (0) or request again (1); send again; interrupt;
-/// interrupt enable; mode.
+/// Registers of the function, in this order: packets; acknowledge (0) or request again (1); send
+/// again; interrupt; interrupt enable; mode.
 const DATA: At = At::Fifo(0x00);
 const READ_RETRY: u32 = 0x10;
 const WRITE_RETRY: u32 = 0x11;
@@ -19,33 +19,33 @@ const INTERRUPT: u32 = 0x13;
 const INTERRUPT_ENABLE: u32 = 0x14;
 const MODE: u32 = 0x20;
 
-/// Length and type before each packet.
+/// Size of the header before each packet in bytes: length and type.
 pub const HEADER_BYTES: u32 = 4;
-/// Most bytes of a packet with its header.
+/// Largest size of a packet with its header, in bytes.
 pub const PACKET_BYTES_MAX: u32 = 65_543;
-/// How many times a packet is requested, or sent, again.
+/// Number of times that a packet is requested, or sent, again.
 pub const RETRIES: u8 = 3;
 
 /// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// ACL 2, SCO 3, event 4, ISO 5; commands (1) only go to the card.
+    /// Type of the packet: ACL 2, SCO 3, event 4, ISO 5. Commands (1) only go to the card.
     pub kind: u8,
-    /// Bytes of its payload, at the start of the buffer.
+    /// Length of the payload in bytes; the payload is at the start of the buffer.
     pub bytes: u32,
 }
 
-/// A Type-A function, enabled. Receiving and sending may run at the same time.
+/// A Bluetooth Type-A function, enabled. Receiving and sending may run at the same time.
 #[derive(Debug)]
 pub struct TypeA<'a, B: Platform, const N: usize> {
     function: Function<'a, B, N>,
-    /// Whether the card waits for an acknowledgement of a packet, even if the future that received
-    /// it was dropped.
+    /// Whether the card waits for the acknowledgement of a packet, even if the future that received
+    /// the packet was dropped.
     owes: AtomicBool,
 }
 
 impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
-    /// Resets the function, which may still wait for the acknowledgement of an earlier driver, and
+    /// Resets the function, which may still wait for an acknowledgement by an earlier driver, and
     /// enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, B, N>,
@@ -60,8 +60,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         Ok(TypeA { function, owes: AtomicBool::new(false) })
     }
 
-    /// Receives the next packet. A damaged or invalid packet is requested again; after [`RETRIES`]
-    /// it is given up, with its error.
+    /// Receives the next packet. A damaged or invalid packet is requested again, up to [`RETRIES`]
+    /// times; then its error is returned.
     pub async fn receive(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -79,7 +79,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         }
     }
 
-    /// Serves one interrupt. `last`: a packet that fails now is given up.
+    /// Handles one interrupt. With `last`, a packet that fails is not requested again.
     async fn serve(
         &self,
         irq: &mut CardInterrupt<'a, B, N>,
@@ -111,7 +111,7 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         told
     }
 
-    /// Reads header and payload: both to the start of the buffer, which is aligned.
+    /// Reads header and payload, one after the other, to the start of the buffer, which is aligned.
     async fn fetch(&self, buf: &mut DmaBuf) -> Result<Packet, IoError> {
         self.read(HEADER_BYTES, buf).await?;
         let [a, b, c, kind] = buf.first_chunk().copied().unwrap_or_default();
@@ -131,8 +131,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
         result
     }
 
-    /// Sends a packet: `payload` bytes, which follow [`HEADER_BYTES`] of free space at the start of
-    /// the buffer. If sending fails it is repeated, up to [`RETRIES`] times.
+    /// Sends a packet with `payload` bytes, which follow [`HEADER_BYTES`] of free space at the
+    /// start of the buffer. If sending fails it is repeated, up to [`RETRIES`] times.
     pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
         let bytes = payload.saturating_add(HEADER_BYTES);
         let max_bytes = buf.len_bytes().min(PACKET_BYTES_MAX);
@@ -150,8 +150,8 @@ impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
                 return (result, buf);
             }
             failures += 1;
-            // The card forgets what it has got of the packet; if it does not hear this, the next
-            // try fails as well.
+            // The card drops the part of the packet that it has received. If this write fails, the
+            // next try fails as well.
             let _ = self.function.write_u8(WRITE_RETRY, 1, Chain::Last).await;
         }
     }

@@ -1,4 +1,4 @@
-//! One phase of an I/O card, with a check of its response.
+//! A CMD52 to an I/O card, with a check of its response.
 
 use super::IoError;
 use crate::card::io::error::judge;
@@ -10,42 +10,43 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
-/// Longest time of CMD52; on the wire it takes at most some hundred microseconds.
+/// Longest time of CMD52 in nanoseconds; on the bus it takes at most some hundred microseconds.
 const DIRECT_NS: u64 = 20_000_000;
 
-/// Whether the next step follows at once.
+/// Whether the driver's next command follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// It does: the bus is reserved for it for a short time
+    /// Another command follows: the bus is reserved for it for a short time
     /// ([`Config::chain_ns`](crate::engine::Config::chain_ns)).
     More,
-    /// It does not: a waiting request may use the bus.
+    /// No command follows: a waiting request may use the bus.
     Last,
 }
 
-/// One CMD52, from its submission to its checked response; see
+/// A CMD52, from its submission to its checked response; see
 /// [`Function::read_u8`](super::Function::read_u8).
 ///
-/// A single future, not several nested ones: most of a driver's polls go through it.
+/// The type is a single future instead of several nested ones, since most of a driver's polls go
+/// through it.
 #[must_use = "nothing happens unless it is awaited"]
 pub struct Direct<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     op: RequestFuture<'a, B, N>,
     function: u8,
     addr: u32,
-    /// Its error on the wire, while the card's own error is being read.
+    /// Error of the command on the bus, while the card's own error flags are being read.
     failed: Option<engine::Error>,
 }
 
 impl<B: Platform, const N: usize> Direct<'_, B, N> {
-    /// Polls for the byte in the card's response, and the buffer that was passed along.
+    /// Polls for the byte in the card's response; also returns the buffer that was passed along.
     fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, IoError>, DmaBuf)> {
         loop {
             let done = ready!(Pin::new(&mut self.op).poll(context));
             let result = match (self.failed.take(), done.result) {
                 (None, Ok(output)) => judge(self.function, self.addr, output.response.r5()),
-                // The card tells in its next response that a command was lost: a combo card's
-                // memory must not hear it.
+                // The card reports a lost command in its next response. Read that response here,
+                // since a combo card's memory must not receive it.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
                     self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last, done.buf);
@@ -59,7 +60,7 @@ impl<B: Platform, const N: usize> Direct<'_, B, N> {
 }
 
 impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
-    /// The byte in the card's response.
+    /// The byte in the card's response, or the error.
     type Output = Result<u8, IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -67,7 +68,7 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     }
 }
 
-/// Starts a CMD52 in one of its forms to this register.
+/// Starts a CMD52 to register `addr` of `function`.
 pub(super) fn direct<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     function: u8,
@@ -79,8 +80,8 @@ pub(super) fn direct<B: Platform, const N: usize>(
 }
 
 /// Sends a CMD52 to a register of function 0, with a buffer that belongs to the transfer before or
-/// after it. The command's slot owns the buffer meanwhile, so a future that is dropped here loses
-/// no buffer.
+/// after it. The command's slot owns the buffer during that time, so no buffer is lost if the
+/// future is dropped.
 pub(super) async fn carried<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     addr: u32,

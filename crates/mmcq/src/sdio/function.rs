@@ -1,4 +1,4 @@
-//! One I/O function: enable, registers, data [SDIO 5, 6].
+//! A function of an I/O card: enable, registers, data [SDIO 5, 6].
 
 use super::cccr::{Cccr, reg};
 use super::direct::{Chain, Direct, carried, direct};
@@ -13,18 +13,18 @@ use crate::spec::command::sdio::{self as cmd, Amount, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Platform, Stack};
 
-/// Time between two polls for "ready": the first, and the longest.
+/// Time between two polls for "ready": the first one and the longest one, in nanoseconds.
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
 
-/// Registers of function 0 that belong to the vendor.
+/// Registers of function 0 that the standard leaves to the vendor.
 const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
 
 /// Register addresses of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// All bytes go to this one register, a FIFO.
+    /// All bytes go to this register, a FIFO.
     Fifo(u32),
-    /// The first byte goes to this register, each further one to the next register.
+    /// The first byte goes to this register, each further byte to the next register.
     From(u32),
 }
 
@@ -36,16 +36,16 @@ impl At {
     }
 }
 
-/// A handle on one function; see the module. Futures of its methods may be dropped at any point: a
-/// command on the wire ends by itself. The buffer of a dropped transfer waits for
-/// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself: of
-/// several handles on one function only one may set it.
+/// A handle on one function; see the module's description. Futures of its methods may be dropped at
+/// any point: a command on the bus ends by itself. The buffer of a dropped transfer waits for
+/// [`reclaim`](crate::engine::Engine::reclaim). Each handle stores the block size itself, so if a
+/// function has several handles, only one of them may set it.
 ///
-/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], even
-/// if it went well after all. The abort is sent before the function's next transfer, by any handle.
-/// CMD52 of this function and all commands of other functions may come before it. A new bring-up
-/// clears the debt. If the abort fails, the next transfer is not begun and returns that error, and
-/// the abort is still owed.
+/// After a transfer was dropped before its successful end was seen, the engine must abort it on the
+/// card [SDIO 4.8], even if it was successful. The abort is sent before the function's next
+/// transfer, by any handle. CMD52 of this function and all commands of other functions may be sent
+/// before the abort. A new bring-up makes the abort unnecessary. If the abort fails, the next
+/// transfer is not begun and returns the error, and the abort is still due.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -53,15 +53,16 @@ pub struct Function<'a, B: Platform, const N: usize> {
     cccr: Cccr,
     quirks: Quirks,
     max_block_bytes: u16,
-    /// The block size that was set on the card; 0: none, so transfers use byte mode.
+    /// The block size that was set on the card, in bytes; 0 if none, so transfers use byte mode.
     block_bytes: u16,
-    /// The number of card resets at that time: after another reset the card has no block size.
+    /// Number of card resets when the block size was set. After another reset the card has no block
+    /// size.
     told_at: u32,
     enable_timeout_ns: u64,
 }
 
-/// Guard of a CMD53 or an abort that is about to begin. Dropped before its good end was seen, it
-/// leaves an abort owed.
+/// Guard of a CMD53 or an abort that is about to begin. If it is dropped before the successful end
+/// was seen, an abort is due.
 struct Begun<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
     function: u8,
@@ -80,8 +81,7 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
 }
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
-    /// Makes a handle on function `number` (1 to 7) of a card that has been brought up. Sends
-    /// nothing.
+    /// Makes a handle on function `number` (1 to 7) of a card after its bring-up; sends no command.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, IoError> {
         let Some(info) = card.function(number) else {
             return Err(IoError::NoFunction { function: number, functions: card.count() });
@@ -98,31 +98,31 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         })
     }
 
-    /// Returns its number.
+    /// Returns the number of the function.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Returns the block size that was set on the card, in bytes; 0 if none, or if a card has been
-    /// brought up since.
+    /// Returns the block size that was set on the card, in bytes. 0 if none was set, or if a card
+    /// was brought up since.
     pub fn block_bytes(&self) -> u16 {
         if self.stack.io_resets() == self.told_at { self.block_bytes } else { 0 }
     }
 
-    /// Enables the function and waits until it is ready, for as long as its tuples allow [SDIO
-    /// 6.9]. The register is shared by all functions: enable and disable the functions of a card
+    /// Enables the function, and waits until it is ready, at most as long as its tuples declare
+    /// [SDIO 6.9]. All functions share the register, so enable and disable the functions of a card
     /// one after the other.
     pub async fn enable(&self) -> Result<(), IoError> {
         self.switch(true).await?;
         self.wait_ready(true).await
     }
 
-    /// Disables the function: it stops at once, and loses its state.
+    /// Disables the function, which stops at once and loses its state.
     pub async fn disable(&self) -> Result<(), IoError> {
         self.switch(false).await
     }
 
-    /// Disables the function, waits until it is not ready any more, and enables it again.
+    /// Disables the function, waits until it is no longer ready, and enables it again.
     pub async fn reset(&self) -> Result<(), IoError> {
         self.switch(false).await?;
         self.wait_ready(false).await?;
@@ -144,7 +144,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     async fn wait_ready(&self, wanted: bool) -> Result<(), IoError> {
         let limit_ns = self.enable_timeout_ns;
         let (mut waited_ns, mut pause_ns) = (0, READY_POLL_NS.0);
-        // Pauses grow to a millisecond and are at least a twentieth of that: bounded by the limit.
+        // Pauses grow to a millisecond and are at least a twentieth of that, so the time limit
+        // bounds their number.
         loop {
             let ready = self.common(cmd::io_read(0, reg::IO_READY), reg::IO_READY, Chain::Last).await?;
             if (ready >> self.number & 1 != 0) == wanted {
@@ -164,13 +165,13 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         direct(self.stack, 0, addr, command, chain)
     }
 
-    /// Sets the block size on the card; from then on long transfers use blocks. If this fails, they
-    /// use byte mode. They also do after another bring-up, until the size is set again.
+    /// Sets the block size on the card; from then on long transfers use blocks. If this fails, or
+    /// after another bring-up, transfers use byte mode until the size is set again.
     ///
     /// # Errors
     /// [`IoError::BlockSize`]: the size is larger than function or host ([`Caps::max_block_bytes`])
-    /// allow. [`IoError::OddBlockSize`]: the host does not transfer this length
-    /// ([`Caps::block_sizes`]). In both cases nothing was sent, and the size from before stays.
+    /// allow. [`IoError::OddBlockSize`]: the host cannot transfer this length
+    /// ([`Caps::block_sizes`]). In both cases nothing was sent, and the earlier size remains.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), IoError> {
         let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
         let (host_bytes, moves) = self.stack.with(|engine| of(engine.caps()));
@@ -194,20 +195,20 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Ok(())
     }
 
-    /// Reads a register by CMD52.
+    /// Reads a register of the function by CMD52.
     pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_read(self.number, addr), chain).await
     }
 
-    /// Writes a register by CMD52.
+    /// Writes a register of the function by CMD52.
     pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
-    /// Writes a register and reads it back, by one CMD52.
+    /// Writes a register of the function and reads it back, by one CMD52.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         direct(self.stack, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
@@ -219,8 +220,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_read(0, addr), addr, chain).await
     }
 
-    /// Writes a register of function 0 by CMD52: one of the vendor's own, F0h to FFh [SDIO 6.9]. A
-    /// driver may not write others, except on cards that [need it](Quirks::IO_LENIENT_F0).
+    /// Writes a register of function 0 by CMD52. It must be one of the vendor's registers, F0h to
+    /// FFh [SDIO 6.9], except on cards whose drivers [need others](Quirks::IO_LENIENT_F0).
     pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), IoError> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
         if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {
@@ -229,14 +230,14 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.common(cmd::io_write(0, addr, value), addr, chain).await.map(|_| ())
     }
 
-    /// Reads into the first `bytes` of a buffer by CMD53, in as many commands as needed. After an
-    /// error the content of the buffer is undefined.
+    /// Reads into the first `bytes` bytes of a buffer by CMD53, in as many commands as needed.
+    /// After an error the content of the buffer is undefined.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), IoError>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// Writes the first `bytes` of a buffer by CMD53, in as many commands as needed. After an error
-    /// it is not known how much the function got.
+    /// Writes the first `bytes` bytes of a buffer by CMD53, in as many commands as needed. After an
+    /// error it is not known how many bytes the function has received.
     pub async fn write(
         &self,
         at: At,
@@ -253,15 +254,15 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.aborted(DmaBuf::EMPTY).await.0
     }
 
-    /// Ends a CMD53 as [`abort`](Self::abort) does, with the buffer of the transfer before or after
-    /// it.
+    /// Ends a CMD53 like [`abort`](Self::abort), and passes the buffer of the transfer before or
+    /// after it along.
     async fn aborted(&self, buf: DmaBuf) -> (Result<(), IoError>, DmaBuf) {
-        // What fails from here on owes an abort of its own.
+        // If a step fails from here on, the guard records that an abort is due.
         self.stack.take_abort(self.number);
         let begun = self.begun();
         let command = cmd::io_write(0, reg::ABORT, self.number);
         let (told, buf) = carried(self.stack, reg::ABORT, command, buf).await;
-        // A card that has nothing to abort may say so.
+        // A card that has nothing to abort may refuse the command.
         if matches!(told, Ok(_) | Err(IoError::Refused { .. })) {
             begun.ended_well();
         }
@@ -272,7 +273,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         Begun { stack: self.stack, function: self.number }
     }
 
-    /// Returns how transfers are split at present.
+    /// Returns how transfers are split into commands at present.
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes(), self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
@@ -315,7 +316,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             }
         }
         let mut done_bytes = 0;
-        // Every turn moves a byte at least.
+        // Every turn transfers at least one byte.
         loop {
             let split = self.split();
             let Some(count) = split.next(bytes - done_bytes) else { return (Ok(()), buf) };
@@ -345,7 +346,8 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
                 Err(error) => {
                     if matches!(error, engine::Error::Host(_)) {
-                        // As for CMD52: what the card has to say of a lost command is for no other.
+                        // As for CMD52: read here what the card reports about a lost command, so
+                        // that no other command receives it.
                         (_, buf) = carried(self.stack, 0, cmd::io_read(0, 0), buf).await;
                     }
                     Err(error.into())

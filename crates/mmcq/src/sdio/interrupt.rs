@@ -1,11 +1,12 @@
-//! The card interrupt: a level that the engine stores [SDIO 8].
+//! The card interrupt, whose state the engine stores [SDIO 8].
 //!
-//! While a function requests attention the line is low. The controller reports that once and is
-//! masked until [`CardInterrupt::ack`]. The engine stores the report until then. So a waiting
-//! future may be dropped at any point, even after it was woken: the next one finds the report.
+//! While a function requests attention, the card holds DAT1 low. The controller reports that once,
+//! and then masks the interrupt until [`CardInterrupt::ack`]. The engine stores the report until
+//! then. So a waiting future may be dropped at any point, even after it was woken: the next future
+//! finds the report.
 //!
-//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is polled by reading CCCR
-//! INTx, at intervals that depend on the results
+//! Many controllers do not report the card interrupt ([`Host::CARD_IRQ`]). In that case the stack
+//! polls the card by reading CCCR INTx. The intervals depend on the results
 //! ([`Config::card_irq_looks_ns`](crate::engine::Config::card_irq_looks_ns)).
 
 use super::cccr::reg;
@@ -21,10 +22,10 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-/// The master enable in IENx.
+/// Bit of IENx that enables the interrupts of all functions.
 const MASTER: u8 = 1;
 
-/// A card's interrupt line; make one for each card. Its owner waits, serves the functions that
+/// The interrupt line of a card; make one for each card. Its owner waits, serves the functions that
 /// request attention, and acknowledges:
 ///
 /// ```
@@ -47,18 +48,19 @@ const MASTER: u8 = 1;
 #[derive(Debug)]
 pub struct CardInterrupt<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
-    /// IENx without the master enable: functions that may interrupt.
+    /// Functions that may interrupt: IENx without the bit that enables all.
     enabled: u8,
     /// Whether a read of INTx must be [followed](Quirks::IO_NO_POLLING) by a read of an unused
     /// register.
     looks_away: bool,
-    /// Time to the next poll, where the host has no card interrupt; 0: there was none.
+    /// Time to the next poll in nanoseconds, if the host has no card interrupt; 0 before the first
+    /// poll.
     period_ns: u64,
 }
 
 impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
-    /// Makes the interrupt line of a card that has been brought up; no function may interrupt yet.
-    /// Sends nothing.
+    /// Makes the interrupt line of a card after its bring-up; no function may interrupt yet. Sends
+    /// no command.
     pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
         Self::with_quirks(stack, card.quirks)
     }
@@ -67,17 +69,18 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         CardInterrupt { stack, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
     }
 
-    /// Returns the functions that may interrupt, one bit each.
+    /// Returns the functions that may interrupt, bit n for function n.
     pub fn enabled(&self) -> u8 {
         self.enabled
     }
 
-    /// Lets a function (1 to 7) interrupt.
+    /// Allows function `function` (1 to 7) to interrupt.
     pub async fn enable(&mut self, function: u8) -> Result<(), IoError> {
         self.switch(self.enabled | bit(function)?).await
     }
 
-    /// Disables the interrupt of a function; with the last one the controller stops listening.
+    /// Disables the interrupt of a function. Without any function the controller's card interrupt
+    /// stays masked.
     pub async fn disable(&mut self, function: u8) -> Result<(), IoError> {
         self.switch(self.enabled & !bit(function)?).await
     }
@@ -93,25 +96,27 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         match (before, enabled) {
             (_, 0) => self.stack.with(|engine| engine.mask_card_irq()),
             (0, _) => self.listen(),
-            // It is listened to already, or masked because something waits to be acknowledged.
+            // The interrupt is enabled already, or masked because a report waits to be
+            // acknowledged.
             _ => {}
         }
         Ok(())
     }
 
-    /// Waits until the card requests attention. Returns at once if a request has not been
-    /// acknowledged. It also returns when the host sees the card removed: then the next command to
+    /// Waits until the card requests attention. Returns at once if a request was not acknowledged
+    /// yet. It also returns when the host sees that the card was removed; then the next command to
     /// a function fails.
     ///
     /// # Errors
-    /// Only where the host has no card interrupt: polling the card failed.
+    /// Only if the host has no card interrupt: polling the card failed.
     pub async fn wait(&mut self) -> Result<(), IoError> {
         loop {
             Reported { stack: self.stack }.await;
             if B::Host::CARD_IRQ {
                 return Ok(());
             }
-            // Dropped in here, the report is still there: the next one looks at once.
+            // If the future is dropped here, the card's request remains: the next future polls at
+            // once.
             let asks = self.look().await? & self.enabled != 0;
             let (shortest_ns, longest_ns) = self.stack.card_irq_looks_ns();
             if asks {
@@ -123,7 +128,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         }
     }
 
-    /// Enables the card interrupt for the first time, or again.
+    /// Enables the card interrupt in the engine, for the first time or again.
     fn listen(&mut self) {
         if B::Host::CARD_IRQ {
             self.stack.with(|engine| engine.unmask_card_irq());
@@ -135,7 +140,7 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         self.stack.look_for_card_irq(self.period_ns);
     }
 
-    /// Reads CCCR INTx.
+    /// Reads the pending interrupts, CCCR INTx.
     async fn look(&self) -> Result<u8, IoError> {
         let command = cmd::io_read(0, reg::INT_PENDING);
         let pending = direct(self.stack, 0, reg::INT_PENDING, command, Chain::More).await?;
@@ -145,8 +150,9 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(pending)
     }
 
-    /// Returns which functions request attention, one bit each: CCCR INTx, without those that may
-    /// not interrupt. If only one may, returns that one and sends nothing.
+    /// Returns the functions that request attention, bit n for function n: CCCR INTx, without
+    /// functions that may not interrupt. If only one function may interrupt, returns that function
+    /// and sends no command.
     pub async fn pending(&mut self) -> Result<u8, IoError> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
@@ -154,8 +160,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(self.look().await? & self.enabled)
     }
 
-    /// Enables the interrupt again, after the causes have been cleared in the functions. A cause
-    /// that came meanwhile, or is still there, is reported anew.
+    /// Enables the interrupt again, after the driver has cleared the causes in the functions. A new
+    /// or remaining cause is reported again.
     pub fn ack(&mut self) {
         if self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
             self.listen();
@@ -170,7 +176,7 @@ fn bit(function: u8) -> Result<u8, IoError> {
     }
 }
 
-/// A future that ends when a card interrupt was reported, or a poll is due.
+/// A future that ends when a card interrupt was reported, or when a poll is due.
 struct Reported<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
 }
@@ -179,8 +185,8 @@ impl<B: Platform, const N: usize> Future for Reported<'_, B, N> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Registered, then looked: the engine hands a waker back if it has something to report.
-        // That it has, stays.
+        // Register the waker first, then check: the engine returns the waker if it already has a
+        // report, which it keeps.
         let waker = Some(context.waker().clone());
         let (reported, _before) = self.stack.with(|engine| {
             let before = engine.set_card_irq_waker(waker);
@@ -192,7 +198,7 @@ impl<B: Platform, const N: usize> Future for Reported<'_, B, N> {
 
 impl<B: Platform, const N: usize> Drop for Reported<'_, B, N> {
     fn drop(&mut self) {
-        // Dropped outside of the lock.
+        // Drop the waker outside of the lock, because it may run any code.
         let _waker = self.stack.with(|engine| engine.set_card_irq_waker(None));
     }
 }

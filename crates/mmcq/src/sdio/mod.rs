@@ -1,26 +1,27 @@
 //! I/O functions of a card: registers, data, interrupts [SDIO 5, 6, 8].
 //!
-//! [`bring_up_io`](crate::card::bring_up_io) finds them. A driver is then sequential code over a
-//! [`Function`] (enable, CMD52, CMD53) and the [`CardInterrupt`]; [`bluetooth`] is a complete one.
-//! All phases are outside of the queue ([`Kind::Io`](crate::engine::Kind::Io)), so functions share
-//! the bus with each other and with a combo card's memory.
+//! [`bring_up_io`](crate::card::bring_up_io) finds the functions. A driver is sequential code that
+//! uses a [`Function`] (enable, CMD52, CMD53) and the [`CardInterrupt`]; [`bluetooth`] is a
+//! complete driver. All their phases are outside of the queue
+//! ([`Kind::Io`](crate::engine::Kind::Io)), so functions share the bus with each other and with a
+//! combo card's memory.
 //!
 //! [`spec::sdio`](crate::spec::sdio) has the card's registers.
 //!
 //! # When the card is lost
-//! There is no supervisor for I/O cards: only their driver knows what its functions were doing. So
-//! the driver decides from the errors of its calls. If several calls in a row fail with
-//! [`IoError::Engine`] and a fault of the host, or `Silent`, the card is gone, or has lost its
+//! I/O cards have no supervisor, because only the driver of a function knows what the function was
+//! doing. So the driver decides from the errors of its calls. If several calls in a row fail with
+//! [`IoError::Engine`] and a fault of the host, or `Silent`, the card was removed or has lost its
 //! state. Then:
 //!
-//! 1. End the driver's work in progress; buffers of dropped transfers come back by
+//! 1. End the driver's work in progress. Buffers of dropped transfers are returned by
 //!    [`reclaim`](crate::engine::Engine::reclaim).
-//! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It powers the
-//!    slot off and on. `NoCard` means: not yet.
-//! 3. Make each [`Function`] anew from the new [`IoCard`](crate::card::IoCard); enable it, and set
+//! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It switches the
+//!    slot's power off and on. `NoCard` means: no card yet.
+//! 3. Make each [`Function`] again from the new [`IoCard`](crate::card::IoCard); enable it, and set
 //!    its block size and interrupt again.
 //!
-//! Owed aborts and block sizes of the card before are cleared by then.
+//! Aborts that were due and block sizes of the earlier card are cleared by then.
 
 pub mod bluetooth;
 mod direct;

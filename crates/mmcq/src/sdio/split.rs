@@ -1,32 +1,33 @@
-//! Splits a transfer of any length into commands [SDIO 5.3].
+//! Splits a transfer of any length into CMD53 commands [SDIO 5.3].
 
 use super::cccr::Cccr;
 use crate::card::quirk::Quirks;
 use crate::host::{BlockSizes, Caps};
 use crate::spec::command::sdio::Amount;
 
-/// Most blocks of a CMD53; 0 means endless.
+/// Largest number of blocks in a CMD53; 0 means without an end.
 const BLOCKS_MAX: u32 = 511;
-/// Most bytes of a CMD53 in byte mode.
+/// Largest number of bytes in a CMD53 in byte mode.
 const BYTES_MAX: u32 = 512;
 
-/// The limits of a command. A transfer uses whole blocks first, then bytes.
+/// The limits of one CMD53. A transfer uses whole blocks first, then bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Bytes in a block; 0: only byte mode is used.
+    /// Bytes in a block; 0 if only byte mode is used.
     pub block_bytes: u16,
-    /// Most blocks in a command.
+    /// Largest number of blocks in a command.
     pub blocks_max: u16,
-    /// Most bytes in a command in byte mode, 1 to 512.
+    /// Largest number of bytes in a command in byte mode, 1 to 512.
     pub bytes_max: u16,
-    /// Alignment of a command's memory in bytes; a power of two.
+    /// Alignment of a command's memory in bytes, a power of two.
     pub align: u32,
-    /// Whether byte mode allows only powers of two.
+    /// Whether byte mode allows only lengths that are powers of two.
     pub powers_of_two: bool,
 }
 
 impl Split {
-    /// Makes the limits for a function with this block size (0: none was set) and largest block.
+    /// Makes the limits for a function with this block size (0 if none was set) and this largest
+    /// block size.
     pub fn new(caps: &Caps, cccr: &Cccr, quirks: Quirks, block_bytes: u16, max_block_bytes: u16) -> Self {
         let host_bytes = caps.max_bytes.min(caps.max_segment_bytes).max(1);
         let size = u32::from(block_bytes);
@@ -45,8 +46,8 @@ impl Split {
         }
     }
 
-    /// Returns the next command when `left` bytes are left; `None` at the end. Its count is never
-    /// 0, which CMD53 would interpret differently.
+    /// Returns the count of the next command when `left` bytes are left; `None` at the end. The
+    /// count is never 0, which CMD53 interprets differently.
     pub fn next(&self, left: u32) -> Option<Amount> {
         if left == 0 {
             return None;
@@ -55,7 +56,8 @@ impl Split {
         if size > 0 && left > bytes_max {
             let mut blocks = (left / size).min(u32::from(self.blocks_max)).min(BLOCKS_MAX);
             if blocks * size < left {
-                // What follows has to begin aligned: so many blocks at a time.
+                // The next command's memory must be aligned too, so the blocks are reduced to a
+                // multiple that keeps the alignment.
                 let step = self.align >> size.trailing_zeros().min(self.align.trailing_zeros());
                 blocks -= blocks % step.max(1);
             }
@@ -75,7 +77,7 @@ impl Split {
         Some(Amount::Bytes(bytes as u16))
     }
 
-    /// Returns the bytes of a command of [`next`](Self::next).
+    /// Returns the number of bytes that a command of [`next`](Self::next) transfers.
     pub fn bytes(&self, count: Amount) -> u32 {
         match count {
             Amount::Bytes(bytes) => u32::from(bytes),

@@ -4,7 +4,7 @@
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
-    /// One data line, DAT0.
+    /// A single data line, DAT0.
     W1,
     /// Four data lines, DAT0 to DAT3.
     W4,

@@ -171,8 +171,8 @@ impl Csd {
         self.access_ns.saturating_add(clocks_ns)
     }
 
-    /// Returns the longest time to the first byte of a read, in nanoseconds [SD 4.6.2.1], [eMMC
-    /// 6.8.2].
+    /// Returns the longest time to the first byte of a read, in nanoseconds [SD 4.6.2.1],
+    /// [eMMC 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
             Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),
@@ -181,8 +181,8 @@ impl Csd {
         }
     }
 
-    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2], [eMMC
-    /// 6.8.2].
+    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2],
+    /// [eMMC 6.8.2].
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {

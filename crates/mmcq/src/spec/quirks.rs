@@ -27,50 +27,53 @@ impl Quirks {
     pub const NO_SD_DISCARD: Quirks = Quirks(1 << 8);
     /// The high-priority interrupt (HPI) makes the card fail.
     pub const NO_HPI: Quirks = Quirks(1 << 9);
-    /// The card's years 2010 to 2012 are 2026 to 2028: it counts years as from EXT_CSD_REV 9 on,
-    /// and has an older revision.
+    /// The years 2010 to 2012 in the card's CID mean 2026 to 2028. The card counts years like a
+    /// card with EXT_CSD_REV 9 or later, but reports an earlier revision.
     pub const LATE_DATE: Quirks = Quirks(1 << 10);
     /// A secure erase takes two seconds, whatever its size.
     pub const FIXED_SECURE_TIME: Quirks = Quirks(1 << 11);
-    /// CMD38 takes its argument from byte 113 of EXT_CSD.
+    /// CMD38 takes its argument from byte 113 of EXT_CSD, which CMD6 writes.
     pub const ERASE_ARGUMENT_BY_SWITCH: Quirks = Quirks(1 << 12);
     /// SD: the card's command queue loses data.
     pub const NO_SD_QUEUE: Quirks = Quirks(1 << 13);
     /// The last block must be read alone: after a CMD18 that reaches it the card does not respond.
     pub const LAST_BLOCK_ALONE: Quirks = Quirks(1 << 14);
-    /// I/O: the interface code of the card's functions must not be read; they have none.
+    /// I/O: the standard interface code (FBR) of the card's functions must not be read; the
+    /// functions have none.
     pub const IO_NO_STANDARD_INTERFACE: Quirks = Quirks(1 << 15);
-    /// I/O: the pull-up at DAT3 must be switched off on one line as well, and not only on four.
+    /// I/O: the pull-up on DAT3 must be switched off even with one data line, and not only with
+    /// four.
     pub const IO_DETECT_OFF: Quirks = Quirks(1 << 16);
-    /// I/O: the card's drivers may write any register of function 0, and not only the vendor's F0h
-    /// to FFh.
+    /// I/O: the card's drivers may write any register of function 0, not only the vendor's F0h to
+    /// FFh.
     pub const IO_LENIENT_F0: Quirks = Quirks(1 << 17);
-    /// I/O: a transfer in byte mode has at most a block's bytes. The card's drivers set a block
-    /// size first.
+    /// I/O: a CMD53 in byte mode transfers at most one block's bytes. The card's drivers set a
+    /// block size first.
     pub const IO_BLOCK_SIZE_FOR_BYTES: Quirks = Quirks(1 << 18);
-    /// I/O: a transfer in byte mode cannot have 512 bytes.
+    /// I/O: a CMD53 in byte mode must not transfer 512 bytes.
     pub const IO_NO_512_BYTES: Quirks = Quirks(1 << 19);
-    /// I/O: each read of the pending bits must be followed by a read of FFh, or the next read shows
-    /// one bit too many.
+    /// I/O: each read of the pending interrupts (05h) must be followed by a read of FFh; otherwise
+    /// the next read shows one bit too many.
     pub const IO_NO_POLLING: Quirks = Quirks(1 << 20);
-    /// I/O: the clock must be slower than the card declares, 150 MHz at most.
+    /// I/O: the card's clock must be slower than the card declares, at most 150 MHz.
     pub const IO_SLOWER: Quirks = Quirks(1 << 21);
-    /// I/O: the card must not be switched to 1.8 V. Its maker is not known before that switch. So
-    /// where an entry has this quirk, every card that offers 1.8 V is identified first, then reset.
+    /// I/O: the card must not be switched to 1.8 V. The manufacturer is not known before that
+    /// switch. So if an entry of the table has this quirk, every card that offers 1.8 V is first
+    /// identified at 3.3 V, and then reset.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
-    /// SD: the card's command queue is known to work. No entry of the stack sets this.
+    /// SD: the card's command queue is known to work. No entry of the stack's own table sets this.
     pub const SD_QUEUE_WORKS: Quirks = Quirks(1 << 23);
 
     /// Number of different quirks.
     pub const COUNT: u32 = 24;
 
-    /// Returns whether all of `other` are set.
+    /// Returns whether the set contains all quirks of `other`.
     pub const fn has(self, other: Quirks) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns both sets together.
+    /// Returns the quirks of both sets together.
     pub const fn and(self, other: Quirks) -> Quirks {
         Quirks(self.0 | other.0)
     }
@@ -80,7 +83,7 @@ impl Quirks {
         Quirks(self.0 & other.0)
     }
 
-    /// Returns the bits, the lowest for the first above.
+    /// Returns the set as bits; bit 0 is the first quirk above.
     pub const fn bits(self) -> u32 {
         self.0
     }

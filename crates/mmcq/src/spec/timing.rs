@@ -135,8 +135,8 @@ pub mod sd {
     pub const INIT_NS: u64 = 1_000_000_000;
     /// Longest time between two ACMD41 [SD 4.2.3].
     pub const INIT_POLL_MAX_NS: u64 = 50_000_000;
-    /// Read access time of cards with fixed limits, and the upper bound for other cards [SD
-    /// 4.6.2.1].
+    /// Read access time of cards with fixed limits, and the upper bound for other cards
+    /// [SD 4.6.2.1].
     pub const READ_NS: u64 = 100_000_000;
     /// Longest busy after a written block, for cards up to 32 GB [SD 4.6.2.2].
     pub const WRITE_NS: u64 = 250_000_000;
@@ -152,8 +152,8 @@ pub mod sd {
     pub const SWITCH_NS: u64 = 100_000_000;
     /// Clocks from the end of CMD6's status block until the new function works [SD 4.3.10].
     pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
-    /// Shortest time for which the clock must be stopped while the voltage changes after CMD11 [SD
-    /// 4.2.4.2].
+    /// Shortest time for which the clock must be stopped while the voltage changes after CMD11
+    /// [SD 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
     /// Longest time from the clock at 1.8 V until the card releases DAT, after CMD11 [SD 4.2.4.2].
     pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
@@ -215,8 +215,8 @@ pub mod emmc {
     pub const TUNING_NS: u64 = 150_000_000;
     /// Largest number of tuning blocks (CMD21) in a tuning procedure [eMMC 6.6.5].
     pub const TUNING_BLOCKS: u32 = 40;
-    /// Longest busy of CMD5 if EXT_CSD declares none: the largest value of the field [eMMC 7.4,
-    /// 217].
+    /// Longest busy of CMD5 if EXT_CSD declares none: the largest value of the field
+    /// [eMMC 7.4, 217].
     pub const SLEEP_NS: u64 = 100 << 0x17;
     /// Longest flush of the cache. The standard sets no limit; hosts usually use this one.
     pub const FLUSH_NS: u64 = 30_000_000_000;

@@ -1,114 +1,114 @@
-//! Errors of I/O functions.
+//! Errors of the I/O functions of a card.
 
 use crate::engine;
 use crate::spec::response::R5;
 use crate::spec::sdio::cis::CisError;
 use core::fmt;
 
-/// The reason in an I/O card's response (R5) [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR` and
-/// `ILLEGAL_COMMAND`, are not refusals: they report on the command before, which had no response.
+/// The reason of a refusal in an I/O card's response R5 [SDIO 5.2]. The flags `COM_CRC_ERROR` and
+/// `ILLEGAL_COMMAND` are no refusals: they report on the command before, which had no response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The argument is outside of the function's range.
+    /// The argument is out of the function's range.
     OutOfRange,
-    /// The card has no such function.
+    /// The card does not have this function.
     FunctionNumber,
-    /// General or unknown error.
+    /// A general or unknown error.
     General,
 }
 
-/// Errors of I/O functions.
+/// Errors of the I/O functions of a card.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoError {
-    /// The error is not in the function, but in the controller, the wire, the queue, or another
-    /// part of the card.
+    /// The error does not come from the function, but from the controller, the bus, the queue, or
+    /// another part of the card.
     Engine(engine::Error),
-    /// The card answered, and refused the access.
+    /// The card responded, but refused the access.
     Refused {
-        /// Function that was addressed; 0 for CCCR, FBR and CIS.
+        /// Number of the addressed function; 0 for CCCR, FBR and CIS.
         function: u8,
-        /// Register that was addressed.
+        /// Address of the register.
         addr: u32,
-        /// The reason.
+        /// The reason of the refusal.
         why: Refusal,
     },
-    /// The card's tuples cannot be used.
+    /// The card's tuples (CIS) cannot be used.
     Cis(CisError),
-    /// The card has no such function.
+    /// The card does not have the function with this number.
     NoFunction {
-        /// The number that was used.
+        /// The requested function number.
         function: u8,
-        /// Number of functions of the card, 0 to 7.
+        /// Number of functions that the card has, 0 to 7.
         functions: u8,
     },
-    /// The function was enabled, and did not become ready in time [SDIO 6.9].
+    /// The function was enabled, but did not become ready in time [SDIO 6.9].
     NotReady {
-        /// The function.
+        /// Number of the function.
         function: u8,
-        /// Its time limit, in nanoseconds.
+        /// Time that the function had, in nanoseconds.
         limit_ns: u64,
     },
-    /// A block size that the function or the host does not allow.
+    /// The function or the host does not allow this block size.
     BlockSize {
-        /// The function.
+        /// Number of the function.
         function: u8,
-        /// The size that was requested.
+        /// The requested block size, in bytes.
         bytes: u16,
-        /// The largest that both allow, in bytes.
+        /// Largest block size that function and host allow, in bytes.
         max_bytes: u16,
     },
-    /// A block size that the controller cannot transfer
-    /// ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): not a power of two, or below 4
-    /// bytes.
+    /// The controller cannot transfer this block size
+    /// ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): it is not a power of two, or below
+    /// 4 bytes.
     OddBlockSize {
-        /// The function.
+        /// Number of the function.
         function: u8,
-        /// The size that was requested.
+        /// The requested block size, in bytes.
         bytes: u16,
-        /// The largest that function and controller allow, in bytes.
+        /// Largest block size that function and controller allow, in bytes.
         max_bytes: u16,
     },
-    /// The range has no bytes, more than the buffer has, or goes beyond the last register.
+    /// The range is empty, is longer than the buffer, or goes beyond the last register.
     Range {
-        /// First register.
+        /// Address of the first register.
         addr: u32,
-        /// Bytes requested.
+        /// Requested number of bytes.
         bytes: u32,
-        /// Most bytes that were possible.
+        /// Largest number of bytes that was possible.
         max_bytes: u32,
     },
-    /// A register does not have the value that was written to it.
+    /// A register does not read back the value that was written to it.
     NotTaken {
-        /// Register of function 0.
+        /// Address of the register in function 0.
         addr: u32,
-        /// The value written.
+        /// The value that was written.
         wrote: u8,
-        /// The value read back.
+        /// The value that was read back.
         read: u8,
     },
-    /// A register of function 0 that a driver may not write.
+    /// A driver may not write this register of function 0.
     NotVendors {
-        /// The register.
+        /// Address of the register.
         addr: u32,
     },
-    /// A packet has an invalid header, or does not fit into the buffer.
+    /// A received packet has an invalid header, or does not fit into the buffer.
     Packet {
-        /// Its length in the header, in bytes.
+        /// Length of the packet by its header, in bytes.
         bytes: u32,
-        /// The largest possible length.
+        /// Largest possible length, in bytes.
         max_bytes: u32,
-        /// Its type in the header.
+        /// Type of the packet by its header.
         kind: u8,
     },
 }
 
-/// Returns the data in the response of a CMD52 or CMD53 to this register, or the reason of a
-/// refusal. A flag about the command before does not count: the present command was done, and must
-/// not be repeated.
+/// Returns the data in the response to a CMD52 or CMD53 at this register, or the reason of a
+/// refusal. Flags about the command before are ignored: the card has executed the present command,
+/// which must not be repeated.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, IoError> {
     let why = if response.out_of_range() {
         Refusal::OutOfRange

@@ -1,9 +1,9 @@
-//! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
+//! Initialisation of I/O cards from CMD5 to their functions, with or without memory [SDIO 3, 6].
 //!
-//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11, unless the
-//! lines are fixed at 1.8 V], CMD3, CMD7, CCCR, tuples, width, speed, asynchronous interrupt. The
-//! card's registers and tuples are read before the bus gets fast; its [quirks](super::quirk) are
-//! known from there on. A combo card is not run faster than high speed.
+//! The order is: reset, CMD8, CMD5, [bring-up of the memory, slow and with one data line], [CMD11,
+//! unless the lines are fixed at 1.8 V], CMD3, CMD7, CCCR, tuples, width, speed, asynchronous
+//! interrupt. The card's registers and tuples are read before the bus becomes fast; from then on
+//! its [quirks](super::quirk) are known. A combo card runs at most at high speed.
 
 pub(crate) mod error;
 
@@ -28,84 +28,85 @@ use crate::spec::timing::{sd as sd_limits, sdio as limits};
 use crate::task::Platform;
 use error::judge;
 
-/// Time between two CMD5.
+/// Time between two CMD5, in nanoseconds.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
-/// Most CMD5 that only inquire; a card may need one to wake up.
+/// Largest number of CMD5 that only inquire; a card may need one to wake up.
 const INQUIRIES: u32 = 3;
-/// Longest time to read the tuples of one chain, as in Linux. A byte takes 4 microseconds on the
-/// wire at 25 MHz, 260 at 400 kHz; a slow host adds its own time.
+/// Longest time to read one chain of tuples in nanoseconds, as in Linux. On the bus a byte takes 4
+/// microseconds at 25 MHz and 260 at 400 kHz; a slow host adds its own time.
 const TUPLES_NS: u64 = 10_000_000_000;
-/// A low-speed card's clock [SDIO 3].
+/// Fastest clock of a low-speed card, in hertz [SDIO 3].
 const LOW_SPEED_HZ: u32 = 400_000;
-/// The clock of a card that cannot do what it declares ([`Quirks::IO_SLOWER`]).
+/// Clock in hertz for a card that is slower than it declares ([`Quirks::IO_SLOWER`]).
 const SLOWER_HZ: u32 = 150_000_000;
-/// BSS in CCCR 13h.
+/// Mask of the bus speed (BSS) in CCCR 13h.
 const SPEED_MASK: u8 = 7 << 1;
 
-/// One function, with the contents of its registers and tuples.
+/// A function of an I/O card, with the contents of its registers and tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Its number, 1 to 7.
+    /// Number of the function, 1 to 7.
     pub number: u8,
-    /// Its basic registers.
+    /// Basic registers (FBR) of the function.
     pub fbr: Fbr,
-    /// Its maker; the card's if its own tuples do not give one.
+    /// Manufacturer of the function; the card's manufacturer if the function's tuples have none.
     pub manufacturer: Option<Manufacturer>,
-    /// Its abilities.
+    /// Parameters of the function (CISTPL_FUNCE).
     pub extension: FunctionExtension,
 }
 
-/// An I/O card, selected, with its functions still disabled.
+/// An I/O card after bring-up: selected, with its functions still disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCard {
-    /// Its address.
+    /// Relative address of the card.
     pub rca: u16,
-    /// Last response to CMD5.
+    /// Last response of the card to CMD5.
     pub r4: R4,
-    /// Common registers, as read before width and speed were set.
+    /// Common registers (CCCR), as read before width and speed were set.
     pub cccr: Cccr,
-    /// Contents of the common tuples.
+    /// Contents of the common tuples (CIS).
     pub cis: Cis,
-    /// The functions; function 1 is the first.
+    /// The functions of the card; the first element is function 1.
     pub functions: [Option<FunctionInfo>; FUNCTIONS_MAX as usize],
-    /// A combo card's memory, in `tran`.
+    /// Memory of a combo card, in the state `tran`.
     pub memory: Option<Card>,
-    /// Timing agreed on.
+    /// Bus timing that bring-up has selected.
     pub timing: Timing,
-    /// Width agreed on.
+    /// Number of data lines that bring-up has selected.
     pub width: Width,
-    /// SD clock asked of the host, in hertz.
+    /// SD clock requested from the host, in hertz.
     pub clock_hz: u32,
-    /// Whether interrupts work without a clock, also on four lines.
+    /// Whether the card can interrupt without a clock, also on four data lines.
     pub async_interrupt: bool,
-    /// The card's quirks. A combo card's memory has its own.
+    /// Quirks of the I/O part. A combo card's memory has its own.
     pub quirks: Quirks,
 }
 
 impl IoCard {
-    /// Returns function `number`, 1 to 7.
+    /// Returns function `number`, 1 to 7; `None` if the card does not have it.
     pub fn function(&self, number: u8) -> Option<&FunctionInfo> {
         self.functions.get(usize::from(number.checked_sub(1)?))?.as_ref()
     }
 
-    /// Returns the number of functions.
+    /// Returns the number of functions that the card has.
     pub fn count(&self) -> u8 {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// Returns the card's maker.
+    /// Returns the card's manufacturer and product, if its tuples have them.
     pub fn manufacturer(&self) -> Option<Manufacturer> {
         self.cis.manufacturer
     }
 }
 
-/// I/O cards and combo cards.
+/// The slot accepts I/O cards and combo cards.
 pub(super) struct OnlyIo;
 
 impl Families for OnlyIo {
     const SD: bool = true;
     const EMMC: bool = false;
-    // A card that describes itself wrongly does so at every speed: no second try.
+    // A card with wrong tuples has them at every speed, so its error ends bring-up without another
+    // try.
     type Found = Result<IoCard, error::IoError>;
 
     fn target(found: &Self::Found) -> Option<CardParams> {
@@ -133,10 +134,10 @@ impl Families for OnlyIo {
     }
 }
 
-/// A session with an I/O card.
+/// A session with an I/O card during bring-up.
 struct Io<'s, 'a, B: Platform, const N: usize> {
     session: &'s mut Session<'a, B, N>,
-    /// The reason of a failed step that the session has no error for.
+    /// Reason of a failed step for which the session has no error of its own.
     refusal: Option<error::IoError>,
 }
 
@@ -146,7 +147,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let v2 = self.wake().await?;
         let inquiry = self.inquire().await?;
         let fast = !inquiry.memory_present() && wants_18(&bounds);
-        // Lines that are fixed at 1.8 V need no switch, and a soldered card knows none.
+        // Lines that are fixed at 1.8 V need no switch, and a soldered card does not support the
+        // switch.
         let mut signal18 = fast && bounds.fixed18;
         let fast = fast && !signal18;
         let mut r4 = self.power_up(inquiry, fast).await?;
@@ -154,8 +156,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         if inquiry.memory_present()
             && let Some(ocr) = identify::ask_memory(self.session, v2).await?
         {
-            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what
-            // the other half can do.
+            // CMD2, CMD3 and CMD7 apply to both parts of a combo card. Width and speed are set
+            // later, when it is known what the I/O part supports.
             let slow = Options {
                 without: !Caps::timing_bit(Timing::Legacy),
                 max_width: Width::W1,
@@ -190,7 +192,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         let cis = self.tuples(0, cccr.cis).await?;
         let quirks = quirks_of::<B::Profile>(&cis, options);
         if quirks.has(Quirks::IO_NO_POLLING) {
-            // Its pending bits were among the registers.
+            // The pending interrupts were among the registers that were read.
             self.read(reg::NOTHING).await?;
         }
         if quirks.has(Quirks::IO_SLOWER) {
@@ -224,13 +226,14 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
 
     fn refuse<T>(&mut self, error: error::IoError) -> Result<T, Failed> {
         self.refusal = Some(error);
-        // What is told if this happens at a speed that is then left out.
+        // This error is reported if it happens at a speed that the next try excludes.
         self.session.refuse(Breach::Access)
     }
 
-    /// Resets both halves of the card. Returns true if it answers CMD8.
+    /// Resets both parts of the card. Returns true if the card responds to CMD8.
     async fn wake(&mut self) -> Result<bool, Failed> {
-        // CMD0 does not reach the I/O half. A card without one does not answer.
+        // CMD0 does not reset the I/O part. A card without an I/O part does not respond to this
+        // command.
         let reset = cmd::io_write(0, reg::ABORT, cccr::RESET);
         if self.session.command(reset).await.is_err() && !self.session.unanswered() {
             return Err(Failed);
@@ -260,7 +263,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.fail(Error::NoCard)
     }
 
-    /// Sends CMD5 with the supply's window until the card has powered up.
+    /// Sends CMD5 with the host's voltage window until the card has powered up.
     async fn power_up(&mut self, inquiry: R4, s18r: bool) -> Result<R4, Failed> {
         let request = cmd::io_send_op_cond(inquiry.voltages() & Ocr::V27_36, s18r);
         for _ in 0..=limits::INIT_NS / POWER_UP_POLL_NS {
@@ -276,12 +279,12 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.refuse(Breach::IoPowerUp)
     }
 
-    /// Selects the card: CMD3, CMD7.
+    /// Selects the card by CMD3 and CMD7.
     async fn select(&mut self) -> Result<(), Failed> {
         for _ in 0..3 {
             self.session.rca = self.session.command(sd_cmd::send_relative_addr()).await?.r6().rca();
             if self.session.rca != 0 {
-                // No CMD13 to see the end of busy: I/O cards do not know it.
+                // The end of busy is not checked by CMD13, since I/O cards do not support CMD13.
                 self.session.status_of(command::select_card(self.session.rca)).await?;
                 return Ok(());
             }
@@ -313,7 +316,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     async fn cccr(&mut self) -> Result<Cccr, Failed> {
         let mut bytes = [0; cccr::BYTES];
         for (addr, byte) in (0..).zip(&mut bytes) {
-            // Reading the abort register means nothing, and suspend and resume are not used.
+            // Reading the abort register has no meaning, and suspend and resume are not used.
             if addr != reg::ABORT && !(0x0c..reg::BLOCK_SIZE).contains(&addr) {
                 *byte = self.read(addr).await?;
             }
@@ -321,14 +324,14 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         self.session.parsed(Cccr::parse(&bytes))
     }
 
-    /// Reads the tuples of a function; 0: of the card.
+    /// Reads the tuples of a function; 0 reads the common tuples.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
         let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
             Err(error) => return self.refuse(error::IoError::Cis(error)),
         };
-        // The walker wants a bounded number of bytes.
+        // The walker requests a bounded number of bytes.
         while let Some(addr) = walker.wants() {
             let byte = self.read(addr).await?;
             let late = self.session.stack.now_ns() > until_ns;
@@ -340,8 +343,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         walker.finish().or_else(|error| self.refuse(error::IoError::Cis(error)))
     }
 
-    /// Returns the quirks of a card before its bring-up, by what can be read at the clock of
-    /// identification.
+    /// Returns the quirks of a card before its bring-up, by the registers that can be read at the
+    /// identification clock.
     async fn quirks_by_look(&mut self, options: &Options) -> Result<Quirks, Failed> {
         let mut pointer = [0; 4];
         for (addr, byte) in (reg::CIS..).zip(pointer.iter_mut().take(3)) {
@@ -367,8 +370,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
     }
 
-    /// Sets four lines if both sides can. Then switches off the pull-up on DAT3, which is for the
-    /// detection of a card on one line.
+    /// Sets four data lines if card and host support them. Then switches off the pull-up on DAT3,
+    /// which only serves to detect a card.
     async fn set_width(
         &mut self,
         bounds: &Bounds,
@@ -380,9 +383,10 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
             && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
             && bounds.width(Width::W4) == Width::W4;
         if four && memory.is_some() {
-            // A pull-up that stays costs no card.
+            // A card whose pull-up stays on works nevertheless.
             let _ = self.session.app_command(sd_cmd::set_clr_card_detect(false)).await;
-            // Memory that does not take them keeps both halves on one line; one lost answer is none.
+            // If the memory refuses four data lines, both parts stay at one. The command is tried
+            // twice, since a single response may get lost.
             four = self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok()
                 || self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok();
             if !four {
@@ -400,7 +404,7 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         Ok(Width::W4)
     }
 
-    /// Switches to a faster timing: card, host, clock, tuning. Returns the clock.
+    /// Switches to a faster timing: card, host, clock, tuning. Returns the clock in hertz.
     async fn switch(
         &mut self,
         bounds: &Bounds,
@@ -429,7 +433,8 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         if sd::tuned(timing, bounds.timings) {
             self.session.tune(sd_cmd::send_tuning_block(), 64, sd_limits::TUNING_BLOCKS).await?;
         }
-        // Is it still heard? The first answer may speak of tuning blocks that were lost.
+        // Check that the card still responds. The first response may report tuning blocks that were
+        // lost, so it is ignored.
         self.session.command(cmd::io_read(0, reg::REVISION)).await?;
         self.read(reg::REVISION).await?;
         Ok(clock_hz)
@@ -450,13 +455,13 @@ fn scr(memory: &Card) -> Option<Scr> {
     }
 }
 
-/// Returns whether 1.8 V signalling is of use.
+/// Returns whether 1.8 V on the signal lines allows a faster timing.
 fn wants_18(bounds: &Bounds) -> bool {
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     bounds.signal18 && bounds.width(Width::W4) == Width::W4 && uhs.iter().any(|&timing| bounds.allow(timing))
 }
 
-/// Returns the fastest timing that card, host and options have in common.
+/// Returns the fastest timing that card, host and options allow.
 fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),

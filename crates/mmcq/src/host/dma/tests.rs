@@ -5,7 +5,7 @@ use super::*;
 /// DMA memory in one piece, at the address that `map` returns.
 pub(crate) struct Plain;
 
-// SAFETY: no controller reads what this maps.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for Plain {
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         Ok(ptr.addr().get() as u64)
@@ -18,7 +18,7 @@ unsafe impl Dma for Plain {
 /// on.
 pub(crate) struct Scattered<'a>(pub &'a [(u64, u32)]);
 
-// SAFETY: as above.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for Scattered<'_> {
     const IN_PIECES: bool = true;
 

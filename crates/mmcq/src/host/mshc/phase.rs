@@ -209,8 +209,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(L::AT.control, control);
         }
         if matches!(work, Work::Tune(_)) {
-            // A tuning block that does not arrive must not use up the time of the whole tuning [SD
-            // 4.2.4.5].
+            // A tuning block that does not arrive must not use up the time of the whole tuning
+            // [SD 4.2.4.5].
             let clocks = (self.card_hz() / TUNING_BLOCKS_A_SECOND).clamp(1, TIMEOUT_DATA_MAX);
             self.regs.write32(L::AT.timeout, clocks << TIMEOUT_DATA_SHIFT | TIMEOUT_RESPONSE);
         }

@@ -65,7 +65,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         if tail != 0 {
             let last = self.regs.read32(DATA).to_le_bytes();
             for (at, value) in last.into_iter().take(tail).enumerate() {
-                // SAFETY: as for the words above; `4 * whole + at < bytes`.
+                // SAFETY: the byte is one of the `bytes` bytes at `place`, since `4 * whole + at <
+                // bytes`.
                 unsafe { place.add(4 * whole + at).write(value) };
             }
         }
@@ -83,7 +84,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         if tail != 0 {
             let mut last = [0; 4];
             for (at, value) in last.iter_mut().take(tail).enumerate() {
-                // SAFETY: as for the words above; `4 * whole + at < bytes`.
+                // SAFETY: the byte is one of the `bytes` bytes at `place`, since `4 * whole + at <
+                // bytes`.
                 *value = unsafe { place.add(4 * whole + at).read() };
             }
             self.regs.write32(DATA, u32::from_le_bytes(last));

@@ -1,8 +1,8 @@
 //! Reads the response of a phase before the phase ends.
 //!
 //! The controller sets Command Complete when it has received the response. For a data transfer the
-//! driver enables this interrupt only if the engine has asked for the response before [SDHC 2.2.17,
-//! 2.2.19].
+//! driver enables this interrupt only if the engine has asked for the response before
+//! [SDHC 2.2.17, 2.2.19].
 
 use super::Sdhci;
 use super::phase::{Automatic, Work};

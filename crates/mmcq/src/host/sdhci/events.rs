@@ -318,7 +318,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if tail != 0 {
             let last = self.port.read32(BUFFER).to_le_bytes();
             for (at, value) in last.into_iter().take(tail).enumerate() {
-                // SAFETY: as for the words above; `4 * whole + at < bytes`.
+                // SAFETY: the byte is one of the `bytes` bytes at `place`, since `4 * whole + at <
+                // bytes`.
                 unsafe { place.add(4 * whole + at).write(value) };
             }
         }
@@ -336,7 +337,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if tail != 0 {
             let mut last = [0; 4];
             for (at, value) in last.iter_mut().take(tail).enumerate() {
-                // SAFETY: as for the words above; `4 * whole + at < bytes`.
+                // SAFETY: the byte is one of the `bytes` bytes at `place`, since `4 * whole + at <
+                // bytes`.
                 *value = unsafe { place.add(4 * whole + at).read() };
             }
             self.port.write_lanes(BUFFER, u32::from_le_bytes(last), tail as u32);
@@ -359,8 +361,8 @@ pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16)
         _ => Stage::Data,
     };
     match () {
-        // Timeout and CRC error together mean that another device drives the CMD line [SDHC
-        // 2.2.18].
+        // Timeout and CRC error together mean that another device drives the CMD line
+        // [SDHC 2.2.18].
         () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
         () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
         () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),

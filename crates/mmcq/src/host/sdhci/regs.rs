@@ -5,8 +5,8 @@
 
 // --- 000h SDMA System Address / Argument 2 / 32-bit Block Count [SDHC 2.2.1] ---
 
-/// SDMA System Address register. Holds Argument 2 of an automatic CMD23 instead if Host Version 4
-/// Enable is set.
+/// SDMA System Address register, or Argument 2 of an automatic CMD23. With Host Version 4 Enable
+/// the register holds no address.
 pub const SDMA_ADDRESS: u16 = 0x00;
 /// Argument 2 register: the argument of an automatic CMD23, at the offset of [`SDMA_ADDRESS`].
 pub const ARGUMENT_2: u16 = 0x00;
@@ -187,8 +187,8 @@ pub const RESET_DAT: u8 = 1 << 2;
 
 /// Normal (15:0) and Error (31:16) Interrupt Status registers. Writing 1 clears a bit.
 pub const INT_STATUS: u16 = 0x30;
-/// Normal and Error Interrupt Status Enable: which events set their bit in [`INT_STATUS`] [SDHC
-/// 2.2.19, 2.2.20].
+/// Normal and Error Interrupt Status Enable: which events set their bit in [`INT_STATUS`]
+/// [SDHC 2.2.19, 2.2.20].
 pub const INT_ENABLE: u16 = 0x34;
 /// Normal and Error Interrupt Signal Enable: which bits of [`INT_STATUS`] raise the interrupt line
 /// [SDHC 2.2.21, 2.2.22].

@@ -24,8 +24,8 @@ const PRG: u32 = 7 << 9;
 pub(super) enum Open {
     Read,
     Write,
-    /// The card refused a block of the write, so CMD12 instead of the stop token ends it [SD
-    /// 7.2.4].
+    /// The card refused a block of the write, so CMD12 instead of the stop token ends it
+    /// [SD 7.2.4].
     Refused,
 }
 

@@ -50,7 +50,7 @@ pub(super) unsafe fn carry_out<B: SpiBus>(bus: &mut B, exchange: Exchange) -> Re
             bytes.fill(0xff);
             bus.transfer_in_place(bytes)?;
         }
-        // SAFETY: as above; the memory is only read.
+        // SAFETY: the caller promises that nothing else uses the memory; it is only read.
         Exchange::Send(segment) => bus.write(unsafe {
             core::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize)
         })?,

@@ -1,8 +1,9 @@
-//! Commands that only eMMC has, or that mean something else on SD [eMMC 6.10.4].
+//! Commands that only eMMC has, or that have another meaning on SD [eMMC 6.10.4].
 
 use super::{Command, Resp, rca_arg};
 
-/// CMD0 with argument 0xf0f0f0f0 `GO_PRE_IDLE_STATE`: back to the boot state [eMMC 6.3.1].
+/// CMD0 with argument 0xf0f0f0f0 `GO_PRE_IDLE_STATE`: resets the device to its boot state
+/// [eMMC 6.3.1].
 pub const fn go_pre_idle_state() -> Command {
     Command::new(0, 0xf0f0_f0f0, Resp::None)
 }
@@ -13,8 +14,9 @@ pub const fn boot_initiation() -> Command {
     Command::new(0, 0xffff_fffa, Resp::None)
 }
 
-/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0: only inquires; `sector_mode`: the
-/// host addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
+/// CMD1 `SEND_OP_COND`: sends the voltage window in OCR bits 23:7; 0 only inquires the OCR.
+/// `sector_mode` says that the host uses sector addresses, which devices over 2 GB need
+/// [eMMC 6.4.2].
 pub const fn send_op_cond(voltages: u32, sector_mode: bool) -> Command {
     let mode = if sector_mode { 1 << 30 } else { 0 };
     Command::new(1, voltages & 0x00ff_ff80 | mode, Resp::R3)
@@ -25,21 +27,21 @@ pub const fn set_relative_addr(rca: u16) -> Command {
     Command::new(3, rca_arg(rca), Resp::R1)
 }
 
-/// CMD5 `SLEEP_AWAKE`: from stand-by to sleep, or back [eMMC 6.6.21].
+/// CMD5 `SLEEP_AWAKE`: switches the device from stand-by to sleep, or back [eMMC 6.6.21].
 pub const fn sleep_awake(rca: u16, sleep: bool) -> Command {
     Command::new(5, rca_arg(rca) | (sleep as u32) << 15, Resp::R1b)
 }
 
-/// What CMD6 does to a byte of EXT_CSD [eMMC 6.10.4].
+/// The operation of CMD6 on a byte of EXT_CSD [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchMode {
-    /// Changes the command set; index and value do not matter.
+    /// Changes the command set; CMD6 ignores index and value.
     CommandSet,
     /// Sets the bits that are 1 in the value.
     SetBits,
     /// Clears the bits that are 1 in the value.
     ClearBits,
-    /// Writes the value.
+    /// Writes the value into the byte.
     WriteByte,
 }
 
@@ -49,18 +51,20 @@ pub const fn switch(access: SwitchMode, index: u8, value: u8, set: u8) -> Comman
     Command::new(6, arg, Resp::R1b)
 }
 
-/// CMD8 `SEND_EXT_CSD`: 512 bytes, see [`ExtCsd`](crate::spec::ext_csd::ExtCsd) [eMMC 7.4].
+/// CMD8 `SEND_EXT_CSD`: the device sends the 512 bytes of [`ExtCsd`](crate::spec::ext_csd::ExtCsd)
+/// [eMMC 7.4].
 pub const fn send_ext_csd() -> Command {
     Command::new(8, 0, Resp::R1)
 }
 
-/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt, on devices that use CMD12 for it
+/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt (HPI), on devices that use CMD12 for it
 /// [eMMC 6.10.4].
 pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }
 
-/// CMD13 `SEND_STATUS` as high-priority interrupt, on devices that use CMD13 for it [eMMC 6.10.4].
+/// CMD13 `SEND_STATUS` as high-priority interrupt (HPI), on devices that use CMD13 for it
+/// [eMMC 6.10.4].
 pub const fn send_status_hpi(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1, Resp::R1)
 }
@@ -70,12 +74,13 @@ pub const fn bustest_r() -> Command {
     Command::new(14, 0, Resp::R1)
 }
 
-/// CMD19 `BUSTEST_W`: the host sends a pattern on all lines [eMMC 6.6.4].
+/// CMD19 `BUSTEST_W`: the host sends a test pattern on all data lines [eMMC 6.6.4].
 pub const fn bustest_w() -> Command {
     Command::new(19, 0, Resp::R1)
 }
 
-/// CMD21 `SEND_TUNING_BLOCK`: 128 bytes with eight lines, 64 with four [eMMC 6.6.5].
+/// CMD21 `SEND_TUNING_BLOCK`: the device sends 128 bytes on eight data lines, 64 on four
+/// [eMMC 6.6.5].
 pub const fn send_tuning_block() -> Command {
     Command::new(21, 0, Resp::R1)
 }
@@ -83,19 +88,20 @@ pub const fn send_tuning_block() -> Command {
 /// Parameters of CMD23 [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCount {
-    /// Number of blocks; for a packed command the sum of the entries and the header.
+    /// Number of blocks; for a packed command the sum of all entries and the header.
     pub blocks: u16,
-    /// Reliable write [eMMC 6.10.4].
+    /// Whether the write is reliable: a power failure leaves old or new data [eMMC 6.10.4].
     pub reliable: bool,
-    /// Forced programming: past the cache, to the flash [eMMC 6.6.31].
+    /// Forced programming: whether the device writes the data to the flash, not only to its cache
+    /// [eMMC 6.6.31].
     pub forced: bool,
-    /// Context, 0 (none) to 15 [eMMC 6.10.4].
+    /// Context ID, 1 to 15; 0 for none [eMMC 6.10.4].
     pub context: u8,
-    /// Data tag [eMMC 6.10.4].
+    /// Data tag: whether the device keeps the data in its faster part [eMMC 6.10.4].
     pub tag: bool,
 }
 
-/// CMD23 `SET_BLOCK_COUNT` [eMMC 6.10.4].
+/// CMD23 `SET_BLOCK_COUNT`: length and flags of the CMD18 or CMD25 that follows [eMMC 6.10.4].
 pub const fn set_block_count(count: BlockCount) -> Command {
     Command::new(
         23,
@@ -110,49 +116,51 @@ pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }
 
-/// Returns the flags that CMD23 and CMD44 share.
+/// Returns the argument bits of the flags that CMD23 and CMD44 share.
 const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 {
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
 
-/// CMD26 `PROGRAM_CID`: 16 bytes of data follow; the manufacturer's, once [eMMC 6.10.4].
+/// CMD26 `PROGRAM_CID`: writes the CID, once, by the manufacturer; 16 bytes of data follow
+/// [eMMC 6.10.4].
 pub const fn program_cid() -> Command {
     Command::new(26, 0, Resp::R1)
 }
 
-/// CMD31 `SEND_WRITE_PROT_TYPE`: two bits for each of 32 groups, 8 bytes of data [eMMC 6.10.4].
+/// CMD31 `SEND_WRITE_PROT_TYPE`: the device sends two protection bits for each of 32 groups, 8
+/// bytes of data [eMMC 6.10.4].
 pub const fn send_write_prot_type(addr: u32) -> Command {
     Command::new(31, addr, Resp::R1)
 }
 
-/// CMD35 `ERASE_GROUP_START`: first address to erase [eMMC 6.10.4].
+/// CMD35 `ERASE_GROUP_START`: sets the first address to erase [eMMC 6.10.4].
 pub const fn erase_group_start(addr: u32) -> Command {
     Command::new(35, addr, Resp::R1)
 }
 
-/// CMD36 `ERASE_GROUP_END`: last address to erase, inclusive [eMMC 6.10.4].
+/// CMD36 `ERASE_GROUP_END`: sets the last address to erase, inclusive [eMMC 6.10.4].
 pub const fn erase_group_end(addr: u32) -> Command {
     Command::new(36, addr, Resp::R1)
 }
 
-/// What CMD38 does to the range [eMMC 6.10.4].
+/// The operation of CMD38 on the range [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmmcErase {
-    /// Whole erase groups.
+    /// Erases whole erase groups.
     Erase,
-    /// Write blocks; they read as erased.
+    /// Trims write blocks, which then read as erased.
     Trim,
-    /// Write blocks; they may read as anything.
+    /// Discards write blocks, which may then read as anything.
     Discard,
-    /// Erase groups, and all copies, before the busy ends.
+    /// Erases erase groups and all copies of their data, before the busy ends.
     SecureErase,
-    /// Marks write blocks for the second step.
+    /// Marks write blocks for the second step of a secure trim.
     SecureTrim1,
-    /// Erases what was marked, and all copies.
+    /// Erases the marked write blocks and all copies of their data.
     SecureTrim2,
 }
 
-/// CMD38 `ERASE`: the range of CMD35 and CMD36 [eMMC 6.10.4].
+/// CMD38 `ERASE`: erases the range of CMD35 and CMD36 [eMMC 6.10.4].
 pub const fn erase(kind: EmmcErase) -> Command {
     let arg = match kind {
         EmmcErase::Erase => 0,
@@ -165,10 +173,9 @@ pub const fn erase(kind: EmmcErase) -> Command {
     Command::new(38, arg, Resp::R1b)
 }
 
-/// CMD39 `FAST_IO`: reads an 8-bit register (address 7 bits), or writes `data` [eMMC 6.6.20].
+/// CMD39 `FAST_IO`: reads an 8-bit register (address 7 bits), or writes `data` to it [eMMC 6.6.20].
 ///
-/// The standard's R4 carries a CRC here, unlike the SDIO response of that name: its form is that of
-/// [`Resp::R5`].
+/// The standard calls the response R4. It has a CRC, unlike SDIO's R4, so its form is [`Resp::R5`].
 pub const fn fast_io(rca: u16, register: u8, data: Option<u8>) -> Command {
     let write = match data {
         Some(byte) => 1 << 15 | byte as u32,
@@ -177,38 +184,38 @@ pub const fn fast_io(rca: u16, register: u8, data: Option<u8>) -> Command {
     Command::new(39, rca_arg(rca) | ((register & 0x7f) as u32) << 8 | write, Resp::R5)
 }
 
-/// CMD40 `GO_IRQ_STATE`: the response comes when the device has an event [eMMC 6.5].
+/// CMD40 `GO_IRQ_STATE`: the device sends the response when it has an event [eMMC 6.5].
 pub const fn go_irq_state() -> Command {
     Command::new(40, 0, Resp::R5)
 }
 
-/// The first half of a queued task [eMMC 6.6.39].
+/// The first half of a queued task's description, for CMD44 [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmmcTask {
     /// Task number, 0 to 31.
     pub id: u8,
-    /// Blocks of 512 bytes.
+    /// Number of blocks of 512 bytes.
     pub blocks: u16,
-    /// Read from the device, else write.
+    /// Whether the task reads from the device; otherwise it writes.
     pub read: bool,
-    /// Executed before simple tasks.
+    /// Whether the device executes the task before tasks of simple priority.
     pub priority: bool,
-    /// Reliable write.
+    /// Whether the write is reliable: a power failure leaves old or new data.
     pub reliable: bool,
-    /// Forced programming.
+    /// Forced programming: whether the device writes the data to the flash, not only to its cache.
     pub forced: bool,
-    /// Context, 0 (none) to 15.
+    /// Context ID, 1 to 15; 0 for none.
     pub context: u8,
-    /// Data tag.
+    /// Data tag: whether the device keeps the data in its faster part.
     pub tag: bool,
 }
 
-/// Puts a task's number, 0 to 31, into bits 20:16.
+/// Returns a task's number, 0 to 31, in bits 20:16.
 const fn task_arg(task: u8) -> u32 {
     ((task & 0x1f) as u32) << 16
 }
 
-/// CMD44 `QUEUED_TASK_PARAMS`: direction, length, flags and number of a task [eMMC 6.6.39].
+/// CMD44 `QUEUED_TASK_PARAMS`: sends direction, length, flags and number of a task [eMMC 6.6.39].
 pub const fn queued_task_params(task: EmmcTask) -> Command {
     let arg = flags_arg(task.reliable, task.tag, task.context, task.forced)
         | (task.read as u32) << 30
@@ -218,22 +225,23 @@ pub const fn queued_task_params(task: EmmcTask) -> Command {
     Command::new(44, arg, Resp::R1)
 }
 
-/// CMD45 `QUEUED_TASK_ADDRESS`: the address of the task that CMD44 named [eMMC 6.6.39].
+/// CMD45 `QUEUED_TASK_ADDRESS`: sends the address of the task that the last CMD44 named
+/// [eMMC 6.6.39].
 pub const fn queued_task_address(addr: u32) -> Command {
     Command::new(45, addr, Resp::R1)
 }
 
-/// CMD46 `EXECUTE_READ_TASK`: data of a ready read task [eMMC 6.6.39].
+/// CMD46 `EXECUTE_READ_TASK`: the device sends the data of a read task that is ready [eMMC 6.6.39].
 pub const fn execute_read_task(task: u8) -> Command {
     Command::new(46, task_arg(task), Resp::R1)
 }
 
-/// CMD47 `EXECUTE_WRITE_TASK`: data of a ready write task [eMMC 6.6.39].
+/// CMD47 `EXECUTE_WRITE_TASK`: the host sends the data of a write task that is ready [eMMC 6.6.39].
 pub const fn execute_write_task(task: u8) -> Command {
     Command::new(47, task_arg(task), Resp::R1)
 }
 
-/// What CMD48 does to the queue [eMMC 6.6.39].
+/// The operation of CMD48 on the queue [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmmcQueueOp {
     /// Discards all tasks.
@@ -242,7 +250,7 @@ pub enum EmmcQueueOp {
     Discard(u8),
 }
 
-/// CMD48 `CMDQ_TASK_MGMT`: takes tasks off the queue [eMMC 6.6.39].
+/// CMD48 `CMDQ_TASK_MGMT`: removes tasks from the device's queue [eMMC 6.6.39].
 pub const fn cmdq_task_mgmt(op: EmmcQueueOp) -> Command {
     let arg = match op {
         EmmcQueueOp::DiscardAll => 1,
@@ -251,17 +259,17 @@ pub const fn cmdq_task_mgmt(op: EmmcQueueOp) -> Command {
     Command::new(48, arg, Resp::R1b)
 }
 
-/// CMD49 `SET_TIME`: 512 bytes with the real time clock's value follow [eMMC 6.6.35].
+/// CMD49 `SET_TIME`: the host sends 512 bytes with the value of the real-time clock [eMMC 6.6.35].
 pub const fn set_time() -> Command {
     Command::new(49, 0, Resp::R1)
 }
 
-/// CMD53 `PROTOCOL_RD`: data of a security protocol from the device [eMMC 6.10.4].
+/// CMD53 `PROTOCOL_RD`: the device sends data of a security protocol [eMMC 6.10.4].
 pub const fn protocol_rd(specific: u16, protocol: u8) -> Command {
     Command::new(53, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }
 
-/// CMD54 `PROTOCOL_WR`: data of a security protocol to the device [eMMC 6.10.4].
+/// CMD54 `PROTOCOL_WR`: the host sends data of a security protocol [eMMC 6.10.4].
 pub const fn protocol_wr(specific: u16, protocol: u8) -> Command {
     Command::new(54, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }
@@ -272,7 +280,7 @@ mod tests {
 
     #[test]
     fn switch_and_power_arguments() {
-        // HS_TIMING (185) := 1, as every host sends it.
+        // Writes 1 to HS_TIMING (185), as every host sends it.
         assert_eq!(switch(SwitchMode::WriteByte, 185, 1, 0).arg, 0x03b9_0100);
         assert_eq!(switch(SwitchMode::SetBits, 175, 1, 1).arg, 0x01af_0101);
         assert_eq!(sleep_awake(1, true).arg, 0x0001_8000);

@@ -1,8 +1,8 @@
-//! The standards' names of commands, for traces.
+//! Names of commands in the standards, for traces.
 
-/// Returns the standard's name of a command. `app`: it follows CMD55; `emmc`: the card is an eMMC.
-/// For indices that the standard reserves or leaves to the vendor, returns `"RESERVED"` or
-/// `"VENDOR"`.
+/// Returns the standard's name of a command. `app`: the command follows CMD55; `emmc`: the card is
+/// an eMMC. Returns `"RESERVED"` or `"VENDOR"` for an index that the standard reserves or leaves to
+/// the vendor.
 pub const fn name(index: u8, app: bool, emmc: bool) -> &'static str {
     if emmc {
         emmc_name(index)
@@ -13,7 +13,7 @@ pub const fn name(index: u8, app: bool, emmc: bool) -> &'static str {
     }
 }
 
-/// Names that SD and eMMC share.
+/// Returns the name of a command that SD and eMMC share.
 const fn shared_name(index: u8) -> &'static str {
     match index {
         0 => "GO_IDLE_STATE",
@@ -44,7 +44,7 @@ const fn shared_name(index: u8) -> &'static str {
     }
 }
 
-/// Names in [SD 4.7.4], [SDIO 5].
+/// Returns the name of a command of SD [SD 4.7.4] or SDIO [SDIO 5].
 const fn sd_name(index: u8) -> &'static str {
     match index {
         3 => "SEND_RELATIVE_ADDR",
@@ -73,7 +73,8 @@ const fn sd_name(index: u8) -> &'static str {
     }
 }
 
-/// Names in [SD 4.7.4]; the security commands as in the copy protection's own specification.
+/// Returns the name of an application command [SD 4.7.4]; security commands have the names of the
+/// copy protection specification.
 const fn acmd_name(index: u8) -> &'static str {
     match index {
         6 => "SET_BUS_WIDTH",
@@ -96,12 +97,13 @@ const fn acmd_name(index: u8) -> &'static str {
         51 => "SEND_SCR",
         53 => "SECURE_RECEIVE",
         54 => "SECURE_SEND",
-        // A card takes an index that is no application command as the plain command [SD 4.3.9.1].
+        // A card executes an index that is no application command as the ordinary command
+        // [SD 4.3.9.1].
         _ => sd_name(index),
     }
 }
 
-/// Names in [eMMC 6.10.4].
+/// Returns the name of a command of eMMC [eMMC 6.10.4].
 const fn emmc_name(index: u8) -> &'static str {
     match index {
         1 => "SEND_OP_COND",

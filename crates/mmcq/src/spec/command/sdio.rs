@@ -2,13 +2,13 @@
 
 use super::{Command, Resp};
 
-/// CMD5 `IO_SEND_OP_COND`: voltage window in OCR bits 23:0, 0: only inquires; `s18r` requests 1.8 V
-/// signalling [SDIO 3.2].
+/// CMD5 `IO_SEND_OP_COND`: sends the voltage window in OCR bits 23:0; 0 only inquires the OCR.
+/// `s18r` requests 1.8 V on the signal lines [SDIO 3.2].
 pub const fn io_send_op_cond(voltages: u32, s18r: bool) -> Command {
     Command::new(5, voltages & 0x00ff_ffff | (s18r as u32) << 24, Resp::R4)
 }
 
-/// Returns function (0 to 7) and register address (17 bits) at their place in every I/O command.
+/// Returns function (0 to 7) and register address (17 bits) in their fields of an I/O command.
 const fn place(function: u8, addr: u32) -> u32 {
     ((function & 7) as u32) << 28 | (addr & 0x1_ffff) << 9
 }
@@ -18,7 +18,7 @@ pub const fn io_read(function: u8, addr: u32) -> Command {
     Command::new(52, place(function, addr), Resp::R5)
 }
 
-/// CMD52 `IO_RW_DIRECT`: writes one register; the response repeats the data that was sent
+/// CMD52 `IO_RW_DIRECT`: writes one register; the response repeats the byte that was sent
 /// [SDIO 5.1].
 pub const fn io_write(function: u8, addr: u32, data: u8) -> Command {
     Command::new(52, 1 << 31 | place(function, addr) | data as u32, Resp::R5)
@@ -29,14 +29,14 @@ pub const fn io_write_read(function: u8, addr: u32, data: u8) -> Command {
     Command::new(52, 1 << 31 | 1 << 27 | place(function, addr) | data as u32, Resp::R5)
 }
 
-/// Amount of data of a CMD53 [SDIO 5.3].
+/// The amount of data in a CMD53 [SDIO 5.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// 1 to 512 bytes.
+    /// Bytes: their number, 1 to 512.
     Bytes(u16),
-    /// 1 to 511 blocks of the function's block size.
+    /// Blocks of the function's block size: their number, 1 to 511.
     Blocks(u16),
-    /// Blocks until the function is aborted through the CCCR.
+    /// Blocks without an end, until the host aborts the function by the CCCR.
     Endless,
 }
 
@@ -45,20 +45,20 @@ pub enum Amount {
 pub struct Extended {
     /// Whether the data go to the card.
     pub write: bool,
-    /// Function, 0 to 7.
+    /// Function number, 0 to 7.
     pub function: u8,
-    /// First register, 17 bits.
+    /// Address of the first register, 17 bits.
     pub addr: u32,
-    /// Whether each byte goes to the next address; otherwise all go to one address (a FIFO).
+    /// Whether each byte goes to the next address; otherwise all bytes go to one address (a FIFO).
     pub increment: bool,
     /// Amount of data.
     pub count: Amount,
 }
 
-/// CMD53 `IO_RW_EXTENDED`: reads or writes many bytes [SDIO 5.3].
+/// CMD53 `IO_RW_EXTENDED`: reads or writes several bytes [SDIO 5.3].
 ///
-/// In byte mode 512 is coded as 0. A count of 0 or out of range has no code: `Bytes(0)` means 512,
-/// `Blocks(0)` endless.
+/// In byte mode, 512 is coded as 0. A count that is 0 or out of range has no code of its own:
+/// `Bytes(0)` means 512, `Blocks(0)` means without an end.
 pub const fn io_rw_extended(what: Extended) -> Command {
     let (block_mode, count) = match what.count {
         Amount::Bytes(n) => (0, n & 0x1ff),

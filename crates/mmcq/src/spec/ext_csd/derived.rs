@@ -1,4 +1,5 @@
-//! Contents of EXT_CSD in bytes and nanoseconds [eMMC 7.4].
+//! Fields of EXT_CSD, converted to bytes and nanoseconds [eMMC 7.4]. Numbers in brackets are byte
+//! numbers.
 
 use super::ExtCsd;
 use crate::spec::timing;
@@ -6,40 +7,40 @@ use crate::spec::timing;
 const KIB: u64 = 1024;
 const MS: u64 = 1_000_000;
 
-/// How the high-priority interrupt is sent.
+/// The command that sends a high-priority interrupt (HPI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hpi {
-    /// By CMD12.
+    /// CMD12 with the HPI bit.
     Cmd12,
-    /// By CMD13.
+    /// CMD13 with the HPI bit.
     Cmd13,
 }
 
-/// Share of the spare blocks that is used up [eMMC 7.4, 267].
+/// Share of the spare blocks that the device has used up [eMMC 7.4, 267].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreEol {
-    /// 0: not reported.
+    /// Code 0: the device does not report it.
     Undefined,
-    /// 1: fewer than 80 %.
+    /// Code 1: less than 80 % is used.
     Normal,
-    /// 2: 80 %.
+    /// Code 2: 80 % is used.
     Warning,
-    /// 3: 90 %.
+    /// Code 3: 90 % is used.
     Urgent,
-    /// Anything else.
+    /// Any other code.
     Reserved(u8),
 }
 
 /// Wear of one type of memory [eMMC 7.4, 268 and 269].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeTime {
-    /// 0: not reported.
+    /// Code 0: the device does not report it.
     Undefined,
-    /// 1 to 10: at most this share of its lifetime is used, in percent.
+    /// Codes 1 to 10: at most this percentage of the lifetime is used.
     UsedPercent(u8),
-    /// 11: its lifetime is exceeded.
+    /// Code 11: the estimated lifetime is exceeded.
     Exceeded,
-    /// Anything else.
+    /// Any other code.
     Reserved(u8),
 }
 
@@ -54,14 +55,14 @@ impl LifeTime {
     }
 }
 
-/// Returns a time that doubles with each step, for exponents up to the largest that the standard
-/// allows (0x17).
+/// Returns `unit_ns` * 2^`exponent`, for exponents up to the largest that the standard allows
+/// (0x17).
 const fn doubled(unit_ns: u64, exponent: u8) -> u64 {
     unit_ns << if exponent > 0x17 { 0x17 } else { exponent }
 }
 
 impl ExtCsd<'_> {
-    /// Returns a little-endian number of `len` bytes, at most 8.
+    /// Returns the little-endian number in the `len` bytes (at most 8) from byte `at` on.
     const fn number(&self, at: usize, len: usize) -> u64 {
         let mut value = 0;
         let mut n = len;
@@ -72,18 +73,19 @@ impl ExtCsd<'_> {
         value
     }
 
-    /// Returns the size of the user area from SEC_COUNT (215:212); 0 on devices up to 2 GB, which
-    /// have it in the CSD.
+    /// Returns the size of the user area in bytes, from SEC_COUNT (215:212); 0 on devices up to 2
+    /// GB, whose size is in the CSD.
     pub const fn capacity_bytes(&self) -> u64 {
         self.number(212, 4) * 512
     }
 
-    /// Returns the size of a sector: 512 or 4096.
+    /// Returns the size of a sector in bytes: 512 or 4096.
     pub const fn sector_bytes(&self) -> u32 {
         if self.data_sector_size() == 1 { 4096 } else { 512 }
     }
 
-    /// Returns the size of a high-capacity erase group (224); `None` if there are none.
+    /// Returns the size of a high-capacity erase group in bytes (224); `None` if the device has
+    /// none.
     pub const fn hc_erase_group_bytes(&self) -> Option<u64> {
         match self.hc_erase_grp_size() {
             0 => None,
@@ -91,7 +93,8 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the size of a high-capacity write protect group (221); `None` if there are none.
+    /// Returns the size of a high-capacity write protect group in bytes (221); `None` if the device
+    /// has none.
     pub const fn hc_wp_group_bytes(&self) -> Option<u64> {
         match (self.hc_erase_group_bytes(), self.hc_wp_grp_size()) {
             (None, _) | (_, 0) => None,
@@ -99,17 +102,18 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the size of each of the two boot areas (226).
+    /// Returns the size of each of the two boot areas in bytes (226).
     pub const fn boot_bytes(&self) -> u64 {
         self.boot_size_mult() as u64 * 128 * KIB
     }
 
-    /// Returns the size of the replay-protected area (168).
+    /// Returns the size of the replay-protected area (RPMB) in bytes (168).
     pub const fn rpmb_bytes(&self) -> u64 {
         self.rpmb_size_mult() as u64 * 128 * KIB
     }
 
-    /// Returns the size of general purpose partition 1 to 4 (154:143); 0 if there is none.
+    /// Returns the size of general purpose partition 1 to 4 in bytes (154:143); 0 if the partition
+    /// does not exist.
     pub const fn gp_bytes(&self, partition: u8) -> u64 {
         match (partition, self.hc_wp_group_bytes()) {
             (1..=4, Some(unit)) => self.number(143 + 3 * (partition as usize - 1), 3) * unit,
@@ -119,12 +123,12 @@ impl ExtCsd<'_> {
 
     /// Returns the start of the enhanced user area (139:136), in bytes.
     pub const fn enhanced_start_bytes(&self) -> u64 {
-        // In bytes on devices up to 2 GB, else in sectors.
+        // The start is in bytes on devices up to 2 GB, and in sectors on others.
         let unit = if self.capacity_bytes() > 2 << 30 { 512 } else { 1 };
         self.number(136, 4) * unit
     }
 
-    /// Returns the size of the enhanced user area (142:140).
+    /// Returns the size of the enhanced user area in bytes (142:140).
     pub const fn enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(140, 3) * unit,
@@ -132,7 +136,7 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the largest size of the enhanced area (159:157).
+    /// Returns the largest possible size of the enhanced area in bytes (159:157).
     pub const fn max_enhanced_bytes(&self) -> u64 {
         match self.hc_wp_group_bytes() {
             Some(unit) => self.number(157, 3) * unit,
@@ -140,68 +144,69 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the size of the cache (252:249); 0 if there is none.
+    /// Returns the size of the cache in bytes (252:249); 0 if the device has none.
     pub const fn cache_bytes(&self) -> u64 {
         self.number(249, 4) * KIB
     }
 
-    /// Returns whether the cache is flushed in the order in which data came in, so that a barrier
-    /// costs nothing.
+    /// Returns whether the device flushes the cache in the order in which data arrived, so that a
+    /// barrier costs no time.
     pub const fn cache_flushes_in_order(&self) -> bool {
         self.cache_flush_policy() & 1 != 0
     }
 
-    /// Returns whether the device has HS at 26 MHz.
+    /// Returns whether the device supports HS at 26 MHz.
     pub const fn hs26(&self) -> bool {
         self.device_type() & 1 << 0 != 0
     }
 
-    /// Returns whether the device has HS at 52 MHz.
+    /// Returns whether the device supports HS at 52 MHz.
     pub const fn hs52(&self) -> bool {
         self.device_type() & 1 << 1 != 0
     }
 
-    /// Returns whether the device has DDR52 at 1.8 or 3.3 V.
+    /// Returns whether the device supports DDR52 at 1.8 or 3.3 V.
     pub const fn ddr52(&self) -> bool {
         self.device_type() & 1 << 2 != 0
     }
 
-    /// Returns whether the device has DDR52 at 1.2 V.
+    /// Returns whether the device supports DDR52 at 1.2 V.
     pub const fn ddr52_1v2(&self) -> bool {
         self.device_type() & 1 << 3 != 0
     }
 
-    /// Returns whether the device has HS200 at 1.8 V.
+    /// Returns whether the device supports HS200 at 1.8 V.
     pub const fn hs200(&self) -> bool {
         self.device_type() & 1 << 4 != 0
     }
 
-    /// Returns whether the device has HS200 at 1.2 V.
+    /// Returns whether the device supports HS200 at 1.2 V.
     pub const fn hs200_1v2(&self) -> bool {
         self.device_type() & 1 << 5 != 0
     }
 
-    /// Returns whether the device has HS400 at 1.8 V.
+    /// Returns whether the device supports HS400 at 1.8 V.
     pub const fn hs400(&self) -> bool {
         self.device_type() & 1 << 6 != 0
     }
 
-    /// Returns whether the device has HS400 at 1.2 V.
+    /// Returns whether the device supports HS400 at 1.2 V.
     pub const fn hs400_1v2(&self) -> bool {
         self.device_type() & 1 << 7 != 0
     }
 
-    /// Returns whether the device has HS400 with enhanced strobe.
+    /// Returns whether the device supports HS400 with enhanced strobe.
     pub const fn enhanced_strobe(&self) -> bool {
         self.strobe_support() & 1 != 0
     }
 
-    /// Returns the depth of the command queue, 1 to 32; 0 if there is none.
+    /// Returns the depth of the command queue, 1 to 32; 0 if the device has none.
     pub const fn cmdq_depth(&self) -> u8 {
         if self.cmdq_support() & 1 == 0 { 0 } else { (self.cmdq_depth_less_1() & 0x1f) + 1 }
     }
 
-    /// Returns how the high-priority interrupt is sent; `None`: there is none.
+    /// Returns which command sends the high-priority interrupt; `None` if the device has no such
+    /// interrupt.
     pub const fn hpi(&self) -> Option<Hpi> {
         match self.hpi_features() & 3 {
             1 => Some(Hpi::Cmd13),
@@ -215,7 +220,7 @@ impl ExtCsd<'_> {
         self.sec_feature_support() & 1 << 4 != 0
     }
 
-    /// Returns whether discard is supported: from version 4.5 on.
+    /// Returns whether discard is supported, which begins with version 4.5.
     pub const fn discard(&self) -> bool {
         self.ext_csd_rev() >= 6
     }
@@ -236,18 +241,18 @@ impl ExtCsd<'_> {
         self.wr_rel_param() & 1 << 2 != 0
     }
 
-    /// Returns the exception events that happened (55:54): bit 0 urgent background operations, 1
-    /// dynamic capacity, 2 system pool, 3 packed, 4 extended security.
+    /// Returns the exception events that have happened (55:54): bit 0 urgent background operations,
+    /// 1 dynamic capacity, 2 system pool, 3 packed command, 4 extended security.
     pub const fn exception_events_status(&self) -> u16 {
         self.number(54, 2) as u16
     }
 
-    /// Returns the exception events that raise the status bit (57:56).
+    /// Returns the exception events that set EXCEPTION_EVENT in the card status (57:56).
     pub const fn exception_events_ctrl(&self) -> u16 {
         self.number(56, 2) as u16
     }
 
-    /// Returns the extended partition attributes (53:52), four bits a partition.
+    /// Returns the extended partition attributes (53:52), four bits for each partition.
     pub const fn ext_partitions_attribute(&self) -> u16 {
         self.number(52, 2) as u16
     }
@@ -260,12 +265,12 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the sectors of the last write that were programmed (245:242).
+    /// Returns the number of sectors of the last write that were programmed (245:242).
     pub const fn correctly_programmed_sectors(&self) -> u32 {
         self.number(242, 4) as u32
     }
 
-    /// Returns the firmware version (261:254), in the maker's coding.
+    /// Returns the firmware version (261:254), in the manufacturer's coding.
     pub const fn firmware_version(&self) -> u64 {
         self.number(254, 8)
     }
@@ -275,22 +280,22 @@ impl ExtCsd<'_> {
         self.number(262, 2) as u16
     }
 
-    /// Returns the sectors of a firmware update that were programmed (305:302).
+    /// Returns the number of sectors of a firmware update that were programmed (305:302).
     pub const fn firmware_sectors_programmed(&self) -> u32 {
         self.number(302, 4) as u32
     }
 
-    /// Returns the argument of CMD25 in a firmware update (490:487).
+    /// Returns the argument that CMD25 needs in a firmware update (490:487).
     pub const fn ffu_arg(&self) -> u32 {
         self.number(487, 4) as u32
     }
 
-    /// Returns the maker's own health report (301:270).
+    /// Returns the manufacturer's own health report (301:270).
     pub fn vendor_health(&self) -> &[u8] {
         self.0.get(270..302).unwrap_or(&[])
     }
 
-    /// Returns the share of the spare blocks that is used up.
+    /// Returns the share of the spare blocks that the device has used up (267).
     pub const fn pre_eol(&self) -> PreEol {
         match self.pre_eol_info() {
             0 => PreEol::Undefined,
@@ -301,17 +306,18 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the wear of type A memory (by custom, the fast one).
+    /// Returns the wear of type A memory (268), usually the faster one.
     pub const fn life_time_a(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_a())
     }
 
-    /// Returns the wear of type B memory (by custom, the bulk).
+    /// Returns the wear of type B memory (269), usually the larger one.
     pub const fn life_time_b(&self) -> LifeTime {
         LifeTime::from_byte(self.device_life_time_est_typ_b())
     }
 
-    /// Returns the longest busy of CMD6 (248); if not declared, [`timing::emmc::SWITCH_NS`].
+    /// Returns the longest busy of CMD6 in nanoseconds (248); [`timing::emmc::SWITCH_NS`] if not
+    /// declared.
     pub const fn generic_cmd6_time_ns(&self) -> u64 {
         match self.generic_cmd6_time() {
             0 => timing::emmc::SWITCH_NS,
@@ -319,7 +325,8 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the longest busy of a partition switch (199); if not declared, that of CMD6.
+    /// Returns the longest busy of a partition switch in nanoseconds (199); the value of CMD6 if
+    /// not declared.
     pub const fn part_switch_time_ns(&self) -> u64 {
         match self.partition_switch_time() {
             0 => self.generic_cmd6_time_ns(),
@@ -327,13 +334,14 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the longest busy after a high-priority interrupt (198); 0 if not declared.
+    /// Returns the longest busy after a high-priority interrupt in nanoseconds (198); 0 if not
+    /// declared.
     pub const fn out_of_interrupt_time_ns(&self) -> u64 {
         self.out_of_interrupt_time() as u64 * 10 * MS
     }
 
-    /// Returns the longest busy of a long power-off notification (247); if not declared, that of
-    /// CMD6.
+    /// Returns the longest busy of the notification "power off long" in nanoseconds (247); the
+    /// value of CMD6 if not declared.
     pub const fn power_off_long_time_ns(&self) -> u64 {
         match self.power_off_long_time() {
             0 => self.generic_cmd6_time_ns(),
@@ -341,37 +349,40 @@ impl ExtCsd<'_> {
         }
     }
 
-    /// Returns the longest busy of CMD5 (217).
+    /// Returns the longest busy of CMD5 in nanoseconds (217).
     pub const fn sleep_awake_time_ns(&self) -> u64 {
         doubled(100, self.s_a_timeout())
     }
 
-    /// Returns the longest busy of a sleep notification (216).
+    /// Returns the longest busy of a sleep notification in nanoseconds (216).
     pub const fn sleep_notification_time_ns(&self) -> u64 {
         doubled(10_000, self.sleep_notification_time())
     }
 
-    /// Returns the longest power-up (CMD1) after partitioning (241); 0 if not declared.
+    /// Returns the longest first power-up (CMD1) after partitioning in nanoseconds (241); 0 if not
+    /// declared.
     pub const fn first_power_up_time_ns(&self) -> u64 {
         self.ini_timeout_ap() as u64 * 100 * MS
     }
 
-    /// Returns the longest erase of one high-capacity erase group (223); 0 if not declared.
+    /// Returns the longest erase of one high-capacity erase group in nanoseconds (223); 0 if not
+    /// declared.
     pub const fn erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_mult() as u64 * 300 * MS
     }
 
-    /// Returns the longest trim or discard of one erase group (232); 0 if not declared.
+    /// Returns the longest trim or discard of one erase group in nanoseconds (232); 0 if not
+    /// declared.
     pub const fn trim_timeout_ns(&self) -> u64 {
         self.trim_mult() as u64 * 300 * MS
     }
 
-    /// Returns the longest secure erase of one erase group (230); 0 if not declared.
+    /// Returns the longest secure erase of one erase group in nanoseconds (230); 0 if not declared.
     pub const fn secure_erase_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_erase_mult() as u64
     }
 
-    /// Returns the longest secure trim of one erase group (229); 0 if not declared.
+    /// Returns the longest secure trim of one erase group in nanoseconds (229); 0 if not declared.
     pub const fn secure_trim_timeout_ns(&self) -> u64 {
         self.erase_timeout_ns() * self.sec_trim_mult() as u64
     }

@@ -1,4 +1,4 @@
-//! Responses as a host returns them [SD 4.9], [eMMC 6.12], [SDIO 4.10].
+//! Responses of cards, as a host returns them [SD 4.9], [eMMC 6.12], [SDIO 4.10].
 
 mod ocr;
 mod status;
@@ -10,13 +10,13 @@ use core::fmt;
 
 /// The content of a response, without start bits, index and CRC.
 ///
-/// A 48-bit response is in `words[0]` (bits 39:8 on the wire). A 136-bit response fills all four,
-/// bits 127:96 first; the last byte (CRC and end bit) reads as zero, since many controllers do not
-/// keep it.
+/// A 48-bit response is in `words[0]` (bits 39:8 on the bus). A 136-bit response fills all four
+/// words, bits 127:96 first. Its last byte (CRC and end bit) reads as zero, since many controllers
+/// do not store it.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The words, as described above.
+    /// The content: one word of a 48-bit response, four words of a 136-bit response.
     pub words: [u32; 4],
 }
 
@@ -46,7 +46,7 @@ impl Response {
         R5(self.words[0])
     }
 
-    /// Returns the content as R6: the published RCA.
+    /// Returns the content as R6: the RCA that the card published.
     pub const fn r6(&self) -> R6 {
         R6(self.words[0])
     }
@@ -62,7 +62,7 @@ const fn bit(word: u32, n: u32) -> bool {
     word >> n & 1 != 0
 }
 
-/// An I/O card's answer to CMD5 [SDIO 3.3].
+/// R4: the response of an I/O card to CMD5 [SDIO 3.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R4(pub u32);
 
@@ -72,7 +72,7 @@ impl R4 {
         bit(self.0, 31)
     }
 
-    /// Returns the number of I/O functions besides function 0, 0 to 7.
+    /// Returns the number of I/O functions, 0 to 7; function 0 is not counted.
     pub const fn functions(self) -> u8 {
         (self.0 >> 28 & 7) as u8
     }
@@ -82,7 +82,7 @@ impl R4 {
         bit(self.0, 27)
     }
 
-    /// Returns whether the card will switch to 1.8 V signalling (S18A).
+    /// Returns whether the card will switch its signal lines to 1.8 V (S18A).
     pub const fn s18a(self) -> bool {
         bit(self.0, 24)
     }
@@ -94,28 +94,28 @@ impl R4 {
     }
 }
 
-/// State of the I/O part of a card, as in R5 [SDIO 5.2].
+/// State of the I/O part of a card, as R5 reports it [SDIO 5.2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoState {
-    /// Not selected: initialisation, stand-by or inactive.
+    /// DIS: the card is not selected (initialisation, stand-by or inactive).
     Dis,
-    /// DAT lines free.
+    /// CMD: the data lines are free, so the card accepts commands with data.
     Cmd,
-    /// A CMD53 transfer is going on.
+    /// TRN: a CMD53 transfer is in progress.
     Trn,
-    /// 3, reserved.
+    /// Code 3, which the standard reserves.
     Reserved,
 }
 
-/// An I/O card's answer to CMD52 and CMD53 [SDIO 5.2].
+/// R5: the response of an I/O card to CMD52 and CMD53 [SDIO 5.2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R5(pub u32);
 
 impl R5 {
-    /// Bits 15, 14 (both of the previous command), 11, 9 and 8: every error.
+    /// All error bits: 15 and 14 (both about the previous command), 11, 9 and 8.
     pub const ERRORS: u32 = 0xcb00;
 
-    /// Returns the byte that was read; after a plain write, the byte that was sent.
+    /// Returns the byte that was read; after a write without read-back, the byte that was sent.
     pub const fn data(self) -> u8 {
         self.0 as u8
     }
@@ -125,7 +125,7 @@ impl R5 {
         bit(self.0, 15)
     }
 
-    /// Returns whether the previous command was not legal in its state.
+    /// Returns whether the previous command was not legal in the card's state.
     pub const fn illegal_command(self) -> bool {
         bit(self.0, 14)
     }
@@ -145,50 +145,50 @@ impl R5 {
         bit(self.0, 11)
     }
 
-    /// Returns whether the function does not exist.
+    /// Returns whether the addressed function does not exist.
     pub const fn function_number(self) -> bool {
         bit(self.0, 9)
     }
 
-    /// Returns whether the argument was out of this function's range.
+    /// Returns whether the argument was out of the function's range.
     pub const fn out_of_range(self) -> bool {
         bit(self.0, 8)
     }
 
-    /// Returns only the error bits; 0: no error.
+    /// Returns only the error bits; 0 means no error.
     pub const fn errors(self) -> u32 {
         self.0 & Self::ERRORS
     }
 }
 
-/// An SD card's answer to CMD3 [SD 4.9.5].
+/// R6: the response of an SD card to CMD3 [SD 4.9.5].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R6(pub u32);
 
 impl R6 {
-    /// Returns the card's new address; 0 is no address, repeat CMD3.
+    /// Returns the card's new relative address. 0 is not a valid address: repeat CMD3.
     pub const fn rca(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// Returns the card status bits in R6 (23, 22, 19 and 12:0), at their places in R1.
+    /// Returns the card status bits in R6 (23, 22, 19 and 12:0), at their positions in R1.
     pub const fn status(self) -> R1 {
         R1((self.0 & 0xc000) << 8 | (self.0 & 0x2000) << 6 | self.0 & 0x1fff)
     }
 }
 
-/// An SD card's answer to CMD8 [SD 4.9.6].
+/// R7: the response of an SD card to CMD8 [SD 4.9.6].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct R7(pub u32);
 
 impl R7 {
-    /// Returns the supply voltage that the card accepts: 1 is 2.7 to 3.6 V, 0 is none of the
-    /// requested ones.
+    /// Returns the code of the supply voltage that the card accepts: 1 is 2.7 to 3.6 V, 0 means
+    /// that the card accepts none of the offered ones.
     pub const fn supply(self) -> u8 {
         (self.0 >> 8 & 0xf) as u8
     }
 
-    /// Returns the echo of the pattern.
+    /// Returns the check pattern of CMD8, which the card echoes.
     pub const fn pattern(self) -> u8 {
         self.0 as u8
     }
@@ -198,7 +198,7 @@ impl R7 {
         bit(self.0, 12)
     }
 
-    /// Returns whether the card's PCIe interface can work with 1.2 V.
+    /// Returns whether the card's PCIe interface supports 1.2 V.
     pub const fn pcie_1v2(self) -> bool {
         bit(self.0, 13)
     }

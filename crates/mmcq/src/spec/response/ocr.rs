@@ -1,34 +1,34 @@
-//! The operation conditions register [SD 5.1], [eMMC 7.1].
+//! The OCR: operation conditions register [SD 5.1], [eMMC 7.1].
 
 use super::bit;
 
-/// The unit of a card's addresses.
+/// The unit in which a card is addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressUnit {
-    /// In bytes: up to 2 GB.
+    /// Addresses are in bytes (cards up to 2 GB).
     Byte,
-    /// In sectors of 512 bytes.
+    /// Addresses are in sectors of 512 bytes.
     Sector,
 }
 
-/// The OCR, as in R3. Bits that only one standard has are named accordingly.
+/// The OCR, as in R3. Methods for bits of one standard name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ocr(pub u32);
 
 impl Ocr {
-    /// 2.7 to 3.6 V, bits 23:15: every card of either standard supports all of it.
+    /// Bits 23:15, 2.7 to 3.6 V: every SD card and eMMC supports the whole range.
     pub const V27_36: u32 = 0x00ff_8000;
-    /// eMMC: 1.70 to 1.95 V, bit 7.
+    /// Bit 7, 1.70 to 1.95 V: only eMMC.
     pub const V170_195: u32 = 1 << 7;
 
-    /// Returns whether power-up is over (bit 31). Until then the bits above the voltages mean
-    /// nothing.
+    /// Returns whether the card has finished its power-up (bit 31). Until then the bits above the
+    /// voltages mean nothing.
     pub const fn ready(self) -> bool {
         bit(self.0, 31)
     }
 
-    /// SD, CCS: returns whether the card is over 2 GB and uses sector addresses. Valid once
-    /// [`ready`](Self::ready).
+    /// SD, CCS: returns whether the card is over 2 GB and uses sector addresses. Valid when
+    /// [`ready`](Self::ready) returns true.
     pub const fn ccs(self) -> bool {
         bit(self.0, 30)
     }
@@ -43,7 +43,7 @@ impl Ocr {
         bit(self.0, 27)
     }
 
-    /// SD, S18A: returns whether the card will switch to 1.8 V signalling.
+    /// SD, S18A: returns whether the card will switch its signal lines to 1.8 V.
     pub const fn s18a(self) -> bool {
         bit(self.0, 24)
     }
@@ -57,14 +57,14 @@ impl Ocr {
         }
     }
 
-    /// Returns the voltage window, bits 23:7: bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7
-    /// the low range.
+    /// Returns the voltage window, bits 23:7. Bit 15 is 2.7 to 2.8 V, bit 23 is 3.5 to 3.6 V, bit 7
+    /// is 1.70 to 1.95 V.
     pub const fn voltages(self) -> u32 {
         self.0 & 0x00ff_ff80
     }
 
-    /// Returns whether the card works with this supply, in millivolts. The windows of 2.7 V and up
-    /// include both ends.
+    /// Returns whether the card works with this supply voltage in millivolts. The windows from 2.7
+    /// V on include both ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;

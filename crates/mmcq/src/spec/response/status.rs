@@ -1,39 +1,39 @@
-//! The card status, as in R1 [SD 4.10.1], [eMMC 6.13].
+//! The card status, as in the R1 response [SD 4.10.1], [eMMC 6.13].
 
 use super::bit;
 use core::fmt;
 
-/// The state of a card [SD 4.1], [eMMC 6.1].
+/// The state of a card (CURRENT_STATE) [SD 4.1], [eMMC 6.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// 0: before identification.
+    /// `idle` (0): before identification.
     Idle,
-    /// 1: powered up, waiting for CMD2.
+    /// `ready` (1): powered up, waits for CMD2.
     Ready,
-    /// 2: waiting for its address.
+    /// `ident` (2): identified by CMD2, waits for its relative address (CMD3).
     Ident,
-    /// 3: stand-by, not selected.
+    /// `stby` (3): stand-by, not selected.
     Stby,
-    /// 4: transfer, selected and free.
+    /// `tran` (4): selected, and ready for a data command.
     Tran,
-    /// 5: sending data.
+    /// `data` (5): sends data.
     Data,
-    /// 6: receiving data.
+    /// `rcv` (6): receives data.
     Rcv,
-    /// 7: programming.
+    /// `prg` (7): programs data.
     Prg,
-    /// 8: programming, not selected.
+    /// `dis` (8): programs data, and is not selected.
     Dis,
-    /// 9, eMMC: bus test.
+    /// `btst` (9), eMMC: bus test.
     Btst,
-    /// 10, eMMC: sleep.
+    /// `slp` (10), eMMC: sleep.
     Slp,
-    /// 11 to 15; 15 is what I/O cards send.
+    /// 11 to 15; I/O cards send 15.
     Reserved(u8),
 }
 
 impl State {
-    /// Returns the state with this number, of which the low four bits count.
+    /// Returns the state with this number; only the low four bits count.
     pub const fn from_number(number: u8) -> Self {
         match number & 0xf {
             0 => State::Idle,
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// Returns its number.
+    /// Returns the state's number in R1, 0 to 15.
     pub const fn number(self) -> u8 {
         match self {
             State::Idle => 0,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Returns the standards' short name.
+    /// Returns the short name of the state in the standards, such as `tran`.
     pub const fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -90,14 +90,15 @@ impl State {
 
 /// The card status.
 ///
-/// The standards define for each bit when it is set and when it is cleared. The error bits are
-/// divided into three sets without overlap, together [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`],
-/// [`R1::DEFERRED`]. A bit that can be set both before the response and after it (type "R X") is
-/// deferred if programming can set it, since then it may belong to another request's data.
+/// The standards define when each bit is set and cleared. [`R1::ERRORS`] has all error bits. They
+/// are divided into three sets without overlap: [`R1::OWN`], [`R1::PREVIOUS`] and [`R1::DEFERRED`].
+/// The standards let some bits be set both before and after the response (type "R X"). Such a bit
+/// is in the deferred set if programming can set it, since it may then belong to another request's
+/// data.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct R1(pub u32);
 
-/// Names of the status's bits, for both standards.
+/// Names of the status bits in both standards.
 const NAMES: [(u32, &str); 22] = [
     (R1::OUT_OF_RANGE, "OUT_OF_RANGE"),
     (R1::ADDRESS_ERROR, "ADDRESS_ERROR"),
@@ -124,57 +125,59 @@ const NAMES: [(u32, &str); 22] = [
 ];
 
 impl R1 {
-    /// The argument points past the end of the card.
+    /// The argument of the command points past the end of the card.
     pub const OUT_OF_RANGE: u32 = 1 << 31;
     /// The address is not aligned to the block length (eMMC: `ADDRESS_MISALIGN`).
     pub const ADDRESS_ERROR: u32 = 1 << 30;
-    /// The block length is not allowed, or the data's length did not fit it.
+    /// The block length is not allowed, or the length of the data does not match it.
     pub const BLOCK_LEN_ERROR: u32 = 1 << 29;
     /// The erase commands came in the wrong order.
     pub const ERASE_SEQ_ERROR: u32 = 1 << 28;
     /// The erase range is not valid.
     pub const ERASE_PARAM: u32 = 1 << 27;
-    /// A write met a protected block.
+    /// The command tried to write a protected block.
     pub const WP_VIOLATION: u32 = 1 << 26;
-    /// Status: the card is locked.
+    /// No error: the card is locked by a password.
     pub const CARD_IS_LOCKED: u32 = 1 << 25;
     /// A lock or unlock command failed.
     pub const LOCK_UNLOCK_FAILED: u32 = 1 << 24;
     /// The CRC of the previous command was wrong.
     pub const COM_CRC_ERROR: u32 = 1 << 23;
-    /// The previous command was not legal in its state.
+    /// The previous command was not legal in the card's state.
     pub const ILLEGAL_COMMAND: u32 = 1 << 22;
     /// The card's ECC could not correct the data.
     pub const CARD_ECC_FAILED: u32 = 1 << 21;
-    /// Error in the card's controller.
+    /// An error inside the card's controller.
     pub const CC_ERROR: u32 = 1 << 20;
-    /// General or unknown error.
+    /// A general or unknown error.
     pub const ERROR: u32 = 1 << 19;
-    /// CSD or CID could not be written (SD: `CSD_OVERWRITE`).
+    /// The CSD or CID could not be written (SD: `CSD_OVERWRITE`).
     pub const CID_CSD_OVERWRITE: u32 = 1 << 16;
-    /// Protected blocks were left out of an erase.
+    /// The erase left out protected blocks.
     pub const WP_ERASE_SKIP: u32 = 1 << 15;
-    /// Status, SD: the command ran without the card's ECC.
+    /// No error, SD: the card executed the command without its internal ECC.
     pub const CARD_ECC_DISABLED: u32 = 1 << 14;
-    /// An erase sequence was dropped because another command came in between. Not an error: nothing
-    /// was erased, no data are lost, and CMD38 then fails with
+    /// The card dropped an erase sequence, because another command came in between. Not an error:
+    /// nothing was erased and no data are lost. A CMD38 that follows fails with
     /// [`ERASE_SEQ_ERROR`](Self::ERASE_SEQ_ERROR).
     pub const ERASE_RESET: u32 = 1 << 13;
-    /// Status: the buffer is empty.
+    /// No error: the card's buffer is empty, so the card is ready for data.
     pub const READY_FOR_DATA: u32 = 1 << 8;
-    /// eMMC: CMD6 did not do the switch.
+    /// eMMC: CMD6 did not execute the switch.
     pub const SWITCH_ERROR: u32 = 1 << 7;
-    /// Status: an event has happened; eMMC has the details in EXT_CSD, SD (`FX_EVENT`) in an
-    /// extension register.
+    /// No error: an exception event has happened. eMMC has the details in EXT_CSD, SD (`FX_EVENT`)
+    /// in an extension register.
     pub const EXCEPTION_EVENT: u32 = 1 << 6;
-    /// Status: the next command is taken as an application command, or this one was.
+    /// No error: the card takes the next command as an application command, or has taken this one
+    /// as such.
     pub const APP_CMD: u32 = 1 << 5;
-    /// SD: error in the order of the authentication.
+    /// SD: error in the order of the authentication commands.
     pub const AKE_SEQ_ERROR: u32 = 1 << 3;
 
-    /// Errors of this very command: the card checks them before its response, and refuses. In the
-    /// response to CMD12 or CMD13 they belong to the transfer before; an open-ended read up to the
-    /// card's last block may leave `OUT_OF_RANGE` there although all its data are good [SD 4.3.3].
+    /// Errors of the command itself: the card checks them before its response, and then refuses the
+    /// command. In the response to CMD12 or CMD13 they belong to the transfer before. After an
+    /// open-ended read up to the card's last block `OUT_OF_RANGE` may be set although all data are
+    /// good [SD 4.3.3].
     pub const OWN: u32 = Self::OUT_OF_RANGE
         | Self::ADDRESS_ERROR
         | Self::BLOCK_LEN_ERROR
@@ -182,19 +185,20 @@ impl R1 {
         | Self::ERASE_PARAM
         | Self::AKE_SEQ_ERROR;
 
-    /// Errors of the command before this one (clear condition B): the card did not answer that one.
+    /// Errors of the command before this one (clear condition B); the card sent no response to that
+    /// command.
     pub const PREVIOUS: u32 = Self::COM_CRC_ERROR | Self::ILLEGAL_COMMAND;
 
-    /// Errors of an earlier data transfer, programming, erase or switch; the command whose response
-    /// has them may have nothing to do with them. Reading clears them (condition C; `SWITCH_ERROR`:
-    /// B), so the code that reads them first must keep them:
-    /// - `WP_VIOLATION`: found block by block, while the data of a write come in;
+    /// Errors of an earlier data transfer, programming, erase or switch. They may have nothing to
+    /// do with the command whose response shows them. Reading clears them (condition C;
+    /// `SWITCH_ERROR`: B), so the code that reads them first must store them:
+    /// - `WP_VIOLATION`: detected block by block, while the card receives the data of a write;
     /// - `LOCK_UNLOCK_FAILED`: CMD42 is checked after its data, long after its response;
-    /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming
-    ///   behind;
+    /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: detected while the card reads ahead, or while it
+    ///   programs;
     /// - `CID_CSD_OVERWRITE`: CMD26 and CMD27 compare after their data;
-    /// - `WP_ERASE_SKIP`: known when the erase is over;
-    /// - `SWITCH_ERROR`: found in the busy after CMD6's response.
+    /// - `WP_ERASE_SKIP`: known when the erase has ended;
+    /// - `SWITCH_ERROR`: detected in the busy after CMD6's response.
     pub const DEFERRED: u32 = Self::WP_VIOLATION
         | Self::LOCK_UNLOCK_FAILED
         | Self::CARD_ECC_FAILED
@@ -204,137 +208,137 @@ impl R1 {
         | Self::WP_ERASE_SKIP
         | Self::SWITCH_ERROR;
 
-    /// All error bits. If reserved bits may be other than 0, mask
-    /// [`SWITCH_ERROR`](Self::SWITCH_ERROR) on SD, and [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR) on
-    /// eMMC. Bits 18 and 17 (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
+    /// All error bits. If a card may set reserved bits, mask [`SWITCH_ERROR`](Self::SWITCH_ERROR)
+    /// on SD, and [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR) on eMMC. Bits 18 and 17 are not included
+    /// (eMMC: underrun and overrun, obsolete; SD: reserved).
     pub const ERRORS: u32 = Self::OWN | Self::PREVIOUS | Self::DEFERRED;
 
     const fn has(self, mask: u32) -> bool {
         self.0 & mask != 0
     }
 
-    /// [`R1::OUT_OF_RANGE`].
+    /// Returns whether [`R1::OUT_OF_RANGE`] is set.
     pub const fn out_of_range(self) -> bool {
         self.has(Self::OUT_OF_RANGE)
     }
 
-    /// [`R1::ADDRESS_ERROR`].
+    /// Returns whether [`R1::ADDRESS_ERROR`] is set.
     pub const fn address_error(self) -> bool {
         self.has(Self::ADDRESS_ERROR)
     }
 
-    /// [`R1::BLOCK_LEN_ERROR`].
+    /// Returns whether [`R1::BLOCK_LEN_ERROR`] is set.
     pub const fn block_len_error(self) -> bool {
         self.has(Self::BLOCK_LEN_ERROR)
     }
 
-    /// [`R1::ERASE_SEQ_ERROR`].
+    /// Returns whether [`R1::ERASE_SEQ_ERROR`] is set.
     pub const fn erase_seq_error(self) -> bool {
         self.has(Self::ERASE_SEQ_ERROR)
     }
 
-    /// [`R1::ERASE_PARAM`].
+    /// Returns whether [`R1::ERASE_PARAM`] is set.
     pub const fn erase_param(self) -> bool {
         self.has(Self::ERASE_PARAM)
     }
 
-    /// [`R1::WP_VIOLATION`].
+    /// Returns whether [`R1::WP_VIOLATION`] is set.
     pub const fn wp_violation(self) -> bool {
         self.has(Self::WP_VIOLATION)
     }
 
-    /// [`R1::CARD_IS_LOCKED`].
+    /// Returns whether [`R1::CARD_IS_LOCKED`] is set.
     pub const fn card_is_locked(self) -> bool {
         self.has(Self::CARD_IS_LOCKED)
     }
 
-    /// [`R1::LOCK_UNLOCK_FAILED`].
+    /// Returns whether [`R1::LOCK_UNLOCK_FAILED`] is set.
     pub const fn lock_unlock_failed(self) -> bool {
         self.has(Self::LOCK_UNLOCK_FAILED)
     }
 
-    /// [`R1::COM_CRC_ERROR`].
+    /// Returns whether [`R1::COM_CRC_ERROR`] is set.
     pub const fn com_crc_error(self) -> bool {
         self.has(Self::COM_CRC_ERROR)
     }
 
-    /// [`R1::ILLEGAL_COMMAND`].
+    /// Returns whether [`R1::ILLEGAL_COMMAND`] is set.
     pub const fn illegal_command(self) -> bool {
         self.has(Self::ILLEGAL_COMMAND)
     }
 
-    /// [`R1::CARD_ECC_FAILED`].
+    /// Returns whether [`R1::CARD_ECC_FAILED`] is set.
     pub const fn card_ecc_failed(self) -> bool {
         self.has(Self::CARD_ECC_FAILED)
     }
 
-    /// [`R1::CC_ERROR`].
+    /// Returns whether [`R1::CC_ERROR`] is set.
     pub const fn cc_error(self) -> bool {
         self.has(Self::CC_ERROR)
     }
 
-    /// [`R1::ERROR`].
+    /// Returns whether [`R1::ERROR`] is set.
     pub const fn error(self) -> bool {
         self.has(Self::ERROR)
     }
 
-    /// [`R1::CID_CSD_OVERWRITE`].
+    /// Returns whether [`R1::CID_CSD_OVERWRITE`] is set.
     pub const fn cid_csd_overwrite(self) -> bool {
         self.has(Self::CID_CSD_OVERWRITE)
     }
 
-    /// [`R1::WP_ERASE_SKIP`].
+    /// Returns whether [`R1::WP_ERASE_SKIP`] is set.
     pub const fn wp_erase_skip(self) -> bool {
         self.has(Self::WP_ERASE_SKIP)
     }
 
-    /// [`R1::CARD_ECC_DISABLED`].
+    /// Returns whether [`R1::CARD_ECC_DISABLED`] is set.
     pub const fn card_ecc_disabled(self) -> bool {
         self.has(Self::CARD_ECC_DISABLED)
     }
 
-    /// [`R1::ERASE_RESET`].
+    /// Returns whether [`R1::ERASE_RESET`] is set.
     pub const fn erase_reset(self) -> bool {
         self.has(Self::ERASE_RESET)
     }
 
-    /// Returns the state in which the card received the command; the state after it may differ.
+    /// Returns the state in which the card received the command; its state afterwards may differ.
     pub const fn current_state(self) -> State {
         State::from_number((self.0 >> 9 & 0xf) as u8)
     }
 
-    /// [`R1::READY_FOR_DATA`].
+    /// Returns whether [`R1::READY_FOR_DATA`] is set.
     pub const fn ready_for_data(self) -> bool {
         bit(self.0, 8)
     }
 
-    /// [`R1::SWITCH_ERROR`].
+    /// Returns whether [`R1::SWITCH_ERROR`] is set.
     pub const fn switch_error(self) -> bool {
         self.has(Self::SWITCH_ERROR)
     }
 
-    /// [`R1::EXCEPTION_EVENT`].
+    /// Returns whether [`R1::EXCEPTION_EVENT`] is set.
     pub const fn exception_event(self) -> bool {
         self.has(Self::EXCEPTION_EVENT)
     }
 
-    /// [`R1::APP_CMD`].
+    /// Returns whether [`R1::APP_CMD`] is set.
     pub const fn app_cmd(self) -> bool {
         self.has(Self::APP_CMD)
     }
 
-    /// [`R1::AKE_SEQ_ERROR`].
+    /// Returns whether [`R1::AKE_SEQ_ERROR`] is set.
     pub const fn ake_seq_error(self) -> bool {
         self.has(Self::AKE_SEQ_ERROR)
     }
 
-    /// Returns all error bits; 0: no error.
+    /// Returns only the error bits; 0 means no error.
     pub const fn errors(self) -> u32 {
         self.0 & Self::ERRORS
     }
 
-    /// Returns whether the card is free for the next data command: the state is tran and the buffer
-    /// empty.
+    /// Returns whether the card is ready for the next data command: its state is `tran` and its
+    /// buffer is empty.
     pub const fn idle_in_tran(self) -> bool {
         matches!(self.current_state(), State::Tran) && self.ready_for_data()
     }
@@ -381,7 +385,7 @@ mod tests {
         assert_eq!(R1::OWN & R1::PREVIOUS, 0);
         assert_eq!(R1::OWN & R1::DEFERRED, 0);
         assert_eq!(R1::PREVIOUS & R1::DEFERRED, 0);
-        // Every named bit is either an error or one of the six that are none.
+        // Every named bit is either an error or one of the six bits that report no error.
         let states = R1::CARD_IS_LOCKED
             | R1::CARD_ECC_DISABLED
             | R1::ERASE_RESET

@@ -1,111 +1,112 @@
-//! The card common control registers, function 0, 00h to 16h [SDIO 6.9].
+//! The CCCR: card common control registers, at 00h to 16h of function 0 [SDIO 6.9].
 
 use crate::spec::{Field, ParseError};
 
 /// Addresses of the registers in function 0.
 pub mod reg {
-    /// CCCR and SDIO revision.
+    /// Revisions of the CCCR and of the SDIO specification.
     pub const REVISION: u32 = 0x00;
-    /// SD revision.
+    /// Revision of the SD specification.
     pub const SD_REVISION: u32 = 0x01;
-    /// IOEx: function x is enabled.
+    /// I/O enable (IOEx): bit x enables function x.
     pub const IO_ENABLE: u32 = 0x02;
-    /// IORx: function x is ready.
+    /// I/O ready (IORx): bit x is set when function x is ready.
     pub const IO_READY: u32 = 0x03;
-    /// IENx: function x may interrupt; bit 0 is the master switch.
+    /// Interrupt enable (IENx): bit x lets function x interrupt; bit 0 enables all interrupts.
     pub const INT_ENABLE: u32 = 0x04;
-    /// INTx: function x interrupts.
+    /// Interrupt pending (INTx): bit x is set while function x requests attention.
     pub const INT_PENDING: u32 = 0x05;
-    /// ASx: the function to abort; bit 3 resets all I/O.
+    /// I/O abort (ASx): number of the function to abort; bit 3 resets all I/O functions.
     pub const ABORT: u32 = 0x06;
-    /// Bus width, pull-up of DAT3.
+    /// Bus interface control: bus width, and pull-up on DAT3.
     pub const INTERFACE: u32 = 0x07;
-    /// Abilities of the card.
+    /// Card capability: what the card supports.
     pub const CAPABILITY: u32 = 0x08;
-    /// First of three bytes: where the common CIS begins.
+    /// First of three bytes with the address of the common CIS.
     pub const CIS: u32 = 0x09;
-    /// First of two bytes: block size of function 0.
+    /// First of two bytes with the block size of function 0.
     pub const BLOCK_SIZE: u32 = 0x10;
-    /// Power control.
+    /// Power control of the card.
     pub const POWER: u32 = 0x12;
-    /// High speed and UHS modes.
+    /// Bus speed select: high speed and UHS modes.
     pub const SPEED: u32 = 0x13;
-    /// UHS modes that the card offers.
+    /// UHS support: UHS modes that the card supports.
     pub const UHS: u32 = 0x14;
-    /// Driver strength.
+    /// Driver strength: driver types A, C, D that the card supports, and the type in use.
     pub const DRIVE: u32 = 0x15;
-    /// Asynchronous interrupt.
+    /// Interrupt extension: asynchronous interrupt.
     pub const INTERRUPT_EXTENSION: u32 = 0x16;
-    /// The last register of the vendor; the standard and most cards have nothing there.
+    /// Last register of the vendor's area; it has no function in the standard, nor in most cards.
     pub const NOTHING: u32 = 0xff;
 }
 
-/// RES in [`reg::ABORT`]: resets all I/O functions.
+/// [`reg::ABORT`], bit RES: resets all I/O functions.
 pub const RESET: u8 = 1 << 3;
-/// Bus width 4 in [`reg::INTERFACE`].
+/// [`reg::INTERFACE`]: value of the bus width field for four data lines.
 pub const WIDTH_4: u8 = 2;
-/// Mask of the bus width.
+/// [`reg::INTERFACE`]: mask of the bus width field.
 pub const WIDTH_MASK: u8 = 3;
-/// In [`reg::INTERFACE`]: the pull-up of DAT3 is off.
+/// [`reg::INTERFACE`], bit CD Disable: switches the pull-up on DAT3 off.
 pub const DETECT_OFF: u8 = 1 << 7;
-/// EAI in [`reg::INTERRUPT_EXTENSION`]: interrupts without a clock.
+/// [`reg::INTERRUPT_EXTENSION`], bit EAI: enables interrupts without a clock.
 pub const ASYNC_ON: u8 = 1 << 1;
 
-/// Bytes of the CCCR.
+/// Number of registers in the CCCR.
 pub const BYTES: usize = 0x17;
 
-/// CCCR's structure by its revision number.
+/// Revision of the CCCR's structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
-    /// 1.00.
+    /// Revision 1.00.
     V1_00,
-    /// 1.10.
+    /// Revision 1.10.
     V1_10,
-    /// 1.20 (SDIO 2.00): power and high speed.
+    /// Revision 1.20 (SDIO 2.00): adds power control and high speed.
     V1_20,
-    /// 3.00: UHS, asynchronous interrupt.
+    /// Revision 3.00: adds UHS modes and the asynchronous interrupt.
     V3_00,
 }
 
-/// The CCCR as it was read. In earlier revisions, registers of a later revision read as "no".
+/// The CCCR, decoded. Registers that the card's revision does not have read as "no".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cccr {
-    /// Structure of the CCCR.
+    /// Revision of the CCCR's structure.
     pub revision: Revision,
-    /// SDIO revision code, 0 to 15: 0 is 1.00, 4 is 3.00.
+    /// Code of the SDIO revision, 0 to 15: 0 is 1.00, 4 is 3.00.
     pub sdio_revision: u8,
-    /// SD revision code, 0 to 15.
+    /// Code of the SD revision, 0 to 15.
     pub sd_revision: u8,
-    /// IOEx, one bit a function.
+    /// Enabled functions (IOEx), bit x for function x.
     pub io_enable: u8,
-    /// IORx.
+    /// Functions that are ready (IORx), bit x for function x.
     pub io_ready: u8,
-    /// IENx; bit 0 is the master switch.
+    /// Functions that may interrupt (IENx), bit x for function x; bit 0 enables all interrupts.
     pub int_enable: u8,
-    /// INTx.
+    /// Functions that request attention (INTx), bit x for function x.
     pub int_pending: u8,
-    /// Bus interface control, as it came.
+    /// Raw byte of bus interface control (07h).
     pub interface: u8,
-    /// Card capability, as it came; the methods name its bits.
+    /// Raw byte of card capability (08h); the methods decode its bits.
     pub capability: u8,
-    /// Where the common CIS begins, 24 bits.
+    /// Address of the common CIS, 24 bits.
     pub cis: u32,
-    /// Block size of function 0, in bytes; 0 if never set.
+    /// Block size of function 0 in bytes; 0 if it was never set.
     pub block_bytes: u16,
-    /// Power control, as it came.
+    /// Raw byte of power control (12h).
     pub power: u8,
-    /// Bus speed select, as it came.
+    /// Raw byte of bus speed select (13h).
     pub speed: u8,
-    /// UHS support, as it came.
+    /// Raw byte of UHS support (14h).
     pub uhs: u8,
-    /// Driver strength, as it came.
+    /// Raw byte of driver strength (15h).
     pub drive: u8,
-    /// Interrupt extension, as it came.
+    /// Raw byte of interrupt extension (16h).
     pub interrupt_extension: u8,
 }
 
 impl Cccr {
-    /// Reads 00h to 16h. Only an unknown revision is refused: then the other bytes have no meaning.
+    /// Decodes the registers 00h to 16h. Returns an error only for an unknown revision, since then
+    /// the other bytes have no meaning.
     pub fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let at = |addr: u32| bytes.get(addr as usize).copied().unwrap_or(0);
         let revision = match at(reg::REVISION) & 0xf {
@@ -142,32 +143,33 @@ impl Cccr {
         self.capability >> bit & 1 != 0
     }
 
-    /// Returns whether CMD52 is answered during data (SDC).
+    /// Returns whether the card executes CMD52 during a data transfer (SDC).
     pub const fn direct_during_data(&self) -> bool {
         self.can(0)
     }
 
-    /// SMB: returns whether CMD53 has a block mode.
+    /// SMB: returns whether CMD53 supports block mode.
     pub const fn multi_block(&self) -> bool {
         self.can(1)
     }
 
-    /// SRW: returns whether there is read wait.
+    /// SRW: returns whether the card supports read wait.
     pub const fn read_wait(&self) -> bool {
         self.can(2)
     }
 
-    /// SBS: returns whether there are suspend and resume.
+    /// SBS: returns whether the card supports suspend and resume.
     pub const fn suspend(&self) -> bool {
         self.can(3)
     }
 
-    /// S4MI: returns whether the card can interrupt between the blocks of a transfer on four lines.
+    /// S4MI: returns whether the card can interrupt between the blocks of a transfer on four data
+    /// lines.
     pub const fn interrupt_between_blocks(&self) -> bool {
         self.can(4)
     }
 
-    /// Returns whether such interrupts are on (E4MI).
+    /// Returns whether interrupts between blocks are enabled (E4MI).
     pub const fn interrupt_between_blocks_on(&self) -> bool {
         self.can(5)
     }
@@ -177,60 +179,60 @@ impl Cccr {
         self.can(6)
     }
 
-    /// Returns whether four data lines work: on every full-speed card, and a low-speed card with
-    /// 4BLS.
+    /// Returns whether the card supports four data lines. Every full-speed card does, and a
+    /// low-speed card with the bit 4BLS.
     pub const fn width4(&self) -> bool {
         !self.low_speed() || self.can(7)
     }
 
-    /// SHS: returns whether the card has high speed.
+    /// SHS: returns whether the card supports high speed.
     pub const fn high_speed(&self) -> bool {
         self.speed & 1 != 0
     }
 
-    /// Returns whether the card has SDR50 (SSDR50).
+    /// Returns whether the card supports SDR50 (SSDR50).
     pub const fn sdr50(&self) -> bool {
         self.uhs & 1 != 0
     }
 
-    /// Returns whether the card has SDR104 (SSDR104).
+    /// Returns whether the card supports SDR104 (SSDR104).
     pub const fn sdr104(&self) -> bool {
         self.uhs & 2 != 0
     }
 
-    /// Returns whether the card has DDR50 (SDDR50).
+    /// Returns whether the card supports DDR50 (SDDR50).
     pub const fn ddr50(&self) -> bool {
         self.uhs & 4 != 0
     }
 
-    /// Returns whether the host may set how much power the card gets (SMPC).
+    /// Returns whether the host can control the card's power (SMPC).
     pub const fn power_control(&self) -> bool {
         self.power & 1 != 0
     }
 
-    /// Returns whether the card may draw more than 200 mA (EMPC).
+    /// Returns whether the host allows the card to draw more than 200 mA (EMPC).
     pub const fn power_control_on(&self) -> bool {
         self.power & 2 != 0
     }
 
-    /// Returns the driver types A, C and D (SDTA, SDTC, SDTD), one bit each from bit 0; type B
-    /// always works.
+    /// Returns the supported driver types A, C and D (SDTA, SDTC, SDTD) in bits 0, 1 and 2; every
+    /// card supports type B.
     pub const fn driver_types(&self) -> u8 {
         self.drive & 7
     }
 
-    /// Returns the driver type in use: 0 B, 1 A, 2 C, 3 D.
+    /// Returns the driver type in use: 0 is B, 1 is A, 2 is C, 3 is D.
     pub const fn driver_type(&self) -> u8 {
         self.drive >> 4 & 3
     }
 
-    /// SAI: returns whether interrupts work without a clock.
+    /// SAI: returns whether the card supports interrupts without a clock.
     pub const fn async_interrupt(&self) -> bool {
         self.interrupt_extension & 1 != 0
     }
 }
 
-/// Returns the number in three bytes, lowest first.
+/// Returns the number in three bytes, lowest byte first.
 pub(super) const fn little_endian(bytes: [u8; 3]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }

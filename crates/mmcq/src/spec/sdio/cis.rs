@@ -1,29 +1,29 @@
 //! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
 //!
-//! [`Walker`] reads a chain a byte at a time: it returns the address of the next byte, and the
-//! caller reads that byte by any means. It only moves forward, at most [`TUPLES_MAX`] tuples and
-//! [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0 are padding
-//! and count only as bytes. A link of FFh ends the chain as CISTPL_END does. Bodies of other tuples
-//! are not read.
+//! [`Walker`] reads a chain one byte at a time: it returns the address of the next byte, and the
+//! caller reads that byte by any means. It only moves forward, over at most [`TUPLES_MAX`] tuples
+//! and [`BYTES_MAX`] bytes, inside of the area that the standard allows. Tuples of code 0 are
+//! padding and count only as bytes. A link of FFh ends the chain, like CISTPL_END. The walker does
+//! not read the bodies of tuples that are not listed here.
 
 use core::fmt;
 
-/// Most tuples in a chain, without its padding.
+/// Largest number of tuples in a chain; padding is not counted.
 pub const TUPLES_MAX: u8 = 64;
-/// Most bytes that are read of a chain.
+/// Largest number of bytes that are read from a chain.
 pub const BYTES_MAX: u16 = 1024;
-/// Addresses where tuples may be [SDIO 6.11].
+/// Addresses at which tuples may be [SDIO 6.11].
 pub const AREA: core::ops::Range<u32> = 0x1000..0x1_8000;
-/// Most bytes of a body that are kept; others are skipped.
+/// Largest number of bytes of a body that are stored; later bytes are skipped.
 const BODY_MAX: usize = 64;
 
 /// Tuple codes [SDIO 16.2].
 pub mod code {
-    /// CISTPL_NULL: nothing, not even a link.
+    /// CISTPL_NULL: padding of one byte, without a link.
     pub const NULL: u8 = 0x00;
-    /// CISTPL_CHECKSUM.
+    /// CISTPL_CHECKSUM: checksum of the chain.
     pub const CHECKSUM: u8 = 0x10;
-    /// CISTPL_VERS_1: revision and texts.
+    /// CISTPL_VERS_1: revision, and texts such as manufacturer and product.
     pub const VERS_1: u8 = 0x15;
     /// CISTPL_ALTSTR: texts in another language.
     pub const ALTSTR: u8 = 0x16;
@@ -31,56 +31,56 @@ pub mod code {
     pub const MANFID: u8 = 0x20;
     /// CISTPL_FUNCID: kind of function.
     pub const FUNCID: u8 = 0x21;
-    /// CISTPL_FUNCE: abilities of card or function.
+    /// CISTPL_FUNCE: extension with the parameters of the card or of a function.
     pub const FUNCE: u8 = 0x22;
-    /// CISTPL_SDIO_STD: standard interface.
+    /// CISTPL_SDIO_STD: parameters of a standard interface.
     pub const SDIO_STD: u8 = 0x91;
-    /// CISTPL_END.
+    /// CISTPL_END: end of the chain.
     pub const END: u8 = 0xff;
 }
 
-/// Link tuples of PC Cards that continue a chain elsewhere; SDIO has none of them.
+/// Link tuples of PC Cards, which continue a chain at another address; SDIO does not allow them.
 const LONG_LINKS: [u8; 4] = [0x02, 0x06, 0x11, 0x12];
 
-/// Faults of a chain.
+/// Why a chain of tuples cannot be used.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CisFault {
-    /// The pointer in CCCR or FBR, or a link, leaves [`AREA`].
+    /// The CIS pointer in the CCCR or FBR, or a link, points outside of [`AREA`].
     Outside,
-    /// A tuple that continues the chain elsewhere.
+    /// A tuple continues the chain at another address, which SDIO does not allow.
     LongLink,
-    /// More than [`TUPLES_MAX`] tuples.
+    /// The chain has more than [`TUPLES_MAX`] tuples.
     Tuples,
-    /// More than [`BYTES_MAX`] bytes.
+    /// The chain has more than [`BYTES_MAX`] bytes.
     Bytes,
     /// Reading the chain took too long.
     Time,
-    /// The body is too short for its fields.
+    /// The body of a tuple is too short for its fields.
     Short {
-        /// Number of its bytes.
+        /// Number of bytes in the body.
         bytes: u8,
-        /// Number of bytes that its fields need.
+        /// Number of bytes that the fields need.
         needed: u8,
     },
-    /// The largest block has no bytes.
+    /// The largest block size of the function is 0.
     BlockSize,
-    /// The chain ended without the CISTPL_FUNCE that a function must have.
+    /// The chain has no CISTPL_FUNCE, which every function must have.
     NoExtension,
 }
 
-/// A chain that cannot be used.
+/// Error of a chain: the place and the fault.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CisError {
-    /// The function; 0 is the common CIS.
+    /// Number of the function; 0 for the common CIS.
     pub function: u8,
-    /// Address of the tuple.
+    /// Address of the tuple with the fault.
     pub addr: u32,
-    /// Its code.
+    /// Code of the tuple with the fault.
     pub tuple: u8,
-    /// The fault.
+    /// Why the chain cannot be used.
     pub fault: CisFault,
 }
 
@@ -105,86 +105,88 @@ impl fmt::Display for CisError {
 
 impl core::error::Error for CisError {}
 
-/// CISTPL_MANFID.
+/// Contents of CISTPL_MANFID: manufacturer and product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manufacturer {
-    /// TPLMID_MANF.
+    /// Manufacturer code (TPLMID_MANF).
     pub vendor: u16,
-    /// TPLMID_CARD.
+    /// Product code (TPLMID_CARD).
     pub product: u16,
 }
 
-/// CISTPL_FUNCE of the card (type 0).
+/// Contents of CISTPL_FUNCE type 0: parameters of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardExtension {
-    /// TPLFE_FN0_BLK_SIZE, in bytes; 0 on cards that do not give it.
+    /// Block size of function 0 in bytes (TPLFE_FN0_BLK_SIZE); 0 if the card declares none.
     pub block_bytes: u16,
-    /// TPLFE_MAX_TRAN_SPEED in hertz; `None` for a reserved code.
+    /// Fastest clock in hertz (TPLFE_MAX_TRAN_SPEED); `None` for a reserved code.
     pub max_clock_hz: Option<u32>,
 }
 
-/// CISTPL_FUNCE of a function (type 1).
+/// Contents of CISTPL_FUNCE type 1: parameters of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionExtension {
-    /// TPLFE_FUNCTION_INFO bit 0: whether it can wake the host.
+    /// Whether the function can wake the host (TPLFE_FUNCTION_INFO bit 0).
     pub wakes: bool,
-    /// TPLFE_STD_IO_REV.
+    /// Revision of the standard interface (TPLFE_STD_IO_REV).
     pub standard_revision: u8,
-    /// TPLFE_CARD_PSN: serial number.
+    /// Serial number (TPLFE_CARD_PSN).
     pub serial: u32,
-    /// TPLFE_CSA_SIZE in bytes.
+    /// Size of the code storage area in bytes (TPLFE_CSA_SIZE).
     pub csa_bytes: u32,
-    /// TPLFE_CSA_PROPERTY, as it came.
+    /// Raw byte of the code storage area's properties (TPLFE_CSA_PROPERTY).
     pub csa_property: u8,
-    /// TPLFE_MAX_BLK_SIZE in bytes, at least 1.
+    /// Largest block size in bytes (TPLFE_MAX_BLK_SIZE), at least 1.
     pub max_block_bytes: u16,
-    /// TPLFE_OCR.
+    /// Voltage window of the function (TPLFE_OCR).
     pub ocr: u32,
-    /// TPLFE_OP_MIN_PWR, OP_AVG_PWR, OP_MAX_PWR, SB_MIN_PWR, SB_AVG_PWR, SB_MAX_PWR, in
-    /// milliamperes.
+    /// Currents in milliamperes: least, average and largest in operation, then in standby
+    /// (TPLFE_OP_MIN_PWR, OP_AVG_PWR, OP_MAX_PWR, SB_MIN_PWR, SB_AVG_PWR, SB_MAX_PWR).
     pub power_ma: [u8; 6],
-    /// TPLFE_MIN_BW and TPLFE_OPT_BW, in kilobytes a second.
+    /// Least and best bandwidth in kilobytes per second (TPLFE_MIN_BW, TPLFE_OPT_BW).
     pub bandwidth: [u16; 2],
-    /// TPLFE_ENABLE_TIMEOUT_VAL in nanoseconds; `None` in tuples of SDIO 1.00, and where it is 0.
+    /// Longest time until an enabled function is ready, in nanoseconds (TPLFE_ENABLE_TIMEOUT_VAL);
+    /// `None` if it is 0, and in tuples of SDIO 1.00.
     pub enable_timeout_ns: Option<u64>,
 }
 
-/// The texts of CISTPL_VERS_1, at most 62 bytes of them.
+/// Contents of CISTPL_VERS_1: at most 62 bytes of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionTexts {
-    /// TPLLV1_MAJOR and TPLLV1_MINOR.
+    /// Major and minor revision (TPLLV1_MAJOR, TPLLV1_MINOR).
     pub revision: (u8, u8),
     bytes: [u8; BODY_MAX],
     len: u8,
 }
 
 impl VersionTexts {
-    /// Returns the bytes after the revision, unchanged.
+    /// Returns the raw bytes after the revision.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// Returns the texts in their order (manufacturer, product, ...), in the card's character code.
+    /// Returns the texts in their order (manufacturer, product, ...), in the card's character
+    /// encoding.
     pub fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let all = self.bytes().split(|&byte| byte == 0xff).next().unwrap_or(&[]);
         all.split(|&byte| byte == 0).filter(|text| !text.is_empty())
     }
 }
 
-/// Contents of a chain that are kept.
+/// Contents of a chain that the walker stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
-    /// Its maker.
+    /// Manufacturer and product (CISTPL_MANFID), if the chain has them.
     pub manufacturer: Option<Manufacturer>,
-    /// TPLFID_FUNCTION of CISTPL_FUNCID; 0Ch for SDIO.
+    /// Kind of function (TPLFID_FUNCTION of CISTPL_FUNCID); 0Ch for SDIO.
     pub function_id: Option<u8>,
-    /// The card's extension; in the common CIS only.
+    /// Parameters of the card; only in the common CIS.
     pub card: Option<CardExtension>,
-    /// The function's extension; in a function's CIS only.
+    /// Parameters of the function; only in a function's CIS.
     pub function: Option<FunctionExtension>,
-    /// Its texts.
+    /// Revision and texts (CISTPL_VERS_1), if the chain has them.
     pub version: Option<VersionTexts>,
-    /// Number of tuples that were skipped: vendors', and those of no use here.
+    /// Number of tuples that were skipped, because they are a vendor's or of no use here.
     pub skipped: u8,
 }
 
@@ -192,17 +194,17 @@ pub struct Cis {
 enum Step {
     Code,
     Link,
-    /// Reading this many bytes of a body; the second number is its length.
+    /// Reads the body of a tuple: index of the next byte, and length of the body.
     Body(u8, u8),
     End,
 }
 
-/// Reads one chain; see the module.
+/// Reads one chain of tuples; see the module's description.
 #[derive(Clone, Debug)]
 pub struct Walker {
     function: u8,
     step: Step,
-    /// Address of the next byte.
+    /// Address of the next byte to read.
     at: u32,
     tuple: u8,
     tuple_at: u32,
@@ -213,7 +215,7 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// Begins a chain of this function (0: the card's) at this address.
+    /// Begins to read the chain of this function (0: the common CIS) at address `pointer`.
     pub fn new(function: u8, pointer: u32) -> Result<Self, CisError> {
         let walker = Walker {
             function,
@@ -229,12 +231,12 @@ impl Walker {
         if AREA.contains(&pointer) { Ok(walker) } else { walker.fail(CisFault::Outside) }
     }
 
-    /// Returns the address in function 0 of the next byte; `None` at the end of the chain.
+    /// Returns the address of the next byte to read, in function 0; `None` at the end of the chain.
     pub fn wants(&self) -> Option<u32> {
         (self.step != Step::End).then_some(self.at)
     }
 
-    /// Returns the error for this fault in the tuple being read.
+    /// Returns the error for this fault in the tuple that is being read.
     pub fn error(&self, fault: CisFault) -> CisError {
         CisError { function: self.function, addr: self.tuple_at, tuple: self.tuple, fault }
     }
@@ -243,7 +245,7 @@ impl Walker {
         Err(self.error(fault))
     }
 
-    /// Takes the next byte.
+    /// Accepts the byte that the caller has read from [`wants`](Self::wants).
     pub fn give(&mut self, byte: u8) -> Result<(), CisError> {
         match self.step {
             Step::Code => {
@@ -271,7 +273,7 @@ impl Walker {
                     self.step = Step::End;
                     return Ok(());
                 }
-                // One more: there has to be room for the next tuple's code.
+                // Add one: the next tuple's code must fit into the area too.
                 if self.at + 1 + u32::from(byte) >= AREA.end {
                     return self.fail(CisFault::Outside);
                 }
@@ -303,7 +305,7 @@ impl Walker {
         }
     }
 
-    /// Skips to a later byte.
+    /// Moves forward by `by` bytes; an error if that leaves the area or exceeds the limits.
     fn advance(&mut self, by: u32) -> Result<(), CisError> {
         self.at = self.at.saturating_add(by);
         self.bytes = self.bytes.saturating_add(1);
@@ -316,7 +318,7 @@ impl Walker {
         Ok(())
     }
 
-    /// Handles a body whose needed part is complete.
+    /// Decodes a body whose needed part was read.
     fn keep(&mut self, length: u8) -> Result<(), CisError> {
         self.step = Step::Code;
         let body = &self.body;
@@ -347,7 +349,7 @@ impl Walker {
                     Some(CardExtension { block_bytes: two(1), max_clock_hz: transfer_speed_hz(at(3)) });
             }
             (code::FUNCE, Some(1)) if self.function != 0 => {
-                // Fields beyond a shorter body belong to later revisions: 0.
+                // Fields beyond the end of a shorter body belong to later revisions, and read as 0.
                 let field = |place: usize, bytes: usize| usize::from(length) >= place + bytes;
                 let timeout = if field(28, 2) { u64::from(two(28)) } else { 0 };
                 let extension = FunctionExtension {
@@ -376,8 +378,8 @@ impl Walker {
         Ok(())
     }
 
-    /// Returns the contents of the chain, once [`wants`](Self::wants) is `None`. The chain of a
-    /// function must have its largest block.
+    /// Returns the contents of the chain, when [`wants`](Self::wants) returns `None`. The chain of
+    /// a function must contain the function's largest block size.
     pub fn finish(self) -> Result<Cis, CisError> {
         if self.function != 0 && self.cis.function.is_none() {
             return self.fail(CisFault::NoExtension);
@@ -386,7 +388,8 @@ impl Walker {
     }
 }
 
-/// Returns TPLFE_MAX_TRAN_SPEED in hertz: a unit and a factor, as in the CSD [SD 5.3.2].
+/// Returns TPLFE_MAX_TRAN_SPEED in hertz; the code has a unit and a factor, as in the CSD
+/// [SD 5.3.2].
 fn transfer_speed_hz(code: u8) -> Option<u32> {
     const TENTHS: [u32; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
     const UNIT_HZ: [u32; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
@@ -400,7 +403,7 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Reads a chain at 1000h; bytes after it read as FFh.
+    /// Reads a chain at address 1000h; all bytes after it read as FFh.
     fn walk(function: u8, bytes: &[u8]) -> Result<Cis, CisError> {
         let mut walker = Walker::new(function, 0x1000)?;
         let mut reads = 0;

@@ -1,45 +1,46 @@
-//! The function basic registers, function 0, 100h times the function's number [SDIO 6.10].
+//! The FBR: function basic registers, in function 0 at 100h times the function's number
+//! [SDIO 6.10].
 
 use super::cccr::little_endian;
 
 /// Offsets of the registers in a function's FBR.
 pub mod reg {
-    /// Interface code, CSA flags.
+    /// Standard interface code, and flags of the code storage area (CSA).
     pub const CLASS: u32 = 0x00;
-    /// Extended interface code.
+    /// Extended standard interface code.
     pub const CLASS_EXTENDED: u32 = 0x01;
-    /// Power selection.
+    /// Power selection of the function.
     pub const POWER: u32 = 0x02;
-    /// First of three bytes: where the function's CIS begins.
+    /// First of three bytes with the address of the function's CIS.
     pub const CIS: u32 = 0x09;
-    /// First of three bytes: the window into its code storage.
+    /// First of three bytes with the address of the window into the code storage area.
     pub const CSA: u32 = 0x0c;
-    /// First of two bytes: block size of CMD53.
+    /// First of two bytes with the block size of CMD53.
     pub const BLOCK_SIZE: u32 = 0x10;
 }
 
-/// Bytes of a FBR with a meaning.
+/// Number of bytes in an FBR that have a meaning.
 pub const BYTES: usize = 0x12;
 
-/// Interface codes [SDIO 6.10, table 6-4].
+/// Standard interface codes [SDIO 6.10, table 6-4].
 pub mod class {
-    /// No standard interface.
+    /// The function has no standard interface.
     pub const NONE: u8 = 0;
-    /// UART.
+    /// Standard interface of a UART.
     pub const UART: u8 = 1;
-    /// Bluetooth Type-A.
+    /// Standard interface of Bluetooth Type-A.
     pub const BLUETOOTH_A: u8 = 2;
-    /// Bluetooth Type-B.
+    /// Standard interface of Bluetooth Type-B.
     pub const BLUETOOTH_B: u8 = 3;
-    /// GPS.
+    /// Standard interface of a GPS receiver.
     pub const GPS: u8 = 4;
-    /// Camera.
+    /// Standard interface of a camera.
     pub const CAMERA: u8 = 5;
-    /// PHS radio.
+    /// Standard interface of a PHS radio.
     pub const PHS: u8 = 6;
-    /// Wireless LAN.
+    /// Standard interface of a wireless LAN.
     pub const WLAN: u8 = 7;
-    /// The code is in the next register.
+    /// The code is in the extended register ([`reg::CLASS_EXTENDED`](super::reg::CLASS_EXTENDED)).
     pub const EXTENDED: u8 = 0xf;
 }
 
@@ -48,29 +49,30 @@ pub const fn base(function: u8) -> u32 {
     (function as u32 & 7) << 8
 }
 
-/// A function's basic registers.
+/// The basic registers of a function, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fbr {
-    /// Interface code: see [`class`]; from the extended register if the first one refers to it.
+    /// Standard interface code, see [`class`]; from the extended register if the first one refers
+    /// to it.
     pub class: u8,
-    /// Whether it has a code storage area.
+    /// Whether the function has a code storage area.
     pub csa: bool,
-    /// Whether access to that area is on.
+    /// Whether access to the code storage area is enabled.
     pub csa_on: bool,
-    /// SPS: whether it can be used with less power.
+    /// Whether the function can work with less power (SPS).
     pub power_selection: bool,
-    /// EPS: whether it is used with less power.
+    /// Whether the function works with less power now (EPS).
     pub low_power: bool,
-    /// Address of its CIS, 24 bits.
+    /// Address of the function's CIS, 24 bits.
     pub cis: u32,
-    /// Address of the window into its code storage, 24 bits.
+    /// Address of the window into the function's code storage area, 24 bits.
     pub csa_pointer: u32,
-    /// Block size of CMD53 in bytes; 0 if never set.
+    /// Block size of CMD53 in bytes; 0 if it was never set.
     pub block_bytes: u16,
 }
 
 impl Fbr {
-    /// Reads offsets 00h to 11h. Every value has a meaning.
+    /// Decodes the registers at offsets 00h to 11h. Every content gives a value.
     pub fn parse(bytes: &[u8; BYTES]) -> Self {
         let at = |addr: u32| bytes.get(addr as usize).copied().unwrap_or(0);
         let three = |addr| little_endian([at(addr), at(addr + 1), at(addr + 2)]);

@@ -1,11 +1,11 @@
-//! The registers of an I/O card: common (CCCR), of each function (FBR), and its card information
-//! structure (CIS) [SDIO 6].
+//! The registers of an I/O card: common registers (CCCR), registers of each function (FBR), and the
+//! card information structure (CIS) [SDIO 6].
 
 pub mod cccr;
 pub mod cis;
 pub mod fbr;
 
-/// Most functions besides function 0.
+/// Largest number of functions on a card; function 0 is not counted.
 pub const FUNCTIONS_MAX: u8 = 7;
-/// Number of registers of a function: their addresses have 17 bits [SDIO 5.1].
+/// Number of register addresses of a function, which have 17 bits [SDIO 5.1].
 pub const ADDRESSES: u32 = 1 << 17;

@@ -1,4 +1,4 @@
-//! Power, clock, reset.
+//! Tests of supply, clock and reset.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn power_resets_and_sets_up<L: MshcLayout>() {
     assert_eq!(host.regs.get(L::AT.control), CONTROL_INTERRUPTS);
     let threshold = if L::DESIGN_WARE { 0x200f_0010 } else { 0x2007_0008 };
     assert_eq!(host.regs.get(L::AT.threshold), threshold);
-    // What a change of the clock leaves behind is nobody's end.
+    // The status bits that a clock change sets must not end a later phase.
     assert_eq!(host.regs.raw.get(), 0);
     if L::DESIGN_WARE {
         assert_eq!(host.regs.get(DW_POWER), 1);
@@ -50,7 +50,7 @@ fn what_never_ends_fails_in_time<L: MshcLayout>() {
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Failed);
     host.regs.stuck_reset.set(0);
     assert_eq!(settle(&mut host, BusOp::ResetAll), Step::Done);
-    // Gone: at once.
+    // A controller that is gone makes the operation fail at once.
     host.regs.gone.set(true);
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Failed);
     assert_eq!(host.set_bus(BusOp::Clock(400_000), true, 0), Step::Failed);
@@ -63,7 +63,7 @@ fn a_reset_brings_the_settings_back<L: MshcLayout>() {
     host.regs.set(L::AT.width, 0);
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
     assert_eq!(host.regs.get(L::AT.width), width);
-    // 50 MHz / 126; a card that still programs does not hold it up.
+    // 50 MHz / 126; a card that is still programming does not delay the clock change.
     let log = host.regs.take_log();
     let updates: Vec<_> = log.iter().filter(|write| write.0 == L::AT.command).collect();
     assert_eq!(updates, [&(L::AT.command, COMMAND_START | COMMAND_UPDATE_CLOCK); 3]);

@@ -1,4 +1,4 @@
-//! Phases from start to end.
+//! Tests of phases from start to end.
 
 use super::*;
 use crate::host::BusyDetect;
@@ -85,7 +85,7 @@ fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     let phase = Phase { auto: Auto::None, ..transfer(Direction::Write, 1) };
     host.start(&phase, &[segment], 0).unwrap();
     assert_ne!(host.regs.get(L::AT.command) & COMMAND_WRITE, 0);
-    // DesignWare says so when busy is over.
+    // DesignWare reports the end of busy by this bit.
     raise(&host, INT_DATA | INT_START_BIT);
     assert!(host.regs.line());
     assert!(host.ack(&[segment]).phase.is_none(), "the command has no end yet");
@@ -95,7 +95,7 @@ fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     assert!(!host.regs.line());
     host.regs.set(L::AT.status, STATUS_BUSY);
     assert!(host.dat0_busy() && host.caps().busy == BusyDetect::Level);
-    // An SMHC holds the command back until the card lets go.
+    // An SMHC holds the command back until the card releases DAT0.
     let refused = if L::DESIGN_WARE { Err(StartError::DataLine) } else { Ok(()) };
     assert_eq!(host.start(&phase, &[segment], 0), refused);
     assert_ne!(host.regs.get(L::AT.command) & COMMAND_WAITS, 0);
@@ -104,14 +104,14 @@ fn a_write_needs_no_word_of_the_dma<L: MshcLayout>() {
     host.unmap(&segment, Direction::Write);
 }
 
-/// Where a board says so, an SMHC is given a change of the clock that waits for DAT0.
+/// If the board allows it, the driver gives an SMHC a clock update that waits for DAT0.
 fn a_change_of_nothing_tells_of_the_end_of_busy<L: MshcLayout>() {
     let config = MshcConfig::new(SOURCE_HZ).busy_by_update(true).mask_dat0(true);
     let mut host = ready_with::<L>(config, 1);
     let told = !L::DESIGN_WARE;
     let busy = if told { BusyDetect::Interrupt } else { BusyDetect::Level };
     assert_eq!(host.caps().busy, busy);
-    // What masks DAT0 is gone since the clock has changed.
+    // DAT0 is no longer masked after the clock was changed.
     assert!(L::DESIGN_WARE || host.regs.get(SMHC_CLOCK) & CLOCK_MASKS_DAT0 == 0);
     let mut memory = [0u8; 512];
     let segment = mapped(&mut host, &mut memory, Direction::Write);
@@ -131,18 +131,18 @@ fn a_change_of_nothing_tells_of_the_end_of_busy<L: MshcLayout>() {
         assert_eq!(host.regs.take_log().contains(&(L::AT.command, waits)), told);
         assert!(!host.regs.line());
         if told {
-            // A look in between changes nothing.
+            // A call of `ack` during the wait changes nothing.
             assert!(host.ack(segments).phase.is_none() && !host.regs.line());
             host.regs.set(L::AT.command, 0);
             raise(&host, INT_COMMAND);
             assert!(host.regs.line());
-            // A controller that did not wait is not asked again.
+            // The driver sends no second update to a controller that did not wait.
             assert_eq!(host.ack(segments).phase.unwrap().unwrap().response.words[0], 0x900);
         }
         host.regs.stuck_clock.set(false);
         host.regs.set(L::AT.status, 0);
     }
-    // A card that is not busy costs nothing but the look.
+    // A card that is not busy costs only one read of the status.
     host.start(&write, &[segment], 0).unwrap();
     raise(&host, INT_COMMAND | INT_DATA);
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
@@ -167,13 +167,13 @@ fn the_cpu_moves_odd_lengths<L: MshcLayout>() {
     raise(&host, INT_DATA);
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
     assert_eq!(memory, [1, 2, 3, 4, 5, 6, 7]);
-    // Fewer than there should be.
+    // Fewer bytes than expected.
     host.start(&data(Direction::Read, 7), &[segment], 0).unwrap();
     raise(&host, INT_COMMAND | INT_DATA);
     assert_eq!(fault_of(&mut host, &[segment]).cause, Cause::Other);
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
 
-    // More than the FIFO holds, to the card.
+    // A write of more bytes than the FIFO holds.
     let mut memory = [0u8; 70];
     memory[65] = 0x5a;
     let segment = mapped(&mut host, &mut memory, Direction::Write);
@@ -219,7 +219,7 @@ fn faults_say_what_and_where<L: MshcLayout>() {
         assert!(host.regs.line(), "{bits:#x} interrupts");
         let Fault { cause, stage, response } = fault_of(&mut host, &[segment]);
         assert_eq!((cause, stage, response.is_some()), wanted, "{bits:#x}");
-        // What comes late is nobody's, and data wait for a reset.
+        // Late events belong to no phase, and data can be started only after a reset.
         raise(&host, INT_DATA | INT_AUTO_STOP);
         assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
         assert_eq!(host.start(&transfer(direction, 2), &[segment], 0), Err(StartError::DataLine));
@@ -240,14 +240,14 @@ fn all_ones_end_a_phase_as_gone<L: MshcLayout>() {
     let mut memory = [0u8; 1024];
     let segment = mapped(&mut host, &mut memory, Direction::Read);
     host.start(&transfer(Direction::Read, 2), &[segment], 0).unwrap();
-    // One read may get lost.
+    // A single read may be lost on the bus.
     host.regs.raw.set(u32::MAX);
     assert!(host.ack(&[segment]).phase.is_none());
     host.regs.gone.set(true);
     let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
     assert_eq!((fault.cause, fault.stage), (Cause::Gone, Stage::Data));
     assert!(!host.dat0_busy() && host.isolate());
-    // What starts now ends the same way.
+    // A phase that starts now ends in the same way.
     host.start(&Phase::of(Command::new(13, 0, Resp::R1)), &[], 0).unwrap();
     assert_eq!(host.ack(&[]).phase.unwrap().unwrap_err().cause, Cause::Gone);
 }
@@ -258,7 +258,8 @@ fn what_cannot_be_moved_is_refused<L: MshcLayout>() {
     let all = memory.as_flattened_mut();
     let at = all.as_ptr().align_offset(64);
     let all = &mut all[at..];
-    // Short of a line: by the CPU, which does not share a transfer with the DMA.
+    // A length that is no multiple of a cache line: the CPU transfers it, and does not share a
+    // transfer with the DMA.
     let short = mapped(&mut host, &mut all[..8], Direction::Read);
     let long = mapped(&mut host, &mut all[64..64 + 1024], Direction::Read);
     assert_eq!((short.bus, long.bus & BY_CPU), (BY_CPU, 0));

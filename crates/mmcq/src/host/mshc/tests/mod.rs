@@ -1,4 +1,4 @@
-//! The driver against registers that are told what to say, in both layouts.
+//! Tests of the MSHC driver on registers whose values the test sets, in both layouts.
 
 extern crate std;
 
@@ -20,7 +20,7 @@ use std::vec::Vec;
 const SOURCE_HZ: u32 = 50_000_000;
 const TABLE_BUS: u64 = 0x8000_0040;
 
-/// Registers that clear themselves as they should, and otherwise hold what they are told.
+/// Registers that clear themselves like the chip's, and otherwise hold what the test writes.
 struct Fake {
     at: Offsets,
     design_ware: bool,
@@ -28,7 +28,7 @@ struct Fake {
     raw: Cell<u32>,
     dma: Cell<u32>,
     fifo: RefCell<VecDeque<u32>>,
-    /// Bits that a reset, and a change of the clock, never clear.
+    /// Bits that a reset never clears; the next field says that a clock change never ends.
     stuck_reset: Cell<u32>,
     stuck_clock: Cell<bool>,
     gone: Cell<bool>,
@@ -50,7 +50,7 @@ impl Fake {
             log: RefCell::default(),
         };
         if L::DESIGN_WARE {
-            // JH7110's: internal DMA, a FIFO of 32 words of 32 bits.
+            // The configuration of the JH7110: internal DMA, a FIFO of 32 words of 32 bits.
             fake.set(DW_HARDWARE, 1 << HARDWARE_FIFO_SHIFT);
             fake.set(DW_VERSION, 0x5342_290a);
             fake.set(L::AT.threshold, 31 << 16);
@@ -66,10 +66,10 @@ impl Fake {
         self.plain.borrow().get(&offset).copied().unwrap_or(0)
     }
 
-    /// The interrupt line: what is let out of what has come.
+    /// Returns the interrupt line: true if an enabled event is pending.
     fn line(&self) -> bool {
         let summed = self.dma.get() & self.get(self.at.dma_enable);
-        // DesignWare's DMA interrupts by its sums.
+        // DesignWare's DMA interrupts only by its summary bits.
         let normal = self.get(self.at.dma_enable) & DMA_NORMAL != 0;
         let by_dma = if self.design_ware && !normal { summed & !DMA_RECEIVED } else { summed };
         self.raw.get() & self.get(self.at.mask) != 0 || by_dma != 0
@@ -117,7 +117,7 @@ impl Regs for &Fake {
             _ if offset == self.at.control => {
                 self.set(offset, value & !(CONTROL_RESETS & !self.stuck_reset.get()));
             }
-            // SMHC's does not clear itself.
+            // SMHC's reset bit of the DMA does not clear itself.
             _ if offset == self.at.dma_mode && self.design_ware => self.set(offset, value & !DMA_RESET),
             _ if offset == self.at.command => {
                 let update = value & COMMAND_UPDATE_CLOCK != 0;
@@ -136,14 +136,14 @@ impl Regs for &Fake {
     }
 }
 
-/// Counts mappings.
+/// A `Dma` that counts mappings.
 struct FakeDma {
     open: Cell<i32>,
     next: Cell<u64>,
     line: u32,
 }
 
-// SAFETY: no controller reads what this maps.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for &FakeDma {
     fn map(&self, _: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
         self.open.set(self.open.get() + 1);
@@ -162,7 +162,7 @@ unsafe impl Dma for &FakeDma {
     }
 }
 
-/// A clock unit that notes what it was told.
+/// A clock unit that records the calls to it.
 struct FakeBoard {
     taps: u8,
     told: Vec<Option<u8>>,
@@ -202,7 +202,7 @@ fn build<L: MshcLayout>(fake: Fake, config: MshcConfig) -> Result<Driver<L>, Msh
     build_with(fake, config, 1)
 }
 
-/// One operation to its end, its waits by the clock.
+/// Runs an operation to its end; its waits advance a virtual clock.
 fn settle<L: MshcLayout>(host: &mut Driver<L>, op: BusOp) -> Step {
     let mut now_ns = 7;
     let mut step = host.set_bus(op, true, now_ns);
@@ -215,7 +215,7 @@ fn settle<L: MshcLayout>(host: &mut Driver<L>, op: BusOp) -> Step {
     panic!("{op:?} has no end");
 }
 
-/// A driver after power, clock and width.
+/// Returns a driver after power-on, clock and width.
 fn ready_with<L: MshcLayout>(config: MshcConfig, line: u32) -> Driver<L> {
     let mut host = build_with(Fake::new::<L>(), config, line).unwrap();
     for op in [BusOp::PowerOn, BusOp::Clock(400_000), BusOp::Width(Width::W4)] {
@@ -235,19 +235,19 @@ fn transfer(direction: Direction, blocks: u32) -> Phase {
     Phase { command: Command::new(index, 0x77, Resp::R1), data, auto: Auto::Stop, tuning: false }
 }
 
-/// Maps this memory.
+/// Maps this memory for DMA.
 fn mapped<L: MshcLayout>(host: &mut Driver<L>, memory: &mut [u8], direction: Direction) -> Segment {
     let mut segment = Segment { ptr: NonNull::from(&mut *memory).cast(), len: memory.len() as u32, bus: 0 };
     host.map(&mut segment, direction).unwrap();
     segment
 }
 
-/// Lets these raw bits come.
+/// Sets these raw status bits.
 fn raise<L: MshcLayout>(host: &Driver<L>, bits: u32) {
     host.regs.raw.set(host.regs.raw.get() | bits);
 }
 
-/// Each test for both.
+/// Makes each test for both layouts.
 macro_rules! in_both_layouts {
     ($($name:ident),* $(,)?) => {
         mod smhc {

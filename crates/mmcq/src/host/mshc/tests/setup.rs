@@ -1,4 +1,4 @@
-//! Before a controller works, and where there is none.
+//! Tests of a controller before its first use, and of an address without a controller.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn what_a_board_must_not_say_is_refused<L: MshcLayout>() {
     assert_eq!(with(config.fifo_words(Some(3))), Some(MshcInitError::Fifo(3)));
 }
 
-/// Each timing asks for what the board must have for it.
+/// Each timing needs the corresponding setting of the board.
 fn a_board_says_how_fast_it_is<L: MshcLayout>() {
     let timings = |config: MshcConfig, taps| {
         let config = config.high_speed(true).max_clock_hz(208_000_000);
@@ -45,10 +45,10 @@ fn a_board_says_how_fast_it_is<L: MshcLayout>() {
     assert_eq!(timings(config.ddr(true).signal18(true), 0), [1, 1, 1, 0, 0, 0]);
     assert_eq!(timings(config.signal18(true), 8), [1, 0, 0, 1, 1, 1]);
     assert_eq!(timings(config.signal18_fixed(true), 8), [0, 0, 0, 0, 0, 1]);
-    // The delay line is an SMHC's own.
+    // Only an SMHC has the delay line.
     let hs200 = u8::from(!L::DESIGN_WARE);
     assert_eq!(timings(config.signal18_fixed(true).sample_delay(true), 0), [0, 0, 0, 0, 0, hs200]);
-    // Half of such a source is no faster on both edges.
+    // With this source, DDR at half the clock is no faster than one edge at the full clock.
     assert_eq!(timings(MshcConfig::new(52_000_000).ddr(true).signal18(true), 0), [1, 0, 0, 0, 0, 0]);
 }
 

@@ -1,18 +1,19 @@
-//! Two R1 of a transfer that the controller stops: the command's, which tells of earlier writes,
-//! and that of CMD12, which tells of this one.
+//! Tests of the two R1 of a transfer that the controller stops. The R1 of the command reports
+//! earlier writes, the R1 of CMD12 reports this transfer.
 
 use super::*;
 use crate::spec::response::R1;
 
-/// Of a card in `tran`, `data` and `rcv`.
+/// R1 of a card in the state `tran`; the next constants are for `data` and `rcv`.
 const COMMAND_R1: u32 = 0x900;
 const READ_STOP_R1: u32 = 0xb00;
 const WRITE_STOP_R1: u32 = 0xd00;
 
 type Found = (Option<u32>, Option<u32>);
 
-/// A transfer whose registers say this at the command's end, and this at the end of all: the R1
-/// of the command and that of CMD12, as the driver tells them.
+/// Runs a transfer whose response registers have one value at the end of the command, and another
+/// at the end of all. Returns the R1 of the command and the R1 of CMD12, as the driver reports
+/// them.
 fn found<L: MshcLayout>(
     host: &mut Driver<L>,
     direction: Direction,
@@ -52,23 +53,24 @@ fn design_ware_keeps_both() {
     assert_eq!(found(&mut host, Direction::Write, Some(words), words), (Some(late), Some(WRITE_STOP_R1)));
 }
 
-/// QEMU's: RESP0 has CMD12's R1 in the end, and all comes at once.
+/// Like QEMU: RESP0 has the R1 of CMD12 at the end, and all events come at once.
 #[test]
 fn the_r1_of_cmd12_is_not_taken_for_that_of_the_command() {
     let mut host = ready::<SmhcLayout>();
     for (direction, stop) in [
         (Direction::Read, READ_STOP_R1),
-        // Some cards say so where a read ends with their last block [SD 4.3.3].
+        // Some cards set this bit when a read ends with their last block [SD 4.3.3].
         (Direction::Read, READ_STOP_R1 | R1::OUT_OF_RANGE),
         (Direction::Write, WRITE_STOP_R1),
-        // This write has failed, and none before it.
+        // This write has failed, and no earlier one.
         (Direction::Write, WRITE_STOP_R1 | R1::ERROR),
     ] {
         assert_eq!(found(&mut host, direction, None, [stop, 0]), (Some(COMMAND_R1), Some(stop)), "{stop:#x}");
     }
 }
 
-/// The same, where time passes between the two: the command's R1 is there until CMD12's comes.
+/// With time between both responses: the register has the command's R1 until the R1 of CMD12
+/// arrives.
 #[test]
 fn an_earlier_write_that_failed_is_heard_before_cmd12() {
     let mut host = ready::<SmhcLayout>();
@@ -76,12 +78,13 @@ fn an_earlier_write_that_failed_is_heard_before_cmd12() {
     for direction in [Direction::Read, Direction::Write] {
         let end = [READ_STOP_R1, 0];
         assert_eq!(found(&mut host, direction, Some([late, 0]), end), (Some(late), Some(READ_STOP_R1)));
-        // What was heard is not heard again.
+        // An R1 that was read before is not read again.
         assert_eq!(found(&mut host, direction, None, end), (Some(COMMAND_R1), Some(READ_STOP_R1)));
     }
 }
 
-/// An SMHC that keeps both, as DesignWare's does, interrupts once for each transfer but the first.
+/// An SMHC that keeps both R1, like DesignWare's controller, interrupts once for each transfer
+/// except the first.
 #[test]
 fn an_smhc_that_keeps_both_is_learned() {
     let mut host = ready::<SmhcLayout>();
@@ -90,7 +93,7 @@ fn an_smhc_that_keeps_both_is_learned() {
         let both = (Some(words[0]), Some(words[1]));
         assert_eq!(found(&mut host, Direction::Write, Some(words), words), both);
     }
-    // What is in RESP1 is part of a CSD, say: no R1 of CMD12.
+    // RESP1 has a part of a CSD, for example, and not the R1 of CMD12.
     let words = [COMMAND_R1, 0x3280_1234];
     assert_eq!(found(&mut host, Direction::Write, None, words), (Some(COMMAND_R1), None));
     let mut memory = [0u8; 1024];
@@ -98,7 +101,7 @@ fn an_smhc_that_keeps_both_is_learned() {
     host.start(&transfer(Direction::Write, 2), &[segment], 0).unwrap();
     raise(&host, INT_COMMAND);
     assert!(!host.regs.line(), "the command's end has nothing new");
-    // Not for ever: it is looked at each time.
+    // The driver checks this in each transfer, since it may change.
     raise(&host, INT_DATA | INT_AUTO_STOP);
     host.regs.set(SmhcLayout::AT.response, WRITE_STOP_R1);
     assert_eq!(host.ack(&[segment]).phase.unwrap().unwrap().stop, Some(WRITE_STOP_R1));
@@ -107,7 +110,7 @@ fn an_smhc_that_keeps_both_is_learned() {
     assert!(host.regs.line());
 }
 
-/// A fault tells the command's R1, or none.
+/// A fault reports the R1 of its command, or none.
 #[test]
 fn a_fault_has_no_other_commands_r1() {
     for (word, told) in [(COMMAND_R1 | R1::ERROR, true), (READ_STOP_R1 | R1::ERROR, false)] {

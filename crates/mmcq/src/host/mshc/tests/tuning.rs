@@ -1,4 +1,4 @@
-//! The search for the sampling point.
+//! Tests of the search for the sampling point.
 
 use super::*;
 use crate::spec::command::sd;
@@ -24,7 +24,7 @@ fn block(bytes: u16) -> Phase {
     Phase { command: sd::send_tuning_block(), data, auto: Auto::None, tuning: true }
 }
 
-/// A block of these bytes, with these raw bits at its end.
+/// Runs a tuning block with these bytes, and with these raw status bits at its end.
 fn tried<L: MshcLayout>(host: &mut Driver<L>, bytes: &[u8], raw: u32) -> Result<Done, Fault> {
     host.start(&block(bytes.len().max(64) as u16), &[], 0).unwrap();
     for piece in bytes.chunks(64) {
@@ -34,7 +34,7 @@ fn tried<L: MshcLayout>(host: &mut Driver<L>, bytes: &[u8], raw: u32) -> Result<
             .borrow_mut()
             .extend(piece.chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())));
         raise(host, INT_RX);
-        // What is at the end comes with it.
+        // The status bits come together with the last bytes.
         if piece.as_ptr_range().end == bytes.as_ptr_range().end {
             raise(host, raw);
         }
@@ -56,7 +56,7 @@ fn the_middle_of_the_good_phases_is_taken<L: MshcLayout>() {
     for tap in 0..TAPS {
         let end = match tap {
             2..=6 => tried(&mut host, &TUNING_64, GOOD),
-            // A wrong bit without an error, and errors of three kinds.
+            // A wrong bit without an error, and three kinds of errors.
             0 => tried(&mut host, &other, GOOD),
             1 => tried(&mut host, &TUNING_64, GOOD | INT_DATA_CRC),
             _ => tried(&mut host, &TUNING_64, GOOD | INT_RESPONSE_CRC),
@@ -67,7 +67,7 @@ fn the_middle_of_the_good_phases_is_taken<L: MshcLayout>() {
     assert!(tried(&mut host, &TUNING_64, GOOD).unwrap().tuned);
     let taps: Vec<Option<u8>> = (0..TAPS).chain([4]).map(Some).collect();
     assert_eq!(host.board.told, taps);
-    // A slower timing goes back to the point that needs none.
+    // A slower timing selects the sampling point that needs no tuning.
     assert_eq!(settle(&mut host, BusOp::Timing(Timing::HighSpeed)), Step::Done);
     assert_eq!(host.board.told.last(), Some(&None));
 }
@@ -76,18 +76,18 @@ fn a_bad_block_leaves_nothing_behind<L: MshcLayout>() {
     let mut host = tuned::<L>(MshcConfig::new(200_000_000));
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
     host.regs.take_log();
-    // Half a block, and the data end: with a time that is not a whole tuning's.
+    // The data end after half a block, by a timeout that is shorter than a whole tuning.
     let end = tried(&mut host, &TUNING_64[..32], INT_COMMAND | INT_DATA | INT_DATA_TIMEOUT);
     assert!(!end.unwrap().tuned);
     let log = host.regs.take_log();
     assert!(log.contains(&(L::AT.timeout, 1_000_000 << 8 | 0xff)), "{log:x?}");
     assert!(log.contains(&(L::AT.control, CONTROL_INTERRUPTS | CONTROL_FIFO_RESET)), "{log:x?}");
-    // No response at all is said to be one.
+    // A missing response is reported as such.
     let fault = tried(&mut host, &[], INT_NO_RESPONSE | INT_COMMAND).unwrap_err();
     assert_eq!((fault.cause, fault.stage), (Cause::Timeout, Stage::Command));
     assert_eq!(host.start(&block(64), &[], 0), Err(StartError::DataLine));
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
-    // Both have counted.
+    // Both failed blocks have counted as bad taps.
     assert_eq!(host.board.told, [Some(0), Some(1), Some(2)]);
 }
 
@@ -100,7 +100,7 @@ fn no_good_point_is_a_fault<L: MshcLayout>() {
     let fault = tried(&mut host, &TUNING_64, GOOD | INT_DATA_CRC).unwrap_err();
     assert_eq!((fault.cause, fault.stage), (Cause::Crc, Stage::Data));
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
-    // The search is over.
+    // The search has ended.
     assert_eq!(host.start(&block(64), &[], 0), Err(StartError::Unsupported));
     assert_eq!(settle(&mut host, BusOp::TuneAbort), Step::Done);
     assert_eq!(host.board.told.last(), Some(&None));
@@ -115,7 +115,7 @@ fn eight_lines_have_a_longer_block<L: MshcLayout>() {
     assert!(tried(&mut host, &TUNING_128, GOOD).unwrap().tuned);
 }
 
-/// A read waits for the room of a block where the FIFO has that much, at a fast clock alone.
+/// At a fast clock, a read waits until the FIFO has space for a block, if the FIFO is large enough.
 fn fast_reads_wait_for_room<L: MshcLayout>() {
     let mut memory = [0u8; 1024];
     for (words, room) in [(64u16, 0), (128, 512 << 16 | 1)] {
@@ -141,7 +141,7 @@ fn what_is_no_tuning_is_refused<L: MshcLayout>() {
     assert_eq!(host.start(&none, &[], 0), Err(StartError::Unsupported));
     let stops = Phase { auto: Auto::Stop, ..block(64) };
     assert_eq!(host.start(&stops, &[], 0), Err(StartError::Unsupported));
-    // A controller that is gone is no bad sampling point.
+    // A controller that is gone is not reported as a bad sampling point.
     host.start(&block(64), &[], 0).unwrap();
     host.regs.gone.set(true);
     assert_eq!(host.ack(&[]).phase.unwrap().unwrap_err().cause, Cause::Gone);
@@ -156,7 +156,7 @@ in_both_layouts!(
     what_is_no_tuning_is_refused,
 );
 
-/// SMHC's delay line has taps of its own, and two ends.
+/// SMHC's delay line has taps of its own, which do not form a circle.
 #[test]
 fn an_smhc_moves_its_delay_line() {
     let config = MshcConfig::new(200_000_000).sample_delay(true).new_timing(true);
@@ -171,7 +171,7 @@ fn an_smhc_moves_its_delay_line() {
     }
     assert!(tried(&mut host, &TUNING_64, GOOD).unwrap().tuned);
     assert!(host.board.told.is_empty());
-    // It stays through a reset, and not with a slower timing.
+    // A reset keeps the selected tap, and a slower timing drops it.
     assert_eq!(settle(&mut host, BusOp::ResetAll), Step::Done);
     assert_eq!(host.regs.get(SMHC_SAMPLE_DELAY), DELAY_ON | (2 * 6));
     assert_eq!(settle(&mut host, BusOp::Timing(Timing::Legacy)), Step::Done);

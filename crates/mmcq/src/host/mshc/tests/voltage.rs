@@ -1,4 +1,4 @@
-//! CMD11, and data on both edges.
+//! Tests of CMD11, and of DDR.
 
 use super::*;
 use crate::spec::command::sd;
@@ -25,14 +25,15 @@ fn cmd11_ends_with_low_lines<L: MshcLayout>() {
     let how = COMMAND_START | COMMAND_RESPONSE | COMMAND_CRC | COMMAND_VOLTAGE | hold | 11;
     assert_eq!(commands(&host), [how]);
     assert_ne!(host.regs.get(L::AT.mask) & INT_VOLTAGE, 0);
-    // An end of the command alone is not the end.
+    // The end of the command does not end the phase of CMD11.
     raise(&host, INT_COMMAND);
     assert!(host.ack(&[]).phase.is_none());
     raise(&host, INT_VOLTAGE);
     host.regs.set(L::AT.response, 0x320);
     let done = host.ack(&[]).phase.unwrap().unwrap();
     assert_eq!(done.response, Response::short(0x320));
-    // All changes of the clock belong to it, and none waits for DAT0, until the clock runs.
+    // All clock changes belong to the voltage switch, and none waits for DAT0, until the clock is
+    // enabled.
     let part = COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_VOLTAGE;
     assert_eq!(settle(&mut host, BusOp::Clock(0)), Step::Done);
     assert_eq!(commands(&host), [part]);
@@ -44,7 +45,7 @@ fn cmd11_ends_with_low_lines<L: MshcLayout>() {
     assert_eq!(commands(&host), [part; 3]);
     assert_eq!(settle(&mut host, BusOp::Clock(25_000_000)), Step::Done);
     assert_eq!(commands(&host), [COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_WAITS; 3]);
-    // A reset keeps the level.
+    // A reset keeps the voltage of the lines.
     assert_eq!(settle(&mut host, BusOp::ResetAll), Step::Done);
     if L::DESIGN_WARE {
         assert_eq!(host.regs.get(DW_UHS), UHS_18);
@@ -62,7 +63,7 @@ fn a_refused_cmd11_is_a_fault_and_forgotten<L: MshcLayout>() {
     assert_eq!(commands(&host), [COMMAND_START | COMMAND_UPDATE_CLOCK | COMMAND_WAITS]);
 }
 
-/// Lines that cannot move have no switch: CMD11 is a command like any.
+/// Lines with a fixed voltage have no switch, so CMD11 is an ordinary command.
 fn lines_that_stay_have_no_switch<L: MshcLayout>() {
     for config in [MshcConfig::new(SOURCE_HZ), MshcConfig::new(SOURCE_HZ).signal18_fixed(true)] {
         let mut host = ready_with::<L>(config, 1);
@@ -78,7 +79,7 @@ fn both_edges_divide_the_clock<L: MshcLayout>() {
     let mut host = ready_with::<L>(config.ddr(true).width(Width::W8), 1);
     assert_eq!(settle(&mut host, BusOp::Clock(100_000_000)), Step::Done);
     host.regs.take_log();
-    // The timing alone halves it.
+    // The change of the timing alone halves the clock.
     assert_eq!(settle(&mut host, BusOp::Timing(Timing::Ddr52)), Step::Done);
     assert_eq!(commands(&host).len(), 3);
     let divider = if L::DESIGN_WARE { host.regs.get(DW_DIVIDER) } else { host.regs.get(SMHC_CLOCK) & 0xff };
@@ -88,7 +89,7 @@ fn both_edges_divide_the_clock<L: MshcLayout>() {
         false => host.regs.get(L::AT.control) & CONTROL_DDR != 0,
     };
     assert!(edges(&host));
-    // So it is after a reset, and while data move.
+    // DDR stays enabled after a reset and during data.
     assert_eq!(settle(&mut host, BusOp::ResetLines), Step::Done);
     assert!(edges(&host));
     let mut memory = [0u8; 512];

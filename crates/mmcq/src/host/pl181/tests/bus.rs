@@ -1,8 +1,8 @@
-//! Power, clock, lines.
+//! Tests of supply, clock and data lines.
 
 use super::*;
 
-/// The writes of one operation, without those of a stop.
+/// Returns the register writes of one operation, without those that stop the data path.
 fn writes_of(host: &mut Driver, op: BusOp) -> Vec<(u16, u32)> {
     host.regs.take_log();
     assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
@@ -30,7 +30,7 @@ fn clock_and_width_share_a_register() {
     assert_eq!(writes_of(&mut host, BusOp::Clock(400_000)), [(CLOCK, 0x900 | 59)]);
     assert_eq!(writes_of(&mut host, BusOp::Clock(0)), [(CLOCK, 0x800)]);
     assert_eq!(writes_of(&mut host, BusOp::Width(Width::W1)), [(CLOCK, 0)]);
-    // MCLK itself, and no more than the board bears.
+    // MCLK itself is the clock, or the fastest clock that the board allows.
     assert_eq!(writes_of(&mut host, BusOp::Clock(u32::MAX)), [(CLOCK, 0x500)]);
     let narrow = Pl181Config::new(MCLK_HZ, 24_000_000);
     let mut host = Pl181::new(Fake::new(0x0004_1181), narrow).unwrap();
@@ -43,7 +43,7 @@ fn clock_and_width_share_a_register() {
 
 #[test]
 fn a_register_rests_between_two_writes() {
-    // Three MCLK and two PCLK of rest; an access takes two PCLK.
+    // A register needs three MCLK and two PCLK between two writes; an access takes two PCLK.
     for (mclk, pclk, reads) in [(48, 24, 2), (24, 24, 3), (24, 48, 4), (10, 100, 16)] {
         let config = Pl181Config::new(mclk * 1_000_000, pclk * 1_000_000);
         let mut host = Pl181::new(Fake::new(0x0004_1181), config).unwrap();

@@ -1,4 +1,4 @@
-//! Data through the FIFO.
+//! Tests of data through the FIFO.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn one_call_moves_a_block_at_most() {
     let segments = [near(&mut memory)];
     for direction in [Direction::Read, Direction::Write] {
         let mut host = ready();
-        // Faster than any CPU: the FIFO is always ready.
+        // The bus is faster than any CPU, so the FIFO is always ready.
         host.regs.pace.set(FIFO_WORDS);
         host.regs.card.borrow_mut().extend(vec![0; 64 * 128]);
         host.start(&data(18, direction, 512, 64), &segments, 1).unwrap();
@@ -110,7 +110,7 @@ fn a_read_is_armed_before_its_command_and_a_write_after_its_response() {
     );
 
     let mut host = ready();
-    // QEMU's model says with every command that data have ended.
+    // QEMU's model reports an end of data with every command.
     host.start(&data(25, Direction::Write, 512, 2), &segments, 1_000_000).unwrap();
     host.regs.raise(DATA_END | DATA_BLOCK_END);
     let writes = host.regs.writes();
@@ -140,7 +140,7 @@ fn the_rest_of_a_read_interrupts_word_by_word() {
     assert!(host.ack(&segments).phase.is_none());
     host.regs.rx.borrow_mut().push_back(0x0807_0605);
     assert!(host.ack(&segments).phase.is_none());
-    // All is there but the end, and the response.
+    // Only the end of the data and the response are missing.
     host.regs.raise(DATA_END);
     assert!(host.regs.line() && host.ack(&segments).phase.is_none());
     answer(&host, 51, 0x920);

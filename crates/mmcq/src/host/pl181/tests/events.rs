@@ -1,4 +1,4 @@
-//! How commands end, well and badly.
+//! Tests of how commands end, with and without errors.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn an_answer_to_another_command_is_an_error_where_the_index_is_kept() {
         let result = host.ack(&[]).phase.unwrap();
         assert_eq!(result.err().map(|fault| fault.cause), expected);
     }
-    // R2 and R3 carry 63.
+    // R2 and R3 carry the index 63.
     for resp in [Resp::R2, Resp::R3] {
         let mut host = ready();
         host.start(&command(2, resp), &[], 1).unwrap();
@@ -87,8 +87,9 @@ fn flags_name_cause_and_stage() {
     assert_eq!(fault.response.unwrap().words[0], 0x900);
 }
 
-/// Every pair of static flags, in every kind of phase: never a panic, always an end that the flags
-/// justify, and never a line that no handler serves.
+/// Every pair of static flags, in every kind of phase: the driver must never panic, must report
+/// only an end that the flags justify, and must leave no interrupt line asserted that no handler
+/// serves.
 #[test]
 fn every_status_has_a_meaning() {
     let mut memory = [0; 512];

@@ -1,4 +1,4 @@
-//! The driver against a register file that is told what to say.
+//! Tests of the PL181 driver on a register file whose values the test sets.
 
 extern crate std;
 
@@ -24,20 +24,21 @@ enum Access {
     Write(u16, u32),
 }
 
-/// Memory, with a FIFO that must be neither read empty nor written full.
+/// Registers, and a FIFO that must be neither read while empty nor written while full.
 struct Fake {
     words: RefCell<BTreeMap<u16, u32>>,
     log: RefCell<Vec<Access>>,
     flags: Cell<u32>,
-    /// Words in the FIFO, and those that the card has still to send.
+    /// Words in the FIFO; the next field has the words that the card has still to send.
     rx: RefCell<VecDeque<u32>>,
     card: RefCell<VecDeque<u32>>,
-    /// Words in the FIFO while sending, and all that were ever written.
+    /// Number of words in the FIFO during a write; the next field has all words that were ever
+    /// written.
     tx: Cell<usize>,
     sent: RefCell<Vec<u32>>,
-    /// Words that the bus moves between two looks at the status.
+    /// Number of words that the bus transfers between two reads of the status.
     pace: Cell<usize>,
-    /// The data counter's end is reported with every access to the FIFO after it.
+    /// Whether the end of the data is reported with every later access to the FIFO.
     repeats_end: Cell<bool>,
 }
 
@@ -72,7 +73,8 @@ impl Fake {
         self.flags.set(self.flags.get() | flags);
     }
 
-    /// Static flags and what the FIFO's fill says; then the bus goes on.
+    /// Returns the static flags and the flags of the FIFO's fill level; then the bus transfers some
+    /// words.
     fn status(&self) -> u32 {
         let status = self.flags.get() | self.levels();
         self.run();
@@ -121,7 +123,7 @@ impl Fake {
         }
     }
 
-    /// Does the first interrupt line stand?
+    /// Returns whether the first interrupt line is asserted.
     fn line(&self) -> bool {
         (self.flags.get() | self.levels()) & self.get(MASK_0) != 0
     }
@@ -195,7 +197,7 @@ fn config() -> Pl181Config {
     }
 }
 
-/// A driver after reset, power and clock.
+/// Returns a driver after reset, power-on and clock.
 fn ready() -> Driver {
     let mut host = Pl181::new(Fake::new(0x0004_1181), config()).unwrap();
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Done);
@@ -218,7 +220,7 @@ fn near(memory: &mut [u8]) -> Segment {
     Segment { ptr: NonNull::from(&mut *memory).cast(), len: memory.len() as u32, bus: 0 }
 }
 
-/// The card answers: with this content, and the command's index.
+/// Sets the response of the card: this content, and the command's index.
 fn answer(host: &Driver, index: u8, content: u32) {
     host.regs.set(RESPONSE_0, content);
     host.regs.set(RESPONSE_INDEX, index.into());
@@ -229,13 +231,13 @@ fn fault(cause: Cause, stage: Stage) -> Fault {
     Fault { cause, stage, response: None }
 }
 
-/// Acknowledges for as long as the line stands, or the bus goes on.
+/// Acknowledges as long as the interrupt line is asserted, or the bus transfers data.
 fn run(host: &mut Driver, segments: &[Segment]) -> (Result<Done, Fault>, u32) {
     for acks in 1..10_000 {
         if let Some(result) = host.ack(segments).phase {
             return (result, acks);
         }
-        // Between two interrupts the bus moves whatever it can.
+        // Between two interrupts the bus transfers as much as it can.
         for _ in 0..64 {
             if host.regs.line() {
                 break;

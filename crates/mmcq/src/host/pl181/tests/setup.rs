@@ -1,4 +1,4 @@
-//! What makes a driver, and what does not.
+//! Tests of the conditions under which a driver can be made.
 
 use super::*;
 use std::string::ToString;
@@ -8,7 +8,7 @@ fn the_identification_tells_the_fifo() {
     for (id, words) in [(0x0004_1180, 16), (0x0014_1181, 16), (0x0104_1180, 128), (0x0204_1180, 128)] {
         assert_eq!(Pl181::new(Fake::new(id), config()).map(|host| host.fifo_words()).ok(), Some(words));
     }
-    // ARM's UART, and the same part number of another maker.
+    // The identification of ARM's UART, and PL181's part number from another designer.
     for id in [0x0014_1011, 0x0008_0181, 0] {
         let error = Pl181::new(Fake::new(id), config()).err();
         assert_eq!(error, Some(Pl181InitError::Unknown(id)));

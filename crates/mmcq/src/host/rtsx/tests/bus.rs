@@ -1,8 +1,9 @@
-//! Bus operations: their scripts, their bounds.
+//! Tests of bus operations: their scripts and their time limits.
 
 use super::*;
 
-/// HAIMR's writes as (register, mask, value), other registers as (offset, 0, value).
+/// Returns the register writes of an operation: writes by HAIMR as (register, mask, value), other
+/// registers as (offset, 0, value).
 fn script(host: &mut Driver, op: BusOp) -> Vec<(u16, u8, u32)> {
     host.port.regs.take();
     assert_eq!(finish(host, op).0, Step::Done, "{op:?}");
@@ -51,8 +52,8 @@ fn power_comes_softly_and_goes() {
 
 #[test]
 fn clocks_are_the_nearest_not_above() {
-    // Mode, asked for, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider / (2, or 1
-    // at SD30) / slow.
+    // Mode, requested clock, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider /
+    // (2, or 1 at SD30) / slow.
     for (timing, hz, n, divider, cfg1) in [
         (Timing::Legacy, 400_000, 100, 0x10, 0x80),
         (Timing::Legacy, 25_000_000, 98, 0x20, 0),
@@ -71,7 +72,8 @@ fn clocks_are_the_nearest_not_above() {
         assert_eq!(script(&mut host, BusOp::Clock(hz)), expected, "{timing:?} {hz}");
     }
     let mut host = ready(RtsxConfig::new(Chip::Rts5249));
-    // In every mode and for any wish: never above, and the PLL within what it can.
+    // For every mode and every requested clock: the clock is never faster, and the PLL stays within
+    // its range.
     for (timing, half) in [(Timing::Legacy, 2), (Timing::Sdr104, 1)] {
         assert_eq!(finish(&mut host, BusOp::Timing(timing)).0, Step::Done);
         for hz in (0..64).map(|at| 40_040 * (1 << (at / 5)) + 7_919 * at).filter(|&hz| hz < 208_000_000) {
@@ -96,7 +98,7 @@ fn clocks_are_the_nearest_not_above() {
     }
     assert_eq!(finish(&mut host, BusOp::Clock(1_000)).0, Step::Failed);
     assert_eq!(script(&mut host, BusOp::Clock(0)), [(0xfda5, 0x40, 0x40)]);
-    // The PLL gets its time.
+    // The driver waits until the PLL is stable.
     assert!(finish(&mut host, BusOp::Clock(25_000_000)).1 >= 130_000);
 }
 
@@ -108,7 +110,8 @@ fn width_timing_voltage() {
     assert_eq!(finish(&mut host, BusOp::Width(Width::W8)).0, Step::Failed);
     assert_eq!(script(&mut host, BusOp::Timing(Timing::Ddr50)), [(0xfda0, 0x0c, 4)]);
     assert_eq!(script(&mut host, BusOp::Timing(Timing::Sdr25)), [(0xfda0, 0x0c, 0)]);
-    // Without its halving the clock would double: it is made anew.
+    // The new mode does not halve the clock, which would double; so the driver sets the clock
+    // again.
     let written = script(&mut host, BusOp::Timing(Timing::Sdr50));
     assert_eq!((written[0], written[3]), ((0xfda0, 0x0c, 8), (0xfc0f, 0xff, 98)));
     assert_eq!(written[4], (0xfc03, 0x70, 0x30));
@@ -136,7 +139,7 @@ fn resets_stop_everything_and_restore_the_bus() {
     let phases = [(0xfc2a, 0x5f, 26), (0xfc2a, 0x5f, 0x5a), (0xfc2b, 0x5f, 3), (0xfc2b, 0x5f, 0x43)];
     let select = [(0xfd52, 0x0f, 4), (0xfd5c, 7, 2), (0xfda0, 0xcf, 9), (0xfda2, 1, 1), (0xfda6, 0x80, 0)];
     let clock = clock(206, 0x10, 0, &phases);
-    // The longest script of all.
+    // The longest script.
     assert_eq!(
         script(&mut host, BusOp::ResetAll),
         [&HALT[..], &ENABLE, &STOP, &select, &clock, &FORGET].concat()
@@ -162,7 +165,7 @@ fn no_call_blocks_and_every_operation_ends() {
         BusOp::ResetLines,
         BusOp::ResetAll,
     ] {
-        // An access that takes many looks: in one call only a few of them.
+        // An access that needs many polls: one call makes only a few of them.
         let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         host.port.regs.slow.set(20);
         let mut first = true;
@@ -175,7 +178,7 @@ fn no_call_blocks_and_every_operation_ends() {
             match step {
                 Step::Wait(until) => {
                     assert!(until >= now);
-                    // Concurrent an operation in progress no phase starts.
+                    // While an operation is in progress, no phase starts.
                     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
                     now = until;
                     None
@@ -184,7 +187,8 @@ fn no_call_blocks_and_every_operation_ends() {
             }
         });
         assert_eq!(end, Some(Step::Done), "{op:?}");
-        // Never an end, a lost write, a chip that is gone: failure, soon.
+        // An access that never ends, a lost write, and a chip that is gone: the operation fails
+        // soon.
         for break_it in [
             |fake: &Fake| fake.slow.set(u32::MAX),
             |fake: &Fake| fake.left.set(u32::MAX),

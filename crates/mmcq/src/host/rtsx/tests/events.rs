@@ -1,4 +1,4 @@
-//! Ends, errors, and interrupts at the wrong time.
+//! Tests of ends, errors, and interrupts at the wrong time.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn data_need_both_ends_in_any_order() {
     for (first, second, enables) in [(TABLE_OK, LIST_OK, 0), (LIST_OK, TABLE_OK, 2)] {
         let mut host = reading();
         assert!(report(&mut host, first).phase.is_none());
-        // One interrupt is the rule: the end of DMA is enabled only when it is the later one.
+        // One interrupt is sufficient: the end of DMA is enabled only if it is the later event.
         let done = report(&mut host, second).phase.unwrap().unwrap();
         assert_eq!(done.response.words[0], 0x900);
         let enable: Vec<_> =
@@ -66,7 +66,7 @@ fn responses_must_be_the_commands_own() {
     for (first, resp, good) in [
         (13, Resp::R1, true),
         (17, Resp::R1, false),
-        // Direction or start bit wrong: that is the command itself.
+        // Direction or start bit is wrong, so the bytes are those of the command itself.
         (0x40 | 13, Resp::R1, false),
         (0x80 | 13, Resp::R1, false),
         (0x3f, Resp::R3, true),
@@ -134,7 +134,7 @@ fn a_written_block_that_fails_still_has_its_response() {
 #[test]
 fn a_refused_write_sends_no_data() {
     let mut host = ready(RtsxConfig::new(Chip::Rts5249));
-    // OUT_OF_RANGE, bit 31.
+    // The R1 has OUT_OF_RANGE, bit 31.
     host.port.regs.answer(&[25, 0x80, 0, 0x09, 0]);
     host.start(&data(25, Direction::Write, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
     host.port.regs.take();
@@ -144,12 +144,12 @@ fn a_refused_write_sends_no_data() {
     assert!(host.start(&command(13, Resp::R1), &[], 1).is_ok());
 }
 
-/// Registers whose list fails in the very write that starts it, before the DMA is triggered.
+/// Registers whose list fails during the write that starts it, before the DMA is started.
 #[test]
 fn a_failure_as_fast_as_the_start_is_not_lost() {
     let mut host = answered(18);
-    // Latched while `start` still runs: whatever `start` writes to the pending register comes
-    // before.
+    // The failure is latched while `start` still runs. So `start` must write to the pending
+    // register before it starts the list.
     host.port.regs.fail(0x30, 0, 1);
     host.start(&data(18, Direction::Read, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
     let writes = host.port.regs.take();
@@ -157,7 +157,8 @@ fn a_failure_as_fast_as_the_start_is_not_lost() {
     assert!(writes[begun..].iter().all(|(offset, _)| *offset != 0x14 && *offset != 0x18), "{writes:x?}");
     assert_eq!(report(&mut host, LIST_FAIL).phase, fault(Cause::Timeout, Stage::Command, None));
 
-    // The same after something spurious, when `start` does clear first.
+    // A failure during `start` after a spurious event, when `start` must clear the pending register
+    // first.
     let mut host = answered(13);
     assert!(report(&mut host, LIST_OK).phase.is_none());
     host.port.regs.pending.set(LIST_OK);
@@ -172,7 +173,7 @@ fn a_failure_as_fast_as_the_start_is_not_lost() {
 #[test]
 fn foreign_and_odd_interrupts_are_survived() {
     let mut host = answered(13);
-    // Other cards, nothing at all, the levels.
+    // Interrupts of other kinds of cards, no interrupt, and the levels.
     for latched in [0, 0x0c00_0000, 0x0009_0000, TABLE_OK] {
         let events = report(&mut host, latched);
         assert!(events.phase.is_none() && !events.presence, "{latched:#x}");
@@ -181,7 +182,7 @@ fn foreign_and_odd_interrupts_are_survived() {
     let events = report(&mut host, 0x0200_0000);
     assert!(events.presence && events.phase.is_none());
 
-    // An end that is neither good nor bad.
+    // An end that reports neither success nor failure.
     host.port.regs.pending.set(0);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     assert_eq!(report(&mut host, 0x8000_0000).phase, fault(Cause::Other, Stage::Command, None));
@@ -206,14 +207,15 @@ fn a_chip_that_never_answers_costs_a_bounded_number_of_looks() {
     assert_eq!(report(&mut host, LIST_OK).phase, fault(Cause::Other, Stage::Command, None));
     assert!(host.port.regs.reads.get() < 100);
 
-    // Slow, but alive: the response is whole.
+    // A slow chip that still works: the response is complete.
     let mut host = answered(13);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     host.port.regs.slow.set(3);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
 }
 
-/// A bus may lose one read. A phase whose chip is gone gives its memory back without a reset.
+/// One read may be lost on the bus. If the chip is gone, the phase releases its memory without a
+/// reset.
 #[test]
 fn one_read_of_ones_is_no_chip_that_is_gone() {
     for lost in [1, 2] {
@@ -226,7 +228,7 @@ fn one_read_of_ones_is_no_chip_that_is_gone() {
     }
 }
 
-/// Calls until the line is down, at most three.
+/// Acknowledges until the interrupt line is inactive, at most three times.
 fn settle(host: &mut Driver) -> (u32, Option<Result<Done, Fault>>) {
     let mut end = None;
     for calls in 0..3 {
@@ -238,7 +240,7 @@ fn settle(host: &mut Driver) -> (u32, Option<Result<Done, Fault>>) {
     panic!("a storm: pending {:#x}, enabled {:#x}", host.port.regs.pending.get(), host.enable);
 }
 
-/// It lasts as long as the current does, or for ever.
+/// An overcurrent lasts as long as the current is too high, or for ever.
 #[test]
 fn too_much_current_that_stays_interrupts_once() {
     for bit in [INT_OVERCURRENT, INT_CARD_OVERCURRENT] {
@@ -246,7 +248,7 @@ fn too_much_current_that_stays_interrupts_once() {
         host.port.regs.stays.set(bit);
         host.port.regs.pending.set(bit);
         assert_eq!(settle(&mut host), (1, fault(Cause::Power, Stage::Data, None)));
-        // It is not forgotten: a phase that ends while it lasts has failed.
+        // The overcurrent is remembered: a phase that ends while it lasts has failed.
         assert_eq!(finish(&mut host, BusOp::ResetLines).0, Step::Done);
         host.start(&command(13, Resp::R1), &[], 1).unwrap();
         host.port.regs.pending.set(bit | LIST_OK);
@@ -254,7 +256,7 @@ fn too_much_current_that_stays_interrupts_once() {
         // With no phase in progress.
         assert_eq!(finish(&mut host, BusOp::ResetAll).0, Step::Done);
         assert_eq!(settle(&mut host), (1, None));
-        // It is over, and may come again.
+        // The overcurrent has ended, and may be reported again.
         host.port.regs.stays.set(0);
         assert_eq!(finish(&mut host, BusOp::PowerOn).0, Step::Done);
         host.port.regs.pending.set(bit);
@@ -269,12 +271,12 @@ fn an_event_that_does_not_go_away_is_no_storm() {
         host.port.regs.stays.set(bit);
         host.port.regs.pending.set(bit);
         assert_eq!(settle(&mut host), (2, None));
-        // The next phase is told of again.
+        // The next phase is reported again.
         host.port.regs.stays.set(0);
         host.start(&command(13, Resp::R1), &[], 1).unwrap();
         host.port.regs.pending.set(LIST_OK);
         assert!(settle(&mut host).1.unwrap().is_ok());
-        // And after a reset in place of a start.
+        // An overcurrent is also reported again after a reset instead of a start.
         host.port.regs.stays.set(bit);
         host.port.regs.pending.set(bit);
         assert_eq!(settle(&mut host), (2, None));

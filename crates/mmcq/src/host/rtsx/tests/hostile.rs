@@ -1,4 +1,5 @@
-//! A chip that says anything at any time: no panic, no unbounded work, and one end for each start.
+//! Tests with random register values at any time: no panic, bounded work, and one end for each
+//! start.
 
 use super::*;
 use arbtest::arbitrary::Unstructured;

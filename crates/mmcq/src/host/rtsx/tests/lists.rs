@@ -1,15 +1,15 @@
-//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2
-//! CHECK), the low 14 bits of the address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9
-//! under WRITE, bda9 under CHECK and 3da9 under READ.
+//! Tests of the lists of each kind of phase. Words are written as numbers: kind in 31:30 (0 READ, 1
+//! WRITE, 2 CHECK), the low 14 bits of the register address in 29:16, mask in 15:8, data in 7:0. So
+//! register FDA9 is 7da9 in a WRITE, bda9 in a CHECK and 3da9 in a READ.
 
 use super::*;
 
-/// CMD0 to CMD4 with the argument 12345678h.
+/// Returns the writes of a command to CMD0 to CMD4, with the argument 12345678h.
 fn token(index: u8) -> Vec<u32> {
     vec![0x7da9_ff40 | u32::from(index), 0x7daa_ff12, 0x7dab_ff34, 0x7dac_ff56, 0x7dad_ff78]
 }
 
-/// Block length 512 (or as given), and the number of blocks.
+/// Returns the writes of block length and number of blocks.
 fn counts(length: u32, blocks: u32) -> Vec<u32> {
     vec![
         0x7daf_ff00 | length & 0xff,
@@ -19,7 +19,8 @@ fn counts(length: u32, blocks: u32) -> Vec<u32> {
     ]
 }
 
-/// DMA done cleared, the byte count, control: burst 512, enable, and bit 1 from the card.
+/// Returns the writes for DMA: clear "DMA done", the byte count, and control (burst 512, enable,
+/// and bit 1 for data from the card).
 fn dma(bytes: u32, control: u32) -> Vec<u32> {
     vec![
         0x7e21_8080,
@@ -31,7 +32,8 @@ fn dma(bytes: u32, control: u32) -> Vec<u32> {
     ]
 }
 
-/// Response type, data source, transfer mode with start, and the wait for end and idle.
+/// Returns the operations of a command: response type, data source, transfer mode with start, and
+/// the wait for end and idle.
 fn commanded(cfg2: u32) -> Vec<u32> {
     vec![0x7da1_ff00 | cfg2, 0x7d5b_ff01, 0x7db3_ff88, 0xbdb3_6060]
 }
@@ -63,7 +65,7 @@ fn each_response_has_its_type() {
         let mut host = ready(RtsxConfig::new(Chip::Rts5249));
         let list = started(&mut host, &command(13, resp), &[]);
         assert_eq!(list, [token(13), commanded(cfg2)].concat(), "{resp:?}");
-        // Two writes start it; nothing is read.
+        // Two writes start the list; no register is read.
         assert_eq!(host.port.regs.reads.get(), 0);
         assert_eq!(host.port.regs.take(), [(0x00, 0x1000_0000), (0x04, 0x8000_0024)]);
     }
@@ -79,7 +81,7 @@ fn coherent_memory_gets_the_response_with_the_list() {
     host.dma.give_back(&[0, 13, 0x00, 0x00, 0x09, 0x00]);
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
     assert_eq!(done.response.words, [0x900, 0, 0, 0]);
-    // One read, one write end it.
+    // One read and one write handle the end.
     assert_eq!(host.port.regs.reads.get(), 1);
     assert_eq!(host.port.regs.take(), [(0x14, LIST_OK)]);
 
@@ -90,7 +92,7 @@ fn coherent_memory_gets_the_response_with_the_list() {
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
     assert_eq!(done.response.words, [0x0102_0304, 0x0506_0708, 0x090a_0b0c, 0x0d0e_0f00]);
 
-    // Without a response nothing is given back.
+    // Without a response the list returns no bytes.
     host.port.regs.take();
     assert_eq!(started(&mut host, &command(0, Resp::None), &[]).len(), 9);
     assert_eq!(host.port.regs.take()[1], (0x04, 0x8000_0024));
@@ -143,7 +145,7 @@ fn a_write_is_its_command_and_then_its_data() {
                 (0x0c, 0x8800_0000)
             ]
         );
-        // The end of DMA, long before the card has it all, says nothing.
+        // The end of DMA, long before the card has all data, does not end the phase.
         assert!(report(&mut host, TABLE_OK).phase.is_none());
         let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
         assert_eq!(done.response.words[0], 0x900);
@@ -161,8 +163,8 @@ fn open_transfers_move_data_without_a_command() {
     assert_eq!(report(&mut host, LIST_OK).phase, Some(Ok(Done::default())));
     assert_eq!(host.port.regs.take(), [(0x14, TABLE_OK), (0x14, LIST_OK)]);
 
-    // Even where the chip could: the busy of an open transfer is between blocks, and passes by
-    // itself.
+    // The list does not wait for busy, even if the chip could: in an open transfer, busy comes
+    // between blocks and ends by itself.
     let list = started(&mut host, &more(Direction::Write, 8), &memory);
     assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0xa4, 0x1)].concat());
     assert_eq!(host.port.regs.take().len(), 4);
@@ -210,7 +212,7 @@ fn what_a_card_sends_after_cmd12_is_flushed_before_the_next_data() {
         let end = |host: &mut Driver, index: u8| {
             host.port.regs.answer(&[index, 0, 0, 0x09, 0]);
             if report(host, LIST_OK).phase.is_none() {
-                // The data of a write, whose command has ended; or of a read, in memory.
+                // The data of a write, whose command has ended; or of a read, which are in memory.
                 assert!(report(host, LIST_OK | TABLE_OK).phase.unwrap().is_ok());
             }
             host.dma.synced.take();
@@ -220,7 +222,7 @@ fn what_a_card_sends_after_cmd12_is_flushed_before_the_next_data() {
         end(&mut host, index);
         started(&mut host, &command(12, Resp::R1b), &[]);
         end(&mut host, 12);
-        // A status between them moves no data.
+        // A CMD13 between them transfers no data.
         assert_ne!(started(&mut host, &command(13, Resp::R1), &[])[0], FLUSH);
         end(&mut host, 13);
         assert_eq!(started(&mut host, &phase, &memory)[0], FLUSH, "CMD{index}");

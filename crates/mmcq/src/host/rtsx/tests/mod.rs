@@ -1,4 +1,5 @@
-//! The driver against registers that are told what to say; lists are compared word by word.
+//! Tests of the Realtek driver on registers whose values the test sets; lists are compared word by
+//! word.
 
 extern crate std;
 
@@ -20,12 +21,13 @@ use std::vec::Vec;
 
 const LIST_BUS: u64 = 0x1000_0000;
 const TABLE_BUS: u64 = 0x1000_0400;
-/// What ends a list well, a table well, and a list badly.
+/// Interrupts of a list that ended without an error, of a table that ended without an error, and of
+/// a list that failed.
 const LIST_OK: u32 = 0xa000_0000;
 const TABLE_OK: u32 = 0x6000_0000;
 const LIST_FAIL: u32 = 0x9000_0000;
 
-/// Seven registers, and the internal ones behind HAIMR.
+/// The seven registers of the CPU, and the internal registers behind HAIMR.
 #[derive(Default)]
 struct Fake {
     pending: Cell<u32>,
@@ -33,13 +35,13 @@ struct Fake {
     inner: RefCell<BTreeMap<u16, u8>>,
     writes: RefCell<Vec<(u16, u32)>>,
     reads: Cell<u32>,
-    /// Looks at HAIMR until an access ends, and those left.
+    /// Number of polls of HAIMR until an access ends; the next field counts those that are left.
     slow: Cell<u32>,
     left: Cell<u32>,
-    /// Internal registers that forget what is written.
+    /// Whether internal registers lose what is written to them.
     broken: Cell<bool>,
     gone: Cell<bool>,
-    /// Reads that give ones, and the chip is there.
+    /// Number of reads that return all ones although the chip is present.
     lost: Cell<u32>,
     /// Interrupts that are pending again as soon as they are cleared.
     stays: Cell<u32>,
@@ -54,13 +56,13 @@ impl Fake {
         self.inner.borrow().get(&register).copied().unwrap_or(0)
     }
 
-    /// The writes since the last call, in order.
+    /// Returns the writes since the last call, in their order.
     fn take(&self) -> Vec<(u16, u32)> {
         self.reads.set(0);
         core::mem::take(&mut self.writes.borrow_mut())
     }
 
-    /// The response bytes as the chip shows them.
+    /// Sets the response bytes that the chip shows.
     fn answer(&self, bytes: &[u8]) {
         for (at, &byte) in (0xfda9..).zip(bytes) {
             self.set(at, byte);
@@ -127,18 +129,19 @@ impl Regs for Fake {
     }
 }
 
-/// Bus addresses in the order of the mappings; what `sync` showed to the chip.
+/// A `Dma` that gives bus addresses in the order of the mappings, and records what `sync` made
+/// visible to the chip.
 #[derive(Default)]
 struct FakeDma {
     next: Cell<u64>,
     synced: RefCell<Vec<(u64, Vec<u8>)>>,
     list: Cell<usize>,
     open: Cell<i32>,
-    /// 0: coherent.
+    /// Length of a cache line in bytes; 0 for coherent memory.
     line: Cell<u32>,
 }
 
-// SAFETY: no controller reads what this maps.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for &'static FakeDma {
     fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
         let bus = self.next.get();
@@ -153,7 +156,7 @@ unsafe impl Dma for &'static FakeDma {
         self.open.set(self.open.get() - 1);
     }
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
-        // SAFETY: the driver names memory of its own.
+        // SAFETY: the driver passes memory of its own.
         let bytes = unsafe { core::slice::from_raw_parts(ptr.as_ptr(), len) }.to_vec();
         self.synced.borrow_mut().push((bus, bytes));
     }
@@ -163,14 +166,14 @@ unsafe impl Dma for &'static FakeDma {
 }
 
 impl FakeDma {
-    /// The words of the one list that was published since the last call.
+    /// Returns the words of the only list that was made visible to the chip since the last call.
     fn list(&self) -> Vec<u32> {
         let lists: Vec<_> = self.synced.take().into_iter().filter(|(bus, _)| *bus == LIST_BUS).collect();
         assert_eq!(lists.len(), 1);
         lists[0].1.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// What the chip writes over the list's beginning.
+    /// Writes the bytes that the chip returns over the beginning of the list.
     fn give_back(&self, bytes: &[u8]) {
         let list = self.list.get() as *mut u8;
         for (at, &byte) in bytes.iter().enumerate() {
@@ -192,7 +195,7 @@ fn build(config: RtsxConfig) -> Driver {
     build_at(LIST_BUS, config).unwrap()
 }
 
-/// Runs an operation to its end; gives the time that it took.
+/// Runs an operation to its end; returns the time that it took.
 fn finish(host: &mut Driver, op: BusOp) -> (Step, u64) {
     let mut now = 0;
     let mut first = true;
@@ -206,7 +209,8 @@ fn finish(host: &mut Driver, op: BusOp) -> (Step, u64) {
     panic!("{op:?} does not end");
 }
 
-/// A driver with a powered card at 25 MHz, past the first list after a change of the clock.
+/// Returns a driver with a powered card at 25 MHz, after the first list that follows a change of
+/// the clock.
 fn ready(config: RtsxConfig) -> Driver {
     let mut host = build(config);
     for op in [BusOp::PowerOff, BusOp::PowerOn, BusOp::Clock(25_000_000)] {
@@ -232,7 +236,7 @@ fn more(direction: Direction, blocks: u32) -> Phase {
     Phase { auto: Auto::Continue, ..data(index, direction, 512, blocks) }
 }
 
-/// Memory that is not touched.
+/// Returns a segment of memory that nothing accesses.
 fn far(bus: u64, len: u32) -> Segment {
     Segment { ptr: NonNull::dangling(), len, bus }
 }

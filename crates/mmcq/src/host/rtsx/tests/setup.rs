@@ -1,4 +1,4 @@
-//! What a driver needs, and what it says of itself.
+//! Tests of the conditions under which a driver can be made, and of its capabilities.
 
 use super::*;
 use std::string::ToString;
@@ -56,7 +56,7 @@ fn segments_must_be_low_and_aligned() {
     }
     host.dma.next.set(0x2000_0002);
     assert_eq!(host.map(&mut segment, Direction::Read), Err(DmaError::Alignment));
-    // SAFETY: inside `memory`.
+    // SAFETY: inside of `memory`.
     segment.ptr = unsafe { start.add(2) };
     assert_eq!(host.map(&mut segment, Direction::Read), Err(DmaError::Alignment));
     assert_eq!(host.dma.open.get(), before);

@@ -1,4 +1,4 @@
-//! Setup, clock, width, reset.
+//! Tests of setup, clock, width and reset.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn capabilities_are_the_chips() {
     assert_eq!(caps.max_blocks, 4095);
     assert_eq!(caps.max_bytes, 4095 * 2048);
     assert_eq!(caps.clock_hz, (195_313, 25_000_000));
-    // 2^23 - 1 clocks of 25 MHz.
+    // 2^23 - 1 clocks at 25 MHz.
     assert_eq!(caps.max_busy_ns, 335_544_280);
     assert_eq!((caps.busy, caps.dma_bits, caps.max_segments), (BusyDetect::Status, 0, u16::MAX));
     assert!(caps.can(Timing::Legacy) && !caps.can(Timing::HighSpeed) && !caps.can(Timing::Sdr12));
@@ -58,7 +58,7 @@ fn the_prescaler_rounds_the_clock_down() {
         assert_eq!(host.regs.get(CON), CON_SDIO | CON_CLOCK);
         assert!(PCLK_HZ / (prescaler + 1) <= hz);
     }
-    // It changes while it stands.
+    // The prescaler changes while the clock is stopped.
     host.regs.take_log();
     host.set_bus(BusOp::Clock(400_000), true, 0);
     assert_eq!(host.regs.take_log(), [Write(CON, 8), Write(PRE, 124), Write(CON, 9)]);
@@ -130,7 +130,7 @@ fn a_reset_that_takes_time_is_waited_for_and_no_longer() {
     }
     assert!(step == Step::Done && calls <= 3);
 
-    // A bit that must be cleared by hand.
+    // A reset bit that the driver must clear.
     host.regs.reset_looks.set(None);
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Wait(10_000));
     assert!(matches!(host.set_bus(BusOp::ResetAll, false, 10_000), Step::Wait(_)));

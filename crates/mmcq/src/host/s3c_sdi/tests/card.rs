@@ -1,8 +1,8 @@
-//! The card interrupt and its lost edges.
+//! Tests of the card interrupt and its lost edges.
 
 use super::*;
 
-/// A falling edge of DAT1; the controller sees it only while it is idle.
+/// Makes a falling edge of DAT1; the controller sees it only while it is idle.
 fn fall(host: &Driver, seen: bool) {
     host.regs.dat1.set(false);
     if seen {
@@ -43,7 +43,7 @@ fn an_edge_lost_in_a_phase_is_found_at_its_end() {
         (cmd52(), 0),
         (cmd53(Direction::Read, 4, 1), DSTA_FINISH),
         (cmd53(Direction::Write, 4, 1), DSTA_FINISH),
-        // Also when it ends badly.
+        // The level is also read after a phase that failed.
         (cmd53(Direction::Read, 4, 1), DSTA_CRC | DSTA_FINISH),
     ] {
         let mut host = ready();
@@ -67,11 +67,11 @@ fn data_that_still_move_are_no_card_interrupt() {
     let mut host = ready();
     host.card_irq(true);
     host.start(&cmd53(Direction::Read, 64, 1), &segments, 0).unwrap();
-    // The response is broken, and the first bits of the data are on DAT1.
+    // The response is damaged, and DAT1 carries the first bits of the data.
     host.regs.dat1.set(false);
     let events = report(&mut host, CMDSTAT_RESPONSE | CMDSTAT_CRC, 0, &segments);
     assert!(events.phase.unwrap().is_err() && !events.card_irq);
-    // After the reset it counts.
+    // After the reset, DAT1 carries the card interrupt again.
     assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
     assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
@@ -93,7 +93,7 @@ fn an_edge_before_a_phase_is_reported_while_it_runs() {
     let mut host = ready();
     host.card_irq(true);
     fall(&host, true);
-    // The driver started before the interrupt was taken.
+    // The engine starts a phase before the interrupt is handled.
     host.start(&cmd52(), &[], 0).unwrap();
     let events = host.ack(&[]);
     assert!(events.card_irq && events.phase.is_none());
@@ -111,7 +111,7 @@ fn an_edge_that_is_over_is_still_reported() {
     host.start(&cmd52(), &[], 0).unwrap();
     let events = report(&mut host, CMDSTAT_RESPONSE, 0, &[]);
     assert!(events.phase.is_some() && !events.card_irq);
-    // The line stays asserted by what was not acknowledged.
+    // The event that was not acknowledged keeps the interrupt line asserted.
     assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
     assert!(!host.regs.line());
@@ -126,10 +126,10 @@ fn a_level_that_is_low_at_unmasking_calls_by_itself() {
     assert_eq!(host.regs.data.get(), 0, "the old edge is forgotten");
     assert!(host.ack(&[]).card_irq);
     assert!(!host.regs.line());
-    // Still low: it is a level.
+    // DAT1 is still low, so the interrupt is reported again.
     host.card_irq(true);
     assert!(host.ack(&[]).card_irq);
-    // Handled: nothing more.
+    // The function was served, so nothing more is reported.
     host.regs.dat1.set(true);
     host.card_irq(true);
     assert!(!host.regs.line());

@@ -1,4 +1,4 @@
-//! Data by the CPU, over as many interrupts as it takes.
+//! Tests of data that the CPU transfers, in as many interrupts as needed.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn two_kibibytes_cost_what_the_table_says() {
     let segments = [near(&mut memory)];
     let mut host = ready();
     let read = cmd53(Direction::Read, 512, 4);
-    // The first one is not counted: it sets block size and interrupts.
+    // The first phase is not counted, since it also sets block size and interrupts.
     for limit in [usize::MAX, 73] {
         host.regs.take_log();
         host.start(&read, &segments, 0).unwrap();
@@ -69,7 +69,7 @@ fn two_kibibytes_cost_what_the_table_says() {
         assert!(accesses <= limit && interrupts <= 65, "{accesses} accesses, {interrupts} interrupts");
     }
     host.start(&read, &segments, 0).unwrap();
-    // An interrupt that comes late finds more.
+    // If interrupts are late, each finds more data in the FIFO.
     let (_, interrupts) = receive_all(&mut host, &bytes, 64, &segments);
     assert!(interrupts <= 33);
     assert!(host.regs.take_others().len() <= 41);
@@ -114,7 +114,7 @@ fn a_write_fills_the_fifo_before_its_command() {
     assert!(log[dcon + 1..=dcon + 15].iter().all(|access| matches!(access, Write(DATA, _))));
     assert_eq!(log[log.len() - 2..], [Write(CMDARG, 0x9000_0064), Write(CMDCON, 0x375)]);
     assert!(!host.regs.line(), "a FIFO that is full asks for nothing");
-    // The rest goes at the first interrupt, after which the level may stay.
+    // The rest is written at the first interrupt; afterwards the half-empty level may stay set.
     host.regs.send(30);
     assert!(host.regs.line());
     assert!(host.ack(&segments).phase.is_none());
@@ -164,10 +164,10 @@ fn an_ack_too_many_does_no_harm() {
     assert_eq!(memory, bytes);
 }
 
-/// The FIFO holds more than the phase asked for: with its last bytes, or after them.
+/// The FIFO holds more than the phase has requested: with its last bytes, or after them.
 #[test]
 fn bytes_left_in_the_fifo_are_not_the_next_reads_first() {
-    // (bytes asked for, bytes before each interrupt, bytes that come with the end)
+    // (bytes requested, bytes before each interrupt, bytes that arrive with the end)
     for (len, before, with_end) in [
         (4, &[][..], 8),
         (12, &[][..], 64),

@@ -1,4 +1,4 @@
-//! Data by DMA, from a threshold on.
+//! Tests of data that the DMA transfers, from a threshold of the length on.
 
 use super::*;
 
@@ -6,10 +6,10 @@ fn config() -> S3cSdiConfig {
     S3cSdiConfig { dma: DmaUse::From(256), ..S3cSdiConfig::new(PCLK_HZ) }
 }
 
-/// A word-aligned piece of memory.
+/// Returns memory whose address is a multiple of 4.
 fn aligned(len: usize) -> &'static mut [u8] {
     let words: &'static mut [u32] = vec![0u32; len.div_ceil(4) + 1].leak();
-    // SAFETY: the words' own memory, as bytes.
+    // SAFETY: the same memory as the words, seen as bytes.
     let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 4 * words.len()) };
     &mut bytes[..len]
 }
@@ -76,7 +76,7 @@ fn a_transfer_costs_thirteen_accesses() {
             );
             let Write(DCON, dcon) = log[0] else { panic!("{log:?}") };
             assert_ne!(dcon & DCON_DMA, 0);
-            // The FIFO's fill is not the CPU's business.
+            // The CPU ignores the fill level of the FIFO.
             for fill in [0, 32, 64] {
                 host.regs.fifo.borrow_mut().resize(fill, 0);
                 assert!(!host.regs.line());
@@ -101,13 +101,15 @@ fn what_is_mapped_is_moved_by_dma_or_not_at_all() {
     assert_eq!(host.start(&cmd53(Direction::Read, 512, 2), &[mapped, mapped], 0), refused);
     assert_eq!(host.start(&cmd53(Direction::Read, 510, 1), &[mapped], 0), refused);
     assert_eq!(host.caps().max_segments, 1);
-    // The rest of a buffer whose beginning has been moved stays DMA's, however small.
+    // The rest of a buffer whose beginning the DMA has transferred also belongs to the DMA, however
+    // small it is.
     let rest = Segment { len: 4, bus: mapped.bus.wrapping_add(508), ..mapped };
     host.start(&cmd53(Direction::Read, 4, 1), &[rest], 0).unwrap();
     assert_eq!(host.regs.get(DMA_ADDRESS), 0x3000_01fc);
 }
 
-/// A read whose data are over on the lines, with 64 bytes of them in the FIFO.
+/// Returns a driver with a read whose data have ended on the bus, with 64 bytes of them in the
+/// FIFO.
 fn over_on_the_lines() -> (Driver, Segment) {
     let mut host = ready_with(config());
     let mut segment = near(aligned(2048));
@@ -157,7 +159,8 @@ fn a_reset_stops_dma_first() {
     assert!(matches!(log[1], Write(CON, con) if con & CON_RESET != 0));
 }
 
-/// The platform's DMA is none of the controller's: neither its reset nor its absence stops it.
+/// The board's DMA controller is separate: neither a reset nor the absence of the SD controller
+/// stops it.
 #[test]
 fn memory_is_not_let_go_before_dma_has_stopped() {
     let (mut host, segment) = over_on_the_lines();
@@ -182,7 +185,7 @@ fn memory_is_not_let_go_before_dma_has_stopped() {
     host.regs.gone.set(true);
     let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
     assert_ne!(fault.cause, Cause::Gone, "DMA is still there");
-    // Without DMA, what is gone has let go.
+    // Without DMA, a controller that is gone accesses no memory.
     let mut host = ready();
     host.start(&cmd53(Direction::Read, 512, 4), &[near(aligned(2048))], 0).unwrap();
     host.regs.gone.set(true);

@@ -1,4 +1,4 @@
-//! Registers that say anything at any time: no panic, no unbounded work, and one end for each
+//! Tests with random register values at any time: no panic, bounded work, and one end for each
 //! start.
 
 use super::*;
@@ -17,7 +17,7 @@ fn arbitrary_phase(u: &mut Unstructured<'_>) -> Result<Phase> {
     })
 }
 
-/// Values in which the bits that mean something come often.
+/// Returns random values in which the bits with a meaning are frequent.
 fn arbitrary_registers(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
     let mut values = Vec::new();
     for _ in 0..u.int_in_range(0..=24)? {
@@ -39,7 +39,7 @@ fn fuzz_anything_at_any_time() {
         while !u.is_empty() {
             host.regs.reads.set(0);
             *host.regs.random.borrow_mut() = Some(arbitrary_registers(u)?);
-            // What goes to the card is not what this is about.
+            // Data that go to the card do not matter in this test.
             host.regs.fifo.borrow_mut().clear();
             match u.int_in_range(0..=4)? {
                 0 => {
@@ -52,7 +52,7 @@ fn fuzz_anything_at_any_time() {
                     assert!(host.regs.reads.get() <= 2);
                 }
                 1 | 2 => {
-                    // Segments that are not those of the start, too.
+                    // Sometimes passes other segments than the start had.
                     let segments: &[Segment] = if u.ratio(1, 8)? { &[] } else { &[memory] };
                     let ended = host.ack(segments).phase.is_some();
                     assert!(running || !ended);

@@ -1,4 +1,4 @@
-//! The driver against registers that are told what to say.
+//! Tests of the SDI driver on registers whose values the test sets.
 
 extern crate std;
 
@@ -28,23 +28,23 @@ enum Access {
 }
 use Access::{Read, Write};
 
-/// Registers that latch and clear as they should, and otherwise hold what they are told.
+/// Registers that latch and clear like the chip's, and otherwise hold what the test writes.
 struct Fake {
     plain: RefCell<BTreeMap<u16, u32>>,
     command: Cell<u32>,
     data: Cell<u32>,
     fail: Cell<u32>,
     fifo: RefCell<VecDeque<u8>>,
-    /// Bytes of a word that was read before they came: they are lost.
+    /// Bytes of a FIFO word that was read before they arrived; they are lost.
     torn: Cell<usize>,
     imsk: Cell<u32>,
     dat1: Cell<bool>,
-    /// Looks at CON until a reset is over; `None`: until it is cleared by hand.
+    /// Number of reads of CON until a reset has ended; `None` if the driver must clear the bit.
     reset_looks: Cell<Option<u32>>,
     gone: Cell<bool>,
-    /// The platform's DMA goes on although it was told to stop.
+    /// Whether the board's DMA continues although the driver has stopped it.
     dma_sticks: Cell<bool>,
-    /// Where set, every read gives the next of these.
+    /// If set, every read returns the next of these values.
     random: RefCell<Option<Vec<u32>>>,
     reads: Cell<u32>,
     log: RefCell<Vec<Access>>,
@@ -78,7 +78,7 @@ impl Fake {
         self.plain.borrow().get(&offset).copied().unwrap_or(0)
     }
 
-    /// The interrupt line: what is enabled of what has come.
+    /// Returns the interrupt line: true if an enabled event is pending.
     fn line(&self) -> bool {
         let (command, data, count) = (self.command.get(), self.data.get(), self.fifo.borrow().len());
         let pairs = [
@@ -99,12 +99,12 @@ impl Fake {
         pending & self.imsk.get() != 0
     }
 
-    /// Accesses since the last call.
+    /// Returns the register accesses since the last call.
     fn take_log(&self) -> Vec<Access> {
         core::mem::take(&mut self.log.borrow_mut())
     }
 
-    /// Those that are not of the FIFO's words.
+    /// Returns the register accesses since the last call, without those to the FIFO.
     fn take_others(&self) -> Vec<Access> {
         let mut log = self.take_log();
         log.retain(|access| !matches!(access, Read(DATA) | Write(DATA, _)));
@@ -118,7 +118,7 @@ impl Fake {
         assert!(self.fifo.borrow().len() <= 64);
     }
 
-    /// The card takes bytes out of the FIFO.
+    /// The card takes `count` bytes from the FIFO.
     fn send(&self, count: usize) -> Vec<u8> {
         let mut fifo = self.fifo.borrow_mut();
         let count = count.min(fifo.len());
@@ -202,13 +202,13 @@ impl Regs for Fake {
     }
 }
 
-/// Counts mappings; all have the same bus address.
+/// A `Dma` that counts mappings; all have the same bus address.
 struct FakeDma {
     bus: Cell<u64>,
     open: Cell<i32>,
 }
 
-// SAFETY: no controller reads what this maps.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for &'static FakeDma {
     fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         self.open.set(self.open.get() + 1);
@@ -231,7 +231,7 @@ fn build(regs: Fake, config: S3cSdiConfig) -> Result<Driver, S3cSdiInitError> {
     S3cSdi::new(regs, dma, config)
 }
 
-/// A driver after power, clock and width.
+/// Returns a driver after power-on, clock and width.
 fn ready_with(config: S3cSdiConfig) -> Driver {
     let mut host = build(Fake::new(), config).unwrap();
     for op in [BusOp::PowerOn, BusOp::Clock(10_000_000), BusOp::Width(Width::W4)] {
@@ -253,7 +253,7 @@ fn cmd52() -> Phase {
     plain(sdio::io_read(1, 0x13))
 }
 
-/// CMD53 with data of this shape.
+/// Returns a CMD53 with data of this direction, block size and number of blocks.
 fn cmd53(direction: Direction, block_size: u16, blocks: u32) -> Phase {
     let write = direction == Direction::Write;
     let count =
@@ -270,14 +270,14 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 256 + 1) as u8).collect()
 }
 
-/// Lets these bits come, and acknowledges them.
+/// Sets these status bits, and acknowledges them.
 fn report(host: &mut Driver, command: u32, data: u32, segments: &[Segment]) -> Events {
     host.regs.command.set(host.regs.command.get() | command);
     host.regs.data.set(host.regs.data.get() | data);
     host.ack(segments)
 }
 
-/// Runs a phase without data to its good end.
+/// Runs a phase without data to its successful end.
 fn run(host: &mut Driver, phase: &Phase) -> Done {
     host.start(phase, &[], 0).unwrap();
     let end = if phase.command.resp == Resp::None { CMDSTAT_SENT } else { CMDSTAT_RESPONSE };
@@ -289,8 +289,8 @@ fn run(host: &mut Driver, phase: &Phase) -> Done {
     done
 }
 
-/// Receives all of `bytes`, up to `burst` of them before each interrupt, as the controller would:
-/// it stops the clock while the FIFO is full, and interrupts when it is half full.
+/// Receives all of `bytes`, up to `burst` of them before each interrupt. Like the controller, it
+/// stops the clock while the FIFO is full, and interrupts when it is half full.
 fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segment]) -> (Done, u32) {
     let mut interrupts = 0;
     let mut sent = 0;
@@ -319,7 +319,8 @@ fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segmen
     panic!("the transfer does not end");
 }
 
-/// Lets the card take everything, down to `keep` bytes before each interrupt; gives what it got.
+/// Lets the card take all data, down to `keep` bytes in the FIFO before each interrupt; returns the
+/// data.
 fn send_all(host: &mut Driver, len: usize, keep: usize, segments: &[Segment]) -> (Vec<u8>, Done, u32) {
     let mut got = Vec::new();
     let mut interrupts = 0;

@@ -1,4 +1,4 @@
-//! What a phase writes, and how its status is read.
+//! Tests of the register writes of a phase, and of how its status is read.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn a_direct_command_costs_five_accesses() {
     host.regs.set(RSP0, 0x1042);
     run(&mut host, &cmd52());
     host.regs.take_log();
-    // Once more, now that the interrupts are the right ones.
+    // Run the phase again, now that the right interrupts are enabled.
     assert_eq!(run(&mut host, &cmd52()).response.words, [0x1042, 0, 0, 0]);
     assert_eq!(
         host.regs.take_log(),
@@ -33,7 +33,7 @@ fn four_bytes_from_the_card_cost_nine_accesses() {
         host.start(&phase, &segments, 0).unwrap();
         let started = host.regs.take_log();
         if first {
-            // The first one sets block size and interrupts.
+            // The first phase sets block size and interrupts.
             assert_eq!(started[0], Write(BSIZE, 4));
             assert_eq!(started[2], Write(IMSK, 0x28f80));
         } else {
@@ -110,7 +110,7 @@ fn a_crc_counts_where_the_standard_has_one() {
 fn no_response_is_a_timeout() {
     let mut host = ready();
     host.start(&cmd52(), &[], 0).unwrap();
-    // Sent is not the end of a command with a response.
+    // "Command sent" does not end a command that has a response.
     assert!(report(&mut host, CMDSTAT_SENT, 0, &[]).phase.is_none());
     assert!(!host.regs.line());
     let end = report(&mut host, CMDSTAT_TIMEOUT, 0, &[]).phase;
@@ -129,10 +129,10 @@ fn data_errors_are_told_apart() {
         (Direction::Read, CMDSTAT_RESPONSE, DSTA_FIFO, 0, Cause::Other, Stage::Data),
         (Direction::Read, CMDSTAT_RESPONSE, 0, 1 << 14, Cause::Other, Stage::Data),
         (Direction::Write, CMDSTAT_RESPONSE, 0, 1 << 15, Cause::Other, Stage::Data),
-        // The end before the data.
+        // The end is reported before the data have arrived.
         (Direction::Read, CMDSTAT_RESPONSE, DSTA_FINISH, 0, Cause::Other, Stage::Data),
         (Direction::Write, CMDSTAT_RESPONSE, DSTA_FINISH, 0, Cause::Other, Stage::Data),
-        // The command comes first.
+        // An error of the command is reported before an error of the data.
         (Direction::Read, CMDSTAT_TIMEOUT, DSTA_TIMEOUT, 0, Cause::Timeout, Stage::Command),
         (Direction::Write, CMDSTAT_CRC | CMDSTAT_RESPONSE, DSTA_CRC_STATUS, 0, Cause::Crc, Stage::Command),
     ] {
@@ -145,7 +145,7 @@ fn data_errors_are_told_apart() {
         };
         assert_eq!((fault.cause, fault.stage), (cause, stage), "{direction:?} {command:x} {data:x}");
         assert_eq!(fault.response.map(|r| r.words[0]), (stage == Stage::Data).then_some(0x2000));
-        // Whatever goes on, the line is quiet.
+        // Whatever the circuits do afterwards, the interrupt line stays inactive.
         assert!(!host.regs.line());
         host.regs.fifo.borrow_mut().resize(40, 0);
         assert!(!host.regs.line());
@@ -182,7 +182,7 @@ fn a_controller_that_is_gone_says_so() {
         assert!(!events.card_irq);
         let events = host.ack(&[]);
         assert!(events.phase.is_none() && !events.card_irq);
-        // And nothing can be started.
+        // No phase can be started.
         assert_eq!(host.start(&phase, &segments, 0), Err(StartError::CommandLine));
     }
 }
@@ -203,7 +203,7 @@ fn what_it_cannot_do_is_refused_before_anything_is_written() {
         cmd53(Direction::Read, 4, u32::MAX),
         cmd53(Direction::Read, 2049, 1),
         cmd53(Direction::Read, 510, 2),
-        // More than the memory has.
+        // More bytes than the memory has.
         cmd53(Direction::Read, 2048, 5),
     ];
     for phase in refused {
@@ -230,7 +230,7 @@ fn after_an_error_the_lines_are_looked_at() {
     host.regs.data.set(DSTA_FINISH);
     host.regs.receive(&[9; 8]);
     host.start(&data, &segments, 0).unwrap();
-    // Nothing old is left.
+    // No status bit and no data of the earlier phase are left.
     assert_eq!((host.regs.command.get(), host.regs.data.get()), (0, 0));
     assert_eq!(host.regs.send(64), [0; 4]);
 }

@@ -31,7 +31,7 @@ pub use list::ChainList;
 /// ADMA2 descriptors.
 ///
 /// If the controller cannot execute chains ([`chain_caps`](ChainHost::chain_caps) has the reason),
-/// the driver works like the driver inside.
+/// the driver works like the wrapped driver.
 pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut ChainList<ENTRIES, PIECES>,
@@ -120,8 +120,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     }
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged; no
-// phase starts while a list is executed. The memory of a list is free when the driver inside
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged; no
+// phase starts while a list is executed. The memory of a list is free when the wrapped driver
 // reports its own memory as free, since a reset stops the list too [SDHC 2.2.20].
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> Host
     for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>

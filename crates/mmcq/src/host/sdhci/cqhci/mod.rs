@@ -43,7 +43,7 @@ use regs::*;
 /// descriptors of each task.
 ///
 /// If the engine cannot be used ([`queue_caps`](CommandQueueHost::queue_caps) has the reason), the
-/// driver works like the driver inside.
+/// driver works like the wrapped driver.
 pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut TaskList<PIECES>,
@@ -180,10 +180,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
     }
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged; no
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged; no
 // phase starts while the engine has the lines. A reset, and a change of the supply, switch the
 // engine off before they are done, and drop its tasks. So the memory of the tasks is free when the
-// driver inside reports its own memory as free [eMMC 5.1, B; SDHC 2.2.20].
+// wrapped driver reports its own memory as free [eMMC 5.1, B; SDHC 2.2.20].
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     for Cqhci<R, D, DESCRIPTORS, PIECES>
 {

@@ -1,5 +1,5 @@
-//! Registers of the command queue engine and their bits, at offsets from the engine's base [eMMC
-//! 5.1, B].
+//! Registers of the command queue engine and their bits, at offsets from the engine's base
+//! [eMMC 5.1, B].
 
 /// CQVER: version of the CQHCI standard that the engine implements.
 pub const VER: u16 = 0x00;

@@ -71,7 +71,7 @@ impl StreamConfig {
 
 /// An SDHCI driver that keeps transfers open where its board has enabled it.
 ///
-/// For other requests it works like the driver inside. It needs ADMA2, SDMA Support in the
+/// For other requests it works like the wrapped driver. It needs ADMA2, SDMA Support in the
 /// capabilities, a `Dma` without cache lines, and no quirk that excludes it.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
@@ -80,7 +80,7 @@ pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     open: Option<Open>,
     /// The phase in progress, if it uses stops.
     run: Option<Run>,
-    /// The role of the phase in progress, if the driver inside executes it.
+    /// The role of the phase in progress, if the wrapped driver executes it.
     plain: Plain,
     resets: Resets,
     /// The argument of the CMD7 that selected the card; 0: none is selected.
@@ -100,7 +100,7 @@ enum Open {
     Ended,
 }
 
-/// The role of a phase that the driver inside executes.
+/// The role of a phase that the wrapped driver executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
@@ -190,7 +190,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(Done::default())
     }
 
-    /// Handles the end of a phase of the driver inside that was a CMD12, a CMD13 or a carrier.
+    /// Handles the end of a phase of the wrapped driver that was a CMD12, a CMD13 or a carrier.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -258,11 +258,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
     }
 }
 
-// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged, except
-// phases by stops. For those, SDMA addresses come only from the segments, one boundary at a time,
-// each inside of a segment, and the controller stops at each: see `stops.rs`. A phase ends `Ok`
-// when the controller has stopped at its last boundary and has no address beyond it; it accesses no
-// memory until the next address is written. After any other end a reset stops its access.
+// SAFETY: all calls go to the wrapped driver, in their order and with the segments unchanged,
+// except phases that use stops. For those, SDMA addresses come only from the segments, one boundary
+// at a time, each inside of a segment, and the controller stops at each: see `stops.rs`. A phase
+// ends `Ok` when the controller has stopped at its last boundary and has no address beyond it; it
+// accesses no memory until the next address is written. After any other end a reset stops its
+// access.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DESCRIPTORS> {
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;

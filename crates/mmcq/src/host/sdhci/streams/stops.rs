@@ -43,7 +43,7 @@ impl Stops {
     }
 }
 
-/// The phase in progress of a transfer by stops.
+/// The phase in progress of a transfer that uses stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
@@ -145,7 +145,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Prepares the driver's state for a phase by stops, whether it begins or continues a transfer.
+    /// Prepares the driver's state for a phase that uses stops, whether it begins or continues a
+    /// transfer.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
@@ -156,7 +157,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
 
-    /// Handles the events of a phase by stops.
+    /// Handles the events of a phase that uses stops.
     pub(super) fn take_stops(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let (Some(mut run), Some(Open::Stops(mut stops))) = (self.run.take(), self.open) else {

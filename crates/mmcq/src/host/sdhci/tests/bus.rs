@@ -1,4 +1,4 @@
-//! Reset, power, clock, timing, tuning, voltage, and how wide registers are written.
+//! Tests of reset, power, clock, timing, tuning, voltage, and the width of register writes.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn resets_go_one_bit_at_a_time() {
     assert_eq!(both.set_bus(BusOp::ResetLines, true, 0), Step::Done);
     assert_eq!(resets(&both), [6]);
 
-    // A bit that stays set: 100 ms, then no more.
+    // A reset bit that stays set: the driver waits 100 ms, and then reports a failure.
     host.port.regs.stuck.set(RESET_DAT);
     let mut now = 5_000;
     let mut step = host.set_bus(BusOp::ResetLines, true, now);
@@ -46,7 +46,7 @@ fn full_reset_restores_the_bus() {
     for (at, width) in kept {
         host.port.regs.set(at, width, 0);
     }
-    // The lines get their level first, then the card its clock.
+    // The signal lines get their voltage first, then the card gets its clock.
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Wait(5_000_000));
     assert_eq!(host.port.regs.get(CLOCK, 2) & CLOCK_CARD as u32, 0);
     assert_eq!(host.set_bus(BusOp::ResetAll, false, 5_000_000), Step::Done);
@@ -145,13 +145,13 @@ fn tuning_ends_where_the_controller_says() {
     host.start(&phase, &[], 1).unwrap();
     host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
-    // A controller that ends the procedure without another interrupt is found out by the next look.
+    // If a controller ends tuning without another interrupt, the next call finds that out.
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
     host.start(&phase, &[], 1).unwrap();
     assert!(report(&mut host, INT_COMMAND, &[]).phase.is_none());
     host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, 0, &[]).phase.unwrap().unwrap().tuned);
-    // The sampling point survives a change of timing, and goes with an abort.
+    // The sampling point stays selected when the timing changes, and is dropped by an abort.
     assert_eq!(host.set_bus(BusOp::Timing(Timing::Sdr104), true, 0), Step::Done);
     assert_eq!(host.port.regs.get(CONTROL_2, 2), 0x83);
     assert_eq!(host.set_bus(BusOp::TuneAbort, true, 0), Step::Done);
@@ -166,7 +166,7 @@ fn levels_of_all_four_lines_are_told() {
         assert_eq!(u32::from(host.dat_levels()), levels);
         assert_eq!(host.dat0_busy(), levels & 1 == 0);
     }
-    // After CMD11 as before it.
+    // The levels of the lines after CMD11 are those before it.
     host.port.regs.set(PRESENT, 4, PRESENT_DAT);
     run(&mut host, &command(11, Resp::R1), &[]);
     host.port.regs.set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
@@ -195,8 +195,8 @@ fn narrow_access_quirks_keep_the_neighbours() {
     }
 }
 
-/// A card reader that was pulled out between two phases: the next request finds no reset that ends.
-/// What is gone reaches no memory, so nothing need be kept from its owner.
+/// A card reader was pulled out between two phases, so the next request finds a reset that never
+/// ends. A controller that is gone accesses no memory, so its memory is free.
 #[test]
 fn a_controller_that_is_gone_is_cut_off() {
     let mut host = ready(by(TransferMode::Adma2));
@@ -207,7 +207,7 @@ fn a_controller_that_is_gone_is_cut_off() {
     assert!(host.isolate());
 }
 
-/// A controller that is done at once with each of an operation's parts, and needs all of them.
+/// A controller that completes each part of an operation at once, and needs all parts.
 #[test]
 fn an_operation_of_many_parts_ends_well_where_none_has_to_be_waited_for() {
     let quirks = SdhciQuirks::CLOCK_BEFORE_RESET.with(SdhciQuirks::RESET_ON_IOS);

@@ -1,19 +1,19 @@
-//! Commands beside data.
+//! Tests of commands that are sent during data.
 
 use super::*;
 
 const DIRECT: Command = Command::new(52, 0x1000_0e00, Resp::R5);
 
-/// What has become of the command and of the phase.
+/// The result of the command, and the result of the phase.
 type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
 
-/// What each is told of a status.
+/// Returns the results of command and phase after the interrupt status `status`.
 fn told(host: &mut Driver, status: u32) -> Told {
     host.port.regs.set(INT_STATUS, 4, status);
     (host.ack_concurrent(), host.ack(&[]).phase)
 }
 
-/// A read whose response has come.
+/// Returns a driver with a read in progress whose response was received.
 fn moving(auto: Auto) -> Driver {
     let mut host = ready(SdhciConfig::new());
     host.start(&Phase { auto, ..read(8) }, &[far(0, 4096)], 1).unwrap();
@@ -49,7 +49,7 @@ fn each_gets_its_own_response() {
     assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::CommandLine));
     host.port.regs.set(RESPONSE_0, 4, 0x1042);
     assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x1042)), None));
-    // The next one is cheaper.
+    // The next command during the data needs fewer register accesses.
     host.port.regs.take_log();
     host.start_concurrent(&DIRECT).unwrap();
     let log = host.port.regs.take_log();
@@ -58,7 +58,7 @@ fn each_gets_its_own_response() {
     host.port.regs.set(RESPONSE_0, 4, 0x1043);
     let (beside, phase) = told(&mut host, INT_COMMAND | INT_TRANSFER);
     assert_eq!((beside, phase.unwrap().unwrap().response), (Some(Ok(0x1043)), Response::short(0x900)));
-    // All is over: the phase after the next need not look.
+    // All commands have ended: the second phase from now on needs no check of the lines.
     host.port.regs.set(RESPONSE_0, 4, 0x901);
     assert_eq!(run(&mut host, &read(8), &[far(0, 4096)]).response, Response::short(0x901));
     host.port.regs.take_log();
@@ -66,8 +66,8 @@ fn each_gets_its_own_response() {
     assert!(!host.port.regs.take_log().contains(&Access::Read(PRESENT)));
 }
 
-/// What a controller that has gone gives for the last block is ones. The response that was put
-/// aside does not hide it.
+/// A controller that is gone returns ones for the last block. The saved response must not hide
+/// that.
 #[test]
 fn a_read_that_ends_on_a_controller_that_is_gone_is_not_well() {
     for gone in [false, true] {
@@ -97,7 +97,7 @@ fn the_response_of_the_phase_comes_first() {
     assert_eq!(told(&mut host, INT_COMMAND), (None, None));
     host.port.regs.set(INT_STATUS, 4, 0);
     host.start_concurrent(&DIRECT).unwrap();
-    // Neither beside data that are over, or have failed, nor beside nothing.
+    // No command can be sent during data that have ended or failed, or without data.
     for status in [INT_TRANSFER, ERROR_DATA_CRC, ERROR_COMMAND_TIMEOUT, u32::MAX] {
         let mut host = moving(Auto::None);
         host.port.regs.set(INT_STATUS, 4, status);
@@ -128,7 +128,7 @@ fn errors_of_the_line_are_the_commands() {
         host.start_concurrent(&DIRECT).unwrap();
         assert_eq!(told(&mut host, status), (Some(Err(cause)), None));
     }
-    // And those of the data are the phase's.
+    // The errors of the data belong to the phase.
     let mut host = moving(Auto::None);
     host.start_concurrent(&DIRECT).unwrap();
     let fault = Fault { cause: Cause::Crc, stage: Stage::Data, response: Some(Response::short(0x900)) };
@@ -159,7 +159,7 @@ fn only_the_cmd_circuit_is_reset() {
         host.start(&read(8), &[far(0, 4096)], 1).unwrap();
         assert_eq!(resets(&host), []);
     }
-    // The same data go on, and so do the commands.
+    // The data continue, and further commands can be sent.
     let mut host = moving(Auto::None);
     host.start_concurrent(&DIRECT).unwrap();
     assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
@@ -192,13 +192,13 @@ fn a_command_may_outlive_the_data() {
     assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
     assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine));
     assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND, "not forgotten");
-    // Between the two looks it may end: then it is left for the next.
+    // The command may end between the two calls; then the next call reports it.
     assert!(host.ack(&[]).phase.is_none());
     assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND);
     assert_eq!(host.ack_concurrent(), Some(Ok(0x900)));
     host.start(&read(8), &[far(0, 4096)], 1).unwrap();
 
-    // Or the controller may go meanwhile.
+    // The controller may also be gone between the two calls.
     let mut host = moving(Auto::None);
     host.start_concurrent(&DIRECT).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);

@@ -1,4 +1,4 @@
-//! What each status word means.
+//! Tests of the meaning of each interrupt status.
 
 use super::*;
 
@@ -18,14 +18,14 @@ fn a_response_that_comes_after_the_data_ends_the_phase() {
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
-    // The engine asks for it before its interrupt is taken.
+    // The engine asks for the response before the interrupt was handled.
     host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
     assert_eq!(host.early_r1(), None);
     assert!(host.ack(&segments).phase.unwrap().is_ok());
 }
 
-/// A controller tells the end of a transfer twice. What comes before the next one's response cannot
-/// be the next one's while that has DAT.
+/// A controller reports the end of a transfer twice. An end before the next transfer's response
+/// does not belong to the next transfer while that transfer uses DAT.
 #[test]
 fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     let segments = [far(0, 512)];
@@ -46,7 +46,8 @@ fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
     }
 }
 
-/// What needs no end is not held up by another's: the card is busy, and is asked how it is.
+/// A command without busy ends with its response, whatever another transfer's end says: here the
+/// card is busy, and CMD13 asks for its state.
 #[test]
 fn a_command_ends_with_its_response_whatever_ends_before() {
     let mut host = ready(SdhciConfig::new());
@@ -57,7 +58,7 @@ fn a_command_ends_with_its_response_whatever_ends_before() {
     assert!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().is_ok());
 }
 
-/// The bit of the present state falls a little later than the transfer ends.
+/// DAT Inhibit in Present State is cleared a little later than Transfer Complete is set.
 #[test]
 fn an_early_end_is_believed_although_dat_gets_free_late() {
     let segments = [far(0, 512)];
@@ -110,8 +111,8 @@ fn automatic_commands_report_apart() {
     }
 }
 
-/// Every status word of one or two bits, in every kind of phase: never a panic, always an end that
-/// the word justifies.
+/// Every status word of one or two bits, in every kind of phase: the driver must never panic, and
+/// must report only an end that the word justifies.
 #[test]
 fn every_status_has_a_meaning() {
     let segments = [far(0, 512)];
@@ -161,7 +162,8 @@ fn every_status_has_a_meaning() {
             assert_eq!(events.card_irq, status & INT_CARD != 0);
             assert_eq!(events.presence, status & (INT_INSERT | INT_REMOVE) & enable != 0);
             assert_eq!(events.retune, status & INT_RETUNE & enable != 0);
-            // What stays in the status is a level that is now masked, or was never signalled.
+            // Bits that stay set in the status are levels that are masked now, or were never
+            // signalled.
             let left = host.port.regs.get(INT_STATUS, 4) & host.port.regs.get(INT_ENABLE, 4);
             assert_eq!(left & host.port.regs.get(INT_SIGNAL, 4), 0, "{status:08x}");
             host.set_bus(BusOp::PowerOn, true, 0);
@@ -216,7 +218,8 @@ fn a_dead_controller_is_gone() {
     assert_eq!(Sdhci::new(dead, dma, table, SdhciConfig::new()).err(), Some(SdhciInitError::Gone));
 }
 
-/// A bus may lose one read. A phase whose controller is gone gives its memory back without a reset.
+/// One read may be lost on the bus. If the controller is gone, the phase releases its memory
+/// without a reset.
 #[test]
 fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
     for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
@@ -229,7 +232,7 @@ fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
     }
 }
 
-/// What belongs to no phase interrupts once, also where the controller says it for ever.
+/// An event that belongs to no phase interrupts once, even if the controller reports it for ever.
 #[test]
 fn a_status_that_does_not_go_away_interrupts_once() {
     let mut host = ready(SdhciConfig::new());
@@ -238,7 +241,8 @@ fn a_status_that_does_not_go_away_interrupts_once() {
         run(&mut host, &read(1), &segments);
         assert!(report(&mut host, status, &[]).phase.is_none());
         assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & status, 0, "{status:08x}");
-        // Card, presence and re-tuning are heard all the same; the next phase hears all of its own.
+        // Card interrupt, presence and re-tuning stay enabled; the next phase enables all of its
+        // own interrupts.
         let rare = INT_CARD | INT_INSERT | INT_REMOVE | INT_RETUNE;
         assert_eq!(host.port.regs.get(INT_SIGNAL, 4), rare);
         host.start(&read(1), &segments, 100_000_000).unwrap();

@@ -1,27 +1,28 @@
-//! The short ways: transfers and questions that differ little from the one before, and how the end
-//! of a question is learned.
+//! Tests of the fast path: transfers and commands that differ little from the one before, and how
+//! the end of a command is detected.
 
 use super::*;
 
-/// CMD13.
+/// Returns the phase of a CMD13.
 fn question() -> Phase {
     command(13, Resp::R1)
 }
 
-/// A driver that knows what lasts from one transfer to the next, with nothing in progress.
+/// Returns a driver whose registers hold all values that stay the same between transfers, with no
+/// phase in progress.
 fn warm(config: SdhciConfig) -> Driver {
     let mut host = ready(config);
     run(&mut host, &read(8), &[far(0, 4096)]);
     host
 }
 
-/// What `ack_fast` makes of a status.
+/// Returns the result of `ack_fast` for this interrupt status.
 fn fast_end(host: &mut Driver, status: u32) -> Result<u32, Option<Result<Done, Fault>>> {
     host.port.regs.set(INT_STATUS, 4, status);
     host.ack_fast(&[]).map(|end| end.status).map_err(|events| events.phase)
 }
 
-/// Values that went to the signal enables since the log was taken.
+/// Returns the values that were written to Interrupt Signal Enable since the log was last taken.
 fn signals(host: &Driver) -> Vec<u32> {
     let log = host.port.regs.take_log();
     log.into_iter()
@@ -29,7 +30,8 @@ fn signals(host: &Driver) -> Vec<u32> {
         .collect()
 }
 
-/// A question, answered well with this status; the signals that were written, and the command.
+/// Runs a CMD13 that ends with this interrupt status; returns the signals that were written, and
+/// the command.
 fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     host.port.regs.take_log();
@@ -40,14 +42,14 @@ fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
     (signals, sent)
 }
 
-/// A transfer between two questions, for which Command Complete must not be signalled.
+/// Runs a transfer between two CMD13; Command Complete must not be signalled for it.
 fn transfer(host: &mut Driver) {
     host.start_fast(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & (INT_COMMAND | INT_TRANSFER), INT_TRANSFER);
     assert_eq!(fast_end(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
 }
 
-/// A driver for a controller on which it was seen that questions end with a Transfer Complete.
+/// Returns a driver for a controller on which a CMD13 is known to end with Transfer Complete.
 fn relies() -> Driver {
     warm(quirk(SdhciQuirks::QEMU))
 }
@@ -61,7 +63,8 @@ fn a_question_that_ends_like_a_transfer_needs_no_signal() {
     }
 }
 
-/// However often a controller has ended a question with both bits, the next is sent as what it is.
+/// Even if CMD13 has often ended with both bits, the driver sends the next one as a command without
+/// busy.
 #[test]
 fn nothing_is_learned_from_how_questions_end() {
     let mut host = warm(SdhciConfig::new());
@@ -83,7 +86,7 @@ fn an_end_that_was_relied_on_in_vain_is_not_again() {
     let mut host = relies();
     host.start_fast(&question(), &[], 1).unwrap();
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0);
-    // The response is there, and its deadline has passed.
+    // The response was received, and the deadline has passed.
     host.port.regs.set(RESPONSE_0, 4, 0x900);
     assert_eq!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().unwrap().response, Response::short(0x900));
     host.interrupt_lost();
@@ -106,7 +109,7 @@ fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
     host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = fast_end(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
-    // Neither where the driver has to move the data itself.
+    // The fast path is not used either if the driver must move the data itself.
     let mut host = ready(by(TransferMode::Sdma));
     host.start_fast(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
     host.port.regs.set(PRESENT, 4, u32::MAX);

@@ -1,4 +1,4 @@
-//! Descriptors, boundaries, words: how data reach memory, and what is promised about it.
+//! Tests of descriptors, boundaries and words: how data reach memory, and which promises hold.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn pio_moves_every_byte_of_odd_blocks() {
     {
         let total = block as usize * blocks as usize;
         let pattern: Vec<u8> = (0..total).map(|at| (at * 7 + 3) as u8).collect();
-        // Each block begins on a fresh word of the port.
+        // Each block begins with a new word of the buffer port.
         let padded: Vec<u8> = pattern
             .chunks(block.into())
             .flat_map(|chunk| {
@@ -26,7 +26,7 @@ fn pio_moves_every_byte_of_odd_blocks() {
         host.start(&phase, &segments, 1).unwrap();
         host.port.regs.buffer.borrow_mut().extend(&padded);
         assert!(report(&mut host, INT_COMMAND, &segments).phase.is_none());
-        // Transfer Complete alone must not end it while the buffer holds data.
+        // Transfer Complete alone must not end the read while the buffer holds data.
         assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
         host.port.regs.set(PRESENT, 4, PRESENT_BUFFER_READ | PRESENT_DAT);
         assert!(report(&mut host, INT_BUFFER_READ, &segments).phase.unwrap().is_ok());
@@ -40,7 +40,7 @@ fn pio_moves_every_byte_of_odd_blocks() {
         host.start(&data(25, Direction::Write, block, blocks), &segments, 1).unwrap();
         assert_ne!(host.port.regs.get(INT_SIGNAL, 4) & INT_BUFFER_WRITE, 0);
         assert!(report(&mut host, INT_COMMAND | INT_BUFFER_WRITE, &segments).phase.is_none());
-        // Byte lanes: what the port took is exactly the data.
+        // The bytes that the buffer port received are exactly the data.
         assert_eq!(host.port.regs.buffer.take(), pattern);
         assert!(report(&mut host, INT_TRANSFER, &segments).phase.unwrap().is_ok());
     }
@@ -119,8 +119,8 @@ fn limits_promise_only_what_fits() {
     let soldered = ready_with(2, CAPS & 0xffff_ffff, SdhciConfig::emmc_18());
     assert!(soldered.caps().signal18 && soldered.caps().can(Timing::Hs400) && soldered.present());
     assert!(!soldered.caps().can(Timing::Sdr104));
-    // The worst list within them: every piece one block over a descriptor, as often as the sum
-    // allows.
+    // The worst list within the limits: as many segments as possible are one block longer than a
+    // descriptor.
     let mut host = ready(SdhciConfig::new());
     let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));
     host.start(&read(caps.max_bytes / 512), &pieces, 1).unwrap();
@@ -141,8 +141,8 @@ fn limits_promise_only_what_fits() {
     assert_eq!(tables.err(), Some(SdhciInitError::TransferMode(TransferMode::Adma2)));
 }
 
-/// A stop at a boundary, told after its transfer's end, is not the next transfer's: that one would
-/// go on behind its memory.
+/// A stop at a boundary that is reported after the end of its transfer does not belong to the next
+/// transfer, which would continue behind its memory.
 #[test]
 fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
     for (version, at) in [(2, SDMA_ADDRESS), (3, ADMA_ADDRESS)] {
@@ -156,7 +156,7 @@ fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
     }
 }
 
-/// A segment that `map` has left to the CPU has no address, however long the part of it that moves.
+/// A segment that `map` has left to the CPU has no bus address, whatever part of it is transferred.
 #[test]
 fn memory_that_is_not_mapped_is_never_the_controllers() {
     let mut host = ready(quirk(SdhciQuirks::DMA_SIZE_32BIT));
@@ -176,7 +176,8 @@ fn memory_that_is_not_mapped_is_never_the_controllers() {
     assert_eq!(host.dma.open.get(), 1);
 }
 
-/// At its end the address register points behind the table, and its upper half is written once.
+/// At its end, the address register points behind the table, but the driver writes its upper half
+/// only once.
 #[test]
 fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
     let bytes = Table::<8>::BYTES as u64;
@@ -191,7 +192,7 @@ fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
     }
 }
 
-/// One request after the other, by the short way too: each piece has its descriptor.
+/// Requests one after the other, also on the fast path: each piece of memory has a descriptor.
 #[test]
 fn a_mapping_in_pieces_has_a_list_and_without_lists_is_refused() {
     let host = &mut ready(SdhciConfig::new());
@@ -206,7 +207,7 @@ fn a_mapping_in_pieces_has_a_list_and_without_lists_is_refused() {
         let first = 0x10_0000 + u32::from(from as u16) * 128;
         assert_eq!(words[..4], [0x200_0021, first, 0x200_0023, first + 0x1_0000]);
         assert!(report(host, INT_COMMAND | INT_TRANSFER, &parts).phase.unwrap().is_ok());
-        // Where it lies in one piece after all.
+        // The memory is in one piece this time.
         host.dma.scattered.set(false);
         host.start_fast(&read(2), &parts, 1).unwrap();
         assert_eq!(host.table.words()[..2], [0x400_0023, 0x4000 + from]);

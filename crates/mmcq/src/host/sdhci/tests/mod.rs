@@ -1,4 +1,4 @@
-//! The driver against a register file that is told what to say.
+//! Tests of the SDHCI driver on a register file whose values the test sets.
 
 extern crate std;
 
@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
-/// 50 MHz base, 1 MHz timeout clock, blocks of 2048, ADMA2, SDMA, high speed, 3.3 V, 8 bits; SDR50,
-/// SDR104, DDR50.
+/// Capabilities: 50 MHz base clock, 1 MHz timeout clock, blocks of 2048 bytes, ADMA2, SDMA, high
+/// speed, 3.3 V, 8 data lines; SDR50, SDR104, DDR50.
 const CAPS: u64 = 0x0000_0007_016e_3281;
 const ADDRESS_64_V3: u64 = 1 << 28;
 const ADDRESS_64_V4: u64 = 1 << 27;
@@ -34,17 +34,17 @@ enum Access {
     Write(u16, u8, u32),
 }
 
-/// Memory with the side effects that the driver waits for.
+/// Registers with the side effects that the driver waits for.
 struct Fake {
     bytes: RefCell<[u8; 256]>,
     log: RefCell<Vec<Access>>,
     buffer: RefCell<VecDeque<u8>>,
-    /// Reset bits that stay.
+    /// Reset bits that stay set.
     stuck: Cell<u8>,
     stable: Cell<bool>,
-    /// The controller goes at the next word of the data.
+    /// Whether the controller is gone at the next word of the data.
     goes: Cell<bool>,
-    /// Looks at the present state that still show DAT in use.
+    /// Number of reads of Present State that still show DAT in use.
     lags: Cell<u32>,
 }
 
@@ -103,7 +103,7 @@ impl Fake {
         match (offset, width) {
             (BUFFER..=0x23, _) => self.buffer.borrow_mut().extend(&value.to_le_bytes()[..width]),
             (INT_STATUS, 4) => self.set(offset, 4, self.get(offset, 4) & !value),
-            // Timeout and reset are this word's upper half.
+            // Timeout and reset are in the upper half of this word.
             (CLOCK, 4) => {
                 self.set(CLOCK, 4, value);
                 self.side_effect(CLOCK, 2, value & 0xffff);
@@ -139,17 +139,17 @@ impl Fake {
 
 crate::regs_by_width!([] Fake);
 
-/// Gives every mapping the same bus address.
+/// A `Dma` that gives every mapping the same bus address.
 #[derive(Default)]
 struct FakeDma {
     bus: Cell<u64>,
     synced: RefCell<Vec<(u64, usize)>>,
     open: Cell<i32>,
-    /// Each 512 bytes of a mapping lie elsewhere.
+    /// Whether each 512 bytes of a mapping are at another address.
     scattered: Cell<bool>,
 }
 
-// SAFETY: no controller reads what this maps.
+// SAFETY: no controller accesses the mapped memory.
 unsafe impl Dma for &'static FakeDma {
     fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         self.open.set(self.open.get() + 1);
@@ -183,7 +183,7 @@ fn build(
     Sdhci::new(Fake::new(version, caps), dma, Box::leak(Box::new(Table::new())), config)
 }
 
-/// A driver after reset, power and clock.
+/// Returns a driver after reset, power-on and clock.
 fn ready_with(version: u8, caps: u64, config: SdhciConfig) -> Driver {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.bus.set(0x4000);
@@ -219,7 +219,7 @@ fn read(blocks: u32) -> Phase {
     data(18, Direction::Read, 512, blocks)
 }
 
-/// Memory that is not touched.
+/// Returns a segment of memory that nothing accesses.
 fn far(bus: u64, len: u32) -> Segment {
     Segment { ptr: NonNull::dangling(), len, bus }
 }
@@ -233,7 +233,7 @@ fn report(host: &mut Driver, status: u32, segments: &[Segment]) -> Events {
     host.ack(segments)
 }
 
-/// Runs one phase to its good end.
+/// Runs one phase to its successful end.
 fn run(host: &mut Driver, phase: &Phase, segments: &[Segment]) -> Done {
     host.start(phase, segments, 100_000_000).unwrap();
     let status = INT_COMMAND | if phase.data.is_some() { INT_TRANSFER } else { 0 };

@@ -1,4 +1,4 @@
-//! How phases start, and how many accesses and interrupts they take.
+//! Tests of how phases start, and of how many register accesses and interrupts they need.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn one_interrupt_ends_a_transfer() {
     host.start(&read(1), &segments, 1).unwrap();
     let normal = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
-    // The engine looks between response and end of data.
+    // The engine calls `ack` between the response and the end of the data.
     assert!(report(&mut host, INT_COMMAND, &segments).phase.is_none());
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_some());
 
@@ -79,7 +79,7 @@ fn lines_are_looked_at_only_when_in_doubt() {
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::DataLine));
     host.port.regs.set(PRESENT, 4, free | PRESENT_CMD_INHIBIT);
     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
-    // Nothing was sent so far; the stop may go while DAT is in use.
+    // No command was sent so far; CMD12 may be sent while DAT is in use.
     assert!(
         !host.port.regs.take_log().iter().any(|access| matches!(access, Access::Write(TRANSFER_MODE, ..)))
     );
@@ -87,7 +87,8 @@ fn lines_are_looked_at_only_when_in_doubt() {
     host.start(&command(12, Resp::R1b), &[], 1).unwrap();
 }
 
-/// Of a DAT0 that is stuck low, the controller would tell when the longest busy is over.
+/// If DAT0 is stuck low, the controller reports the end of busy only when the longest busy has
+/// passed.
 #[test]
 fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
     let held = PRESENT_INSERTED | PRESENT_DAT & !PRESENT_DAT0;
@@ -99,7 +100,7 @@ fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
             let refused = host.start(&command(index, Resp::R1b), &[], 1);
             assert_eq!(refused, Err(StartError::DataLine), "CMD{index}");
         }
-        // The card is asked and stopped all the same.
+        // CMD13 and CMD12 can be sent nevertheless.
         run(&mut host, &command(13, Resp::R1), &[]);
         host.start(&command(12, Resp::R1b), &[], 1).unwrap();
     }

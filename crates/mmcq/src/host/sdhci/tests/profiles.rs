@@ -1,4 +1,5 @@
-//! Profiles: what each asks for, and what is said where it is another controller's.
+//! Tests of the profiles: what each profile requires, and which error results on another
+//! controller.
 
 use super::*;
 use crate::host::sdhci::{Usdhc, profiles};
@@ -39,7 +40,7 @@ fn registers_of_ones_are_named_whatever_the_profile() {
     }
 }
 
-/// The capabilities of these say nothing, or no truth, of the base clock.
+/// The capabilities of these controllers have no base clock, or a wrong one.
 #[test]
 fn a_clock_that_is_missing_is_named() {
     for profile in [profiles::ZYNQ, profiles::BCM2835_EMMC, profiles::ASPEED, profiles::DWCMSHC] {
@@ -69,7 +70,7 @@ fn each_profile_drives_a_controller_that_follows_the_standard() {
     }
 }
 
-/// Behind [`Usdhc`] a controller that is none gives no stable clock.
+/// Through [`Usdhc`], a controller that is no uSDHC shows no stable clock.
 #[test]
 fn a_controller_that_is_no_usdhc_fails_at_its_clock() {
     let table = Box::leak(Box::new(Table::new()));

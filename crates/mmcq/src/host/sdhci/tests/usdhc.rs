@@ -1,4 +1,5 @@
-//! A uSDHC as the driver sees it: where each field goes, and in what order.
+//! Tests of a uSDHC as the SDHCI driver sees it: the position of each field, and the order of
+//! accesses.
 
 use super::*;
 use crate::host::sdhci::{Usdhc, profiles};
@@ -9,11 +10,11 @@ const WATERMARK: u16 = 0x44;
 const MIX: u16 = 0x48;
 const VENDOR: u16 = 0xc0;
 
-/// Words with the side effects of a uSDHC.
+/// Registers with the side effects of a uSDHC.
 struct Chip {
     words: RefCell<[u32; 64]>,
     log: RefCell<Vec<(u16, u32)>>,
-    /// Its clock never becomes stable.
+    /// Whether the clock never becomes stable.
     unclocked: Cell<bool>,
 }
 
@@ -21,7 +22,7 @@ impl Chip {
     fn new() -> Chip {
         let chip =
             Chip { words: RefCell::new([0; 64]), log: RefCell::default(), unclocked: Cell::new(false) };
-        // As a part of the i.MX 6 has them after a reset.
+        // Values that an i.MX 6 has after a reset.
         chip.set(0x24, 0xff8d_8088);
         chip.set(0x28, 0x0880_0020);
         chip.set(SYSTEM, 0x8080_800f);
@@ -86,7 +87,7 @@ fn usual() -> SdhciConfig {
     profiles::USDHC.clock(SOURCE_HZ)
 }
 
-/// The SD clock by what the chip has, with all divisions.
+/// Returns the SD clock by the chip's registers, with all divisions.
 fn clock_hz(chip: &Chip) -> u32 {
     let system = chip.get(SYSTEM);
     SOURCE_HZ / ((system >> 8 & 0xff) * 2).max(1) / ((system >> 4 & 0xf) + 1)
@@ -133,7 +134,8 @@ fn transfer_mode_goes_before_its_command() {
     assert_eq!(log[at(0x00)].1, 4, "the count");
     assert!(at(MIX) < at(0x0c) && at(WATERMARK) < at(0x0c) && at(0x0c) == log.len() - 1);
 
-    // A command beside the data leaves their mode alone; one after them has no CMD23 before it.
+    // A command during data does not change the data's mode; a command after the data has no CMD23
+    // before it.
     chip.set(0x24, chip.get(0x24) | 2);
     chip.set(INT_STATUS, 1);
     host.start_concurrent(&Command::new(13, 0, Resp::R1)).unwrap();
@@ -199,7 +201,7 @@ fn levels_of_the_lines_are_found() {
 fn what_is_missing_is_named() {
     let chip: &'static Chip = Box::leak(Box::new(Chip::new()));
     assert_eq!(made(chip, profiles::USDHC.clock(0)).err(), Some(SdhciInitError::NoBaseClock));
-    // A clock that never comes: 150 ms, then the operation fails.
+    // If the clock never becomes stable, the operation fails after 150 ms.
     let mut host = made(chip, usual()).unwrap();
     chip.unclocked.set(true);
     let (mut now_ns, mut looks) = (0, 0);
@@ -211,7 +213,7 @@ fn what_is_missing_is_named() {
     }
     assert_eq!((step, now_ns), (Step::Failed, 150_000_000));
     assert!(looks <= 15_000);
-    // It goes while a command is on its way: that is what is said.
+    // The controller is gone while a command is in progress, and the phase reports that.
     let (chip, mut host) = ready_chip(usual());
     host.start(&command(13, Resp::R1), &[], 1_000_000).unwrap();
     for at in (0..256).step_by(4) {

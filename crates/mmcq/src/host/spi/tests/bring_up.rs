@@ -6,7 +6,7 @@ const IDLE: u8 = 1;
 #[test]
 fn what_the_bus_of_sd_has_is_said_in_other_words() {
     let mut b = fresh();
-    // CMD0, and CRC on.
+    // CMD0, and CMD59, which switches CRC on.
     b.command(0, 0, &[0xff, IDLE, 0xff, 0xff, 0xff]);
     b.command(59, 1, &[IDLE]);
     assert!(b.run(&command(0, 0, Resp::None)).is_ok());
@@ -14,25 +14,25 @@ fn what_the_bus_of_sd_has_is_said_in_other_words() {
     assert_eq!(b.script.borrow().selected, [true]);
     b.command(8, 0x1aa, &[IDLE, 0, 0, 1, 0xaa]);
     assert_eq!(b.run(&command(8, 0x1aa, Resp::R7)).unwrap().response.r7().pattern(), 0xaa);
-    // What only asks must not begin the initialisation.
+    // An ACMD41 that only inquires must not start the card's initialisation.
     let prefix = |b: &mut Bench| b.run(&command(55, 0, Resp::R1)).unwrap().response.r1();
     assert_eq!(prefix(&mut b).0 & R1::APP_CMD, R1::APP_CMD);
     b.command(58, 0, &[IDLE, 0, 0xff, 0x80, 0]);
     assert_eq!(b.run(&command(41, 0, Resp::R3)).unwrap().response.ocr().0, 0x00ff_8000);
-    // It is not ready, and then it is.
+    // The card is not ready at first, and then it is.
     for (r1, ready) in [(IDLE, false), (0, true)] {
         prefix(&mut b);
         b.command(55, 0, &[IDLE, 0xff, 0xff, 0xff, 0xff]);
         b.command(41, 1 << 30, &[r1, 0xff, 0xff, 0xff, 0xff]);
         if ready {
-            // Some say that they are idle, here.
+            // Some cards report the idle state in the response to CMD58.
             b.command(58, 0, &[IDLE, 0xc0, 0xff, 0x80, 0]);
         }
         let ocr = b.run(&command(41, 0x40ff_8000, Resp::R3)).unwrap().response.ocr();
         assert_eq!((ocr.ready(), ocr.ccs()), (ready, ready));
         b.played();
     }
-    // CID by CMD10, as data.
+    // The driver reads the CID by CMD10, as data.
     let cid = content(9, 16);
     b.command_then(10, 0, &[0xff, 0, 0xff]);
     b.block_comes(&cid);
@@ -60,11 +60,11 @@ fn what_a_card_does_not_know_it_does_not_answer() {
     assert!(b.run(&command(0, 0, Resp::None)).is_ok());
     b.command(8, 0x1aa, &[IDLE | 4]);
     assert_eq!(fault(b.run(&command(8, 0x1aa, Resp::R7))), (Cause::Timeout, Stage::Command));
-    // What only an eMMC or an I/O card would.
+    // Commands that only an eMMC or an I/O card supports.
     assert_eq!(fault(b.run(&command(5, 0, Resp::R4))), (Cause::Timeout, Stage::Command));
     assert_eq!(b.start(&command(52, 0, Resp::R5)), Err(StartError::Unsupported));
-    // One that is initialised refuses, one whose command was damaged may be asked again, and one
-    // that was reset is not there any more.
+    // A card that is initialised refuses the command. A card whose command was damaged may be asked
+    // again. A card that was reset counts as missing.
     for (r1, expected) in [
         (0x04, Err((Cause::Timeout, Stage::Command))),
         (0x40, Ok(R1::OUT_OF_RANGE)),
@@ -82,13 +82,13 @@ fn what_a_card_does_not_know_it_does_not_answer() {
     }
 }
 
-/// The supply came on, and the card is in the middle of something.
+/// The supply was switched on while the card is in the middle of a transfer.
 #[test]
 fn a_card_that_was_left_in_a_transfer_is_brought_back() {
     let mut b = fresh();
     b.set(BusOp::PowerOn);
-    // The clocks of power-up, a CMD0 that is not heard, the rest of a block, the end of a write, the
-    // end of a read.
+    // The clocks of power-up, a CMD0 that the card ignores, the rest of a block, the end of a
+    // write, the end of a read.
     b.comes(&[0x55; 12]);
     b.command(0, 0, &[0x55, 0xff, 0x80, 0x99, 0xff]);
     b.comes(&[0x77; 576]);
@@ -102,13 +102,13 @@ fn a_card_that_was_left_in_a_transfer_is_brought_back() {
     assert_eq!(b.set(BusOp::Clock(400_000)), Step::Done);
     b.played();
     assert_eq!(b.script.borrow().selected, [true, false, true]);
-    // Once.
+    // The clocks are sent only once.
     let bytes = b.script.borrow().bytes;
     assert_eq!(b.set(BusOp::Clock(400_000)), Step::Done);
     assert_eq!(b.script.borrow().bytes, bytes);
 }
 
-/// Nothing, or always the same: one error that names it, and an end.
+/// The line is silent, or always has the same value: bring-up ends with an error that names it.
 #[test]
 fn a_bus_without_a_card_has_an_end_and_a_name() {
     for (then, expected) in [(0xff, None), (0, Some(Cause::LineLow)), (0x55, Some(Cause::Response))] {
@@ -121,7 +121,7 @@ fn a_bus_without_a_card_has_an_end_and_a_name() {
         if expected.is_none() {
             assert_eq!(fault(b.run(&command(8, 0x1aa, Resp::R7))), (Cause::Timeout, Stage::Command));
         }
-        // 20 us each: a card may take half a second to write what it was given before.
+        // One byte takes 20 us; a card may take half a second to program what it was given before.
         let bytes = b.script.borrow().bytes;
         assert!(bytes < 35_000, "{bytes} bytes for {then:#x}");
     }

@@ -12,7 +12,8 @@ fn blocks_come_whatever_lies_before_their_tokens() {
             b.comes(&vec![0xff; gap]);
             b.block_comes(&content(n, 512));
         }
-        // What follows is not fetched, but for the byte in which nothing may come: CMD12 may be next.
+        // No byte after the last block is fetched, except the one in which the card sends nothing:
+        // CMD12 may come next.
         let bytes = b.script.borrow().beats.len() + 1;
         let done = b.run(&read(18, 3, Auto::None)).unwrap();
         assert_eq!((done.response.r1().0 & R1::ERRORS, done.stop), (0, None));
@@ -24,8 +25,8 @@ fn blocks_come_whatever_lies_before_their_tokens() {
     }
 }
 
-/// The card misses clocks between its token and the data, so that all comes late. Of a block whose
-/// CRC ends with so many zeros the CRC is right all the same.
+/// The card misses clocks between its token and the data, so all bits are late. The CRC of a block
+/// that ends with enough zeros is right nevertheless.
 #[test]
 fn a_block_that_comes_late_by_some_bits_is_bad_whatever_its_crc() {
     for late in 1..8 {
@@ -53,8 +54,8 @@ fn a_block_that_comes_late_by_some_bits_is_bad_whatever_its_crc() {
     }
 }
 
-/// A card that has not heard CMD12 sends its next block, and takes no command: a zero of that block
-/// is no R1, and the block behind it is not what was asked for.
+/// A card that has missed CMD12 sends its next block, and accepts no command. A zero in that block
+/// is no R1, and the block after it is not the requested one.
 #[test]
 fn what_comes_from_a_transfer_that_goes_on_is_no_answer() {
     for data in [&[0xff, 0xfe, 0, 0, 0][..], &[0xfe, 0, 0, 0, 0], &[0xff, 0xff, 0xff, 0xa5, 0]] {
@@ -64,7 +65,7 @@ fn what_comes_from_a_transfer_that_goes_on_is_no_answer() {
         b.block_comes(&content(9, 512));
         assert_eq!(fault(b.run(&read(17, 1, Auto::None))), (Cause::Response, Stage::Command), "{data:02x?}");
     }
-    // The token comes with the byte before the frame, and a block of zeros beside it.
+    // The token comes in the byte before the command, and a block of zeros during the command.
     let mut b = bench();
     let frame = crate::host::spi::frame::of(17, 9);
     b.expect(&[&[0xff], &frame[..]].concat(), &[0xfe, 0, 0, 0, 0, 0, 0]);
@@ -80,12 +81,12 @@ fn the_byte_after_cmd12_is_no_answer() {
     b.command_then(18, 9, &[0]);
     b.block_comes(&content(1, 512));
     b.comes(&[0xff]);
-    // What the card was sending looks like a good R1; the true one has an error.
+    // A byte that the card was still sending looks like a valid R1; the true R1 has an error bit.
     b.command(12, 0, &[0x00, 0xff, 0x40, 0, 0]);
     let done = b.run(&read(18, 1, Auto::Stop)).unwrap();
     assert_eq!(done.stop.map(|r1| r1 & R1::ERRORS), Some(R1::OUT_OF_RANGE));
     b.played();
-    // It was busy at last, and is asked before it is told anything.
+    // The card was busy when it was last seen, so the driver polls it before the next command.
     b.comes(&[0, 0, 0, 0, 0, 0, 0, 0xff]);
     b.command_then(17, 9, &[0]);
     b.block_comes(&content(2, 512));
@@ -103,7 +104,7 @@ fn a_transfer_stays_open_over_phases() {
     b.block_comes(&content(2, 512));
     assert!(b.run(&read(18, 1, Auto::Continue)).is_ok());
     assert_eq!(b.memory[..512], content(2, 512));
-    // How the card is, is known; asked, it would take that for the end of the transfer.
+    // The driver knows the card's state. The card would take a CMD13 as the end of the transfer.
     let state = b.run(&command(13, 0, Resp::R1)).unwrap().response.r1().current_state();
     assert_eq!(state, State::Data);
     b.command(12, 0, &[0, 0xff, 0, 0xff]);
@@ -121,7 +122,7 @@ fn a_transfer_stays_open_over_phases() {
     assert!(b.run(&write(25, 1, Auto::Continue)).is_ok());
     let state = b.run(&command(13, 0, Resp::R1)).unwrap().response.r1().current_state();
     assert_eq!(state, State::Rcv);
-    // Its end is the token, not CMD12.
+    // The stop token ends the write, not CMD12.
     b.expect(&[0xff, 0xfd], &[]);
     assert!(b.run(&command(12, 0, Resp::R1b)).is_ok());
     b.played();
@@ -142,10 +143,10 @@ fn blocks_go_when_the_card_is_ready_and_the_token_ends_them() {
     let done = b.run(&write(25, 2, Auto::Stop)).unwrap();
     assert_eq!(done.stop.map(|r1| r1 & R1::ERRORS), Some(0));
     b.played();
-    // Busy: the card is not told CMD13, it would not hear it.
+    // While the card is busy, the driver sends no CMD13, since the card would not receive it.
     let status = b.run_with(&command(13, 0, Resp::R1), 0).response.r1();
     assert_eq!((status.current_state(), status.ready_for_data()), (State::Prg, false));
-    // Ready: it says what became of the blocks.
+    // When the card is ready, CMD13 reports the result of the blocks.
     b.comes(&[0xff; 8]);
     b.command(13, 0, &[0, 0x04]);
     let status = b.run_with(&command(13, 0, Resp::R1), 0xff).response.r1();
@@ -171,14 +172,15 @@ fn a_block_that_is_refused_is_told_by_the_next_status() {
         let status = b.run(&command(13, 0, Resp::R1)).unwrap().response.r1();
         assert_eq!(status.0 & R1::ERRORS, late);
     }
-    // One of several: what is open ends by CMD12 then.
+    // One block of several is refused; the open transfer then ends by CMD12.
     let mut b = bench();
     b.command(25, 9, &[0xff, 0, 0xff, 0xff, 0xff]);
     b.block_goes(0xfc, &[0x33; 512], &[0xeb]);
     assert!(b.run(&write(25, 1, Auto::Stop)).is_err());
     b.script.borrow_mut().beats.clear();
     assert_eq!(b.set(BusOp::ResetLines), Step::Done);
-    // It may be busy already: CMD12 may have been sent before, and its answer lost.
+    // The card may be busy already, because an earlier CMD12 was executed and its response was
+    // lost.
     b.comes(&[0, 0, 0, 0, 0, 0, 0, 0xff]);
     b.command(12, 0, &[0xff, 0]);
     assert!(b.run(&command(12, 0, Resp::R1b)).is_ok());
@@ -209,8 +211,8 @@ fn a_damaged_block_is_none() {
     assert_eq!(fault(b.run(&read(17, 1, Auto::None))), (Cause::Crc, Stage::Data));
 }
 
-/// A card that sends no block is given its time, by the clock of the bus; then what it may still
-/// send is taken out of the way.
+/// The driver waits for a card that sends no block, by the clock of the bus. Then it drains what
+/// the card may still send.
 #[test]
 fn a_block_that_does_not_come_is_drained() {
     let mut b = bench();
@@ -220,11 +222,11 @@ fn a_block_that_does_not_come_is_drained() {
     let limit = 100_000_000 / 320;
     assert!((limit..limit + 128).contains(&bytes), "{bytes} bytes");
     assert_eq!(b.set(BusOp::ResetLines), Step::Done);
-    // And a byte after the end of the selection.
+    // One more byte is sent after the card is deselected.
     assert_eq!(b.script.borrow().bytes as u64 - bytes, 1 + 576);
 }
 
-/// A port that says so late, or that says that it failed.
+/// A port that reports an end late, and a port that reports an error.
 #[test]
 fn a_port_has_its_time_and_its_errors() {
     let mut b = bench();
@@ -241,7 +243,7 @@ fn memory_in_pieces_of_whole_blocks_is_taken_and_other_is_refused() {
     let mut b = bench();
     let mut pieces = |lengths: &[u32]| -> Vec<Segment> {
         let first = NonNull::from(&mut b.memory[0]);
-        // SAFETY: inside of the leaked memory; the pieces are only told apart by their lengths.
+        // SAFETY: the segments are inside of the leaked memory; only their lengths differ.
         lengths.iter().map(|&len| unsafe { Segment::new(first, len, 0) }).collect()
     };
     let (whole, torn, short) = (pieces(&[512, 1024]), pieces(&[100, 1436]), pieces(&[512, 512]));
@@ -252,7 +254,7 @@ fn memory_in_pieces_of_whole_blocks_is_taken_and_other_is_refused() {
 }
 
 impl Bench {
-    /// As `run`, with this for what comes after the script.
+    /// Like `run`, and the card's line has the byte `then` after the script has ended.
     fn run_with(&mut self, phase: &Phase, then: u8) -> Done {
         self.script.borrow_mut().then = then;
         self.run(phase).unwrap()

@@ -1,4 +1,5 @@
-//! The driver on a wire with a script: what must go out, and what comes in for it.
+//! Tests of the SPI driver on a bus with a script: the bytes that must go out, and the bytes that
+//! come in.
 
 mod bring_up;
 mod data;
@@ -19,10 +20,10 @@ use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
-/// One byte on the wire, each way.
+/// A byte in each direction on the bus.
 #[derive(Clone, Copy, Debug)]
 struct Beat {
-    /// `None`: any.
+    /// Byte that must go out; `None` allows any.
     out: Option<u8>,
     back: u8,
 }
@@ -30,14 +31,14 @@ struct Beat {
 #[derive(Default)]
 struct Script {
     beats: VecDeque<Beat>,
-    /// When it is over: what comes for ever.
+    /// Byte that comes in after the script has ended.
     then: u8,
     selected: Vec<bool>,
     clocks: Vec<u32>,
-    /// Exchanges, and bytes.
+    /// Number of exchanges, and number of bytes.
     exchanges: usize,
     bytes: usize,
-    /// The end of an exchange is not told before so many questions.
+    /// Number of polls before the end of an exchange is reported.
     slow: u32,
     waits: u32,
     failed: bool,
@@ -62,13 +63,13 @@ impl Script {
 
 struct Wire(Rc<RefCell<Script>>);
 
-// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+// SAFETY: only `exchange` accesses the memory, and only reads it for `Send`.
 unsafe impl Port for Wire {
     fn exchange(&mut self, exchange: Exchange) {
         let mut script = self.0.borrow_mut();
         script.exchanges += 1;
         script.waits = script.slow;
-        // SAFETY: the driver lends it.
+        // SAFETY: the driver leaves the memory to the port.
         let bytes = |s: &Segment| unsafe {
             core::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize)
         };
@@ -111,7 +112,7 @@ struct Bench {
     memory: &'static mut [u8],
 }
 
-/// With a card that is initialised.
+/// Returns a bench with an initialised card.
 fn bench() -> Bench {
     let mut bench = fresh();
     bench.host.line.card.ready = true;
@@ -131,7 +132,7 @@ fn fresh() -> Bench {
 type End = Result<Done, Fault>;
 
 impl Bench {
-    /// Goes out; `back` comes in with its bytes and after them.
+    /// Adds to the script: the bytes `out` must go out, and `back` comes in during and after them.
     fn expect(&mut self, out: &[u8], back: &[u8]) {
         let mut script = self.script.borrow_mut();
         for n in 0..out.len().max(back.len()) {
@@ -140,34 +141,35 @@ impl Bench {
         }
     }
 
-    /// These come in, for ones.
+    /// Adds to the script: the bytes `back` come in while the driver sends 0xff.
     fn comes(&mut self, back: &[u8]) {
         let ones = vec![0xff; back.len()];
         self.expect(&ones, back);
     }
 
-    /// A command with the byte before it; these come in after it, and are all of its exchange.
+    /// Adds a command with the byte before it; the bytes `back` come in after it and end the
+    /// exchange.
     fn command(&mut self, index: u8, arg: u32, back: &[u8]) {
         let mut all = back.to_vec();
         all.resize(back.len().max(if index == 0 { 9 } else { 5 }), 0xff);
         self.command_then(index, arg, &all);
     }
 
-    /// As `command`: what comes next lies right behind these.
+    /// Like `command`, but the bytes that come next follow `back` directly.
     fn command_then(&mut self, index: u8, arg: u32, back: &[u8]) {
         let frame = super::frame::of(index, arg);
         self.expect(&[&[0xff], &frame[..]].concat(), &[]);
         self.comes(back);
     }
 
-    /// A token, a block and its CRC come in.
+    /// Adds a token, a block and its CRC that come in.
     fn block_comes(&mut self, block: &[u8]) {
         self.comes(&[0xfe]);
         self.comes(block);
         self.comes(&crc16(block).to_be_bytes());
     }
 
-    /// A block goes out, and this is said of it.
+    /// Adds a block that goes out, and the card's data response `back` to it.
     fn block_goes(&mut self, token: u8, block: &[u8], back: &[u8]) {
         self.expect(&[0xff, token], &[]);
         self.expect(block, &[]);
@@ -176,7 +178,7 @@ impl Bench {
     }
 
     fn segments(&mut self) -> Vec<Segment> {
-        // SAFETY: the memory is leaked, and the bench's own.
+        // SAFETY: the memory is leaked, and only this bench uses it.
         vec![unsafe { Segment::new(NonNull::from(&mut self.memory[0]), 4096, 0) }]
     }
 
@@ -186,7 +188,7 @@ impl Bench {
         self.host.start(phase, data, 100_000_000)
     }
 
-    /// To its end; so many calls at most.
+    /// Runs a phase to its end, with a bounded number of calls.
     fn run(&mut self, phase: &Phase) -> End {
         self.start(phase).unwrap();
         let segments = self.segments();
@@ -209,7 +211,7 @@ impl Bench {
         step
     }
 
-    /// All of the script has been played.
+    /// Checks that all of the script was used.
     fn played(&self) {
         let left = self.script.borrow().beats.iter().filter(|beat| beat.out != Some(0xff)).count();
         assert_eq!(left, 0, "{left} bytes were not sent");

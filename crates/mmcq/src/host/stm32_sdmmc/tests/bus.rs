@@ -5,7 +5,7 @@ fn power_comes_by_a_cycle_of_the_lines() {
     let mut host = driver::<1>(Board { resets: true, ..Board::default() }, config());
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Wait(1_000_000));
     assert_eq!(host.regs.last(POWER), Some(POWER_CYCLE));
-    // The slowest clock, until one is asked for; and it does not run without traffic.
+    // The slowest clock until another one is requested; and the clock stops without traffic.
     assert_eq!(host.regs.last(CLOCK), Some(CLOCK_FLOW_CONTROL | CLOCK_SAVES | 0x3ff));
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 999_999), Step::Wait(1_000_000));
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 1_000_000), Step::Wait(2_000_000));
@@ -42,13 +42,13 @@ fn the_voltage_switch_takes_the_controllers_own_steps() {
     host.start(&command(11, Resp::R1), &[], 0).unwrap();
     assert_eq!(host.regs.get(POWER), POWER_ON | POWER_SWITCH_ENABLE);
     host.regs.answers(11, 0x320);
-    // The response alone is not the end: the clock has to stop.
+    // The response alone does not end the phase: the clock must stop for the voltage switch.
     assert!(host.ack(&[]).phase.is_none() && host.regs.get(MASK) & CLOCK_STOPPED != 0);
     host.regs.raise(CLOCK_STOPPED | BUSY);
     assert!(host.ack(&[]).phase.unwrap().is_ok());
     assert_eq!(host.dat_levels(), 0);
     host.regs.writes();
-    // It has stopped already, and its register must not change now.
+    // The clock has already stopped, and the clock register must not change now.
     assert_eq!(host.set_bus(BusOp::Clock(0), true, 0), Step::Done);
     assert!(host.regs.writes().is_empty());
     assert_eq!(host.set_bus(BusOp::Signal18(true), true, 0), Step::Wait(100_000));
@@ -74,7 +74,7 @@ fn a_voltage_that_never_comes_fails_in_time() {
         step = host.set_bus(BusOp::Signal18(true), false, now_ns);
     }
     assert_eq!((step, now_ns), (Step::Failed, 100_000_000));
-    // A controller without 1.8 V.
+    // A controller that cannot switch to 1.8 V.
     let mut host = ready::<1>();
     assert_eq!(host.set_bus(BusOp::Signal18(true), true, 0), Step::Failed);
     assert_eq!(host.set_bus(BusOp::Signal18(false), true, 0), Step::Done);
@@ -88,7 +88,7 @@ fn a_failed_data_path_is_ended_by_a_command() {
     host.regs.raise(DATA_CRC_FAIL | DATA_ACTIVE);
     assert_eq!(host.ack(&[]).phase, fault(Cause::Crc, Stage::Data, Some(0x900)));
     assert!(!host.regs.line());
-    // No data before it is ended; a command may go.
+    // No data can be started before the failed transfer is ended; a command can.
     let again = host.start(&data(18, Direction::Read, 512, 8), &[at(0x2400_0000, 4096)], 0);
     assert_eq!(again, Err(StartError::DataLine));
     host.regs.writes();
@@ -130,7 +130,8 @@ fn reset_lines_gives_up_a_phase_and_sends_nothing_if_nothing_works() {
     host.regs.writes();
     assert_eq!(host.set_bus(BusOp::ResetLines, false, 100_000), Step::Done);
     assert!(host.regs.writes().iter().all(|write| write.0 != COMMAND));
-    // What is gone fails at once, and what never ends, in its time.
+    // A controller that is gone fails at once; an operation that never ends fails after its time
+    // limit.
     host.regs.raise(COMMAND_ACTIVE);
     host.set_bus(BusOp::ResetLines, true, 0);
     assert_eq!(host.set_bus(BusOp::ResetLines, false, 100_000_000), Step::Failed);

@@ -10,7 +10,7 @@ fn a_response_ends_a_command_and_is_handed_over() {
     let done = host.ack(&[]).phase.unwrap().unwrap();
     assert_eq!(done.response.words[0], 0x1aa);
     assert!(!host.regs.line() && host.ack(&[]).phase.is_none());
-    // A long one, without its CRC.
+    // A long response, without its CRC.
     host.start(&command(2, Resp::R2), &[], 0).unwrap();
     for n in 0..4 {
         host.regs.set(RESPONSE_1 + 4 * n, 0x1111_1111 * (u32::from(n) + 1));
@@ -32,7 +32,7 @@ fn a_command_fails_by_what_the_controller_says() {
         assert!(host.regs.line());
         assert_eq!(host.ack(&[]).phase, fault(cause, Stage::Command, None));
         assert!(!host.regs.line());
-        // The lines are fine: the next one starts.
+        // The lines are free, so the next phase starts.
         host.start(&command(13, Resp::R1), &[], 0).unwrap();
     }
     let mut host = ready::<1>();
@@ -56,7 +56,8 @@ fn busy_behind_a_response_is_waited_for() {
     host.regs.raise(BUSY_END);
     assert!(host.regs.line());
     assert!(host.ack(&[]).phase.unwrap().is_ok() && !host.regs.line());
-    // Not busy: the end at once. Busy for ever: the controller's timer ends it.
+    // If the card is not busy, the phase ends at once. If it is busy for ever, the controller's
+    // timer ends the phase.
     host.start(&command(7, Resp::R1b), &[], 0).unwrap();
     host.regs.answers(7, 0x700);
     assert!(host.ack(&[]).phase.unwrap().is_ok());
@@ -66,7 +67,7 @@ fn busy_behind_a_response_is_waited_for() {
     assert!(host.ack(&[]).phase.is_none());
     host.regs.raise(DATA_TIMEOUT);
     assert_eq!(host.ack(&[]).phase, fault(Cause::Timeout, Stage::Busy, Some(0x700)));
-    // An R1 has no busy of its own: DAT0 is that of an earlier write.
+    // An R1 has no busy of its own: DAT0 is low because of an earlier write.
     host.start(&command(13, Resp::R1), &[], 0).unwrap();
     host.regs.answers(13, 0xe00);
     assert!(host.ack(&[]).phase.unwrap().is_ok());
@@ -83,7 +84,7 @@ fn a_write_by_dma_ends_behind_its_busy() {
     host.regs.fall(BUSY);
     host.regs.raise(BUSY_END);
     assert_eq!(host.ack(&[]).phase.unwrap().unwrap().response.words[0], 0x900);
-    // A controller whose end of data comes behind the busy.
+    // A controller that reports the end of data only after the busy.
     host.start(&data(24, Direction::Write, 512, 1), &[at(0x2400_0000, 512)], 0).unwrap();
     host.regs.answers(24, 0x900);
     host.regs.raise(DATA_END);
@@ -109,7 +110,7 @@ fn data_fail_by_what_the_controller_says() {
     }
 }
 
-/// CMD53 in byte mode.
+/// Returns a CMD53 in byte mode.
 fn odd(direction: Direction, bytes: u16) -> Phase {
     let arg = if direction == Direction::Write { 9 << 28 } else { 1 << 28 } | u32::from(bytes);
     Phase { command: Command::new(53, arg, Resp::R5), ..data(53, direction, bytes, 1) }
@@ -125,7 +126,7 @@ fn a_read_of_odd_length_comes_by_the_bounce_buffer() {
     assert_eq!(host.dma.open.get(), 1);
     host.regs.answers(53, 0x1000);
     assert!(!host.regs.line() && host.ack(&segments).phase.is_none());
-    // The controller's part.
+    // The bytes that the controller would write to the bounce buffer.
     let mut came: Vec<u8> = (0..70).collect();
     host.list.fill_bounce(&[near(&mut came)], 70);
     host.regs.raise(DATA_END);
@@ -139,7 +140,7 @@ fn a_write_of_odd_length_goes_by_the_bounce_buffer() {
     let mut memory: Vec<u8> = (0..63).collect();
     let segments = [near(&mut memory)];
     host.start(&odd(Direction::Write, 63), &segments, 0).unwrap();
-    // One buffer, whatever list there is.
+    // The transfer uses the bounce buffer alone, whatever list the controller has.
     assert_eq!((host.regs.get(DMA_CONTROL), host.regs.get(DATA_LENGTH)), (DMA_ENABLE, 63));
     let mut gone = [0; 64];
     host.list.empty_bounce(&[near(&mut gone)], 64);
@@ -147,7 +148,7 @@ fn a_write_of_odd_length_goes_by_the_bounce_buffer() {
     host.regs.answers(53, 0x1000);
     host.regs.raise(DATA_END);
     assert!(host.ack(&segments).phase.unwrap().is_ok());
-    // The list alone stays mapped.
+    // Only the list is still mapped.
     assert_eq!(host.dma.open.get(), 1);
 }
 
@@ -163,7 +164,7 @@ fn the_bounce_buffer_stays_mapped_until_a_failed_transfer_is_ended() {
     assert_eq!(host.dma.open.get(), 1);
     host.set_bus(BusOp::ResetLines, true, 0);
     host.regs.fall(DATA_ACTIVE);
-    // CMD12 does not show as active yet: that it ends is what counts.
+    // CMD12 does not show as active yet; the driver must wait for its end flag.
     assert!(matches!(host.set_bus(BusOp::ResetLines, false, 100_000), Step::Wait(_)));
     assert_eq!(host.dma.open.get(), 1);
     host.regs.answers(12, 0x900);
@@ -179,7 +180,7 @@ fn the_cards_interrupt_is_told_once_and_masked() {
     host.regs.fall(CARD_INTERRUPT);
     host.card_irq(true);
     assert_eq!(host.regs.get(DATA_CONTROL), DATA_SDIO);
-    // It stays on beside a phase, and the phase beside it.
+    // The card interrupt stays enabled during a phase, and does not disturb the phase.
     host.start(&command(52, Resp::R5), &[], 0).unwrap();
     host.regs.raise(CARD_INTERRUPT);
     let events = host.ack(&[]);
@@ -194,7 +195,7 @@ fn the_cards_interrupt_is_told_once_and_masked() {
     assert_ne!(host.regs.get(MASK) & CARD_INTERRUPT, 0);
 }
 
-/// One tuning block; `good`, or its CRC is not.
+/// Runs one tuning block; if not `good`, its CRC is wrong.
 fn tune(host: &mut Driver<1>, good: bool) -> Option<Result<Done, Fault>> {
     let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
     host.start(&phase, &[], 0).unwrap();
@@ -228,7 +229,7 @@ fn tuning_takes_the_middle_of_the_good_taps() {
     }
     assert_eq!(host.board.tap.get(), 5);
     assert!(tune(&mut host, true).unwrap().unwrap().tuned);
-    // Over: another block is none.
+    // Tuning has ended, so a further block is refused.
     let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
     assert_eq!(host.start(&phase, &[], 0), Err(StartError::Unsupported));
 }

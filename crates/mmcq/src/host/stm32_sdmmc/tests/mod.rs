@@ -1,4 +1,4 @@
-//! The driver against a register file that is told what to say.
+//! Tests of the SDMMC driver on a register file whose values the test sets.
 
 extern crate std;
 
@@ -18,13 +18,13 @@ use std::vec::Vec;
 const KERNEL_HZ: u32 = 200_000_000;
 const LIST_BUS: u64 = 0x2400_8000;
 
-/// Registers that hold what they are told, but for flags.
+/// Registers that hold what is written, except flags.
 #[derive(Default)]
 struct Fake {
     words: RefCell<BTreeMap<u16, u32>>,
     flags: Cell<u32>,
     gone: Cell<bool>,
-    /// It reads as zero, whatever is written.
+    /// Register that reads as zero, whatever is written.
     missing: Cell<Option<u16>>,
     log: RefCell<Vec<(u16, u32)>>,
 }
@@ -50,7 +50,7 @@ impl Fake {
         self.flags.get() & self.get(MASK) != 0
     }
 
-    /// What was written since.
+    /// Returns the writes since the last call.
     fn writes(&self) -> Vec<(u16, u32)> {
         core::mem::take(&mut self.log.borrow_mut())
     }
@@ -59,7 +59,7 @@ impl Fake {
         self.log.borrow().iter().rev().find(|write| write.0 == offset).map(|write| write.1)
     }
 
-    /// The card answers with this content.
+    /// Sets the response of the card: its index and this content.
     fn answers(&self, index: u8, content: u32) {
         self.set(RESPONSE_INDEX, index.into());
         self.set(RESPONSE_1, content);
@@ -97,14 +97,14 @@ impl Regs for &Fake {
     }
 }
 
-/// Counts mappings; memory is where the test says.
+/// A `Dma` that counts mappings; the test sets the bus addresses.
 struct FakeDma {
     open: Cell<i32>,
     next: Cell<u64>,
     line: u32,
 }
 
-// SAFETY: nothing ever uses these addresses.
+// SAFETY: nothing ever accesses these addresses.
 unsafe impl Dma for &FakeDma {
     fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         self.open.set(self.open.get() + 1);
@@ -119,7 +119,7 @@ unsafe impl Dma for &FakeDma {
     }
 }
 
-/// A board with this many taps; remembers what it was told.
+/// A board with this number of taps, which records the calls to it.
 #[derive(Default)]
 struct Board {
     taps: u8,
@@ -161,7 +161,7 @@ fn driver<const PIECES: usize>(board: Board, config: Stm32SdmmcConfig) -> Driver
     Stm32Sdmmc::new(fake, dma, board, leaked(Pieces::new()), config).unwrap()
 }
 
-/// A driver whose clock runs at 50 MHz.
+/// Returns a driver whose card clock is 50 MHz.
 fn ready<const PIECES: usize>() -> Driver<PIECES> {
     ready_on(Board::default(), config())
 }

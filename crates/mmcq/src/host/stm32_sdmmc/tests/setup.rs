@@ -14,7 +14,7 @@ fn what_is_not_there_or_makes_no_sense_is_named() {
     let slow = Stm32SdmmcConfig::new(KERNEL_HZ).max_clock_hz(1_000);
     assert!(matches!(made(slow), Err(Stm32SdmmcInitError::Clock { max_clock_hz: 1_000, .. })));
     assert_eq!(made(config().piece_bytes(1000)), Err(Stm32SdmmcInitError::Piece(1000)));
-    // SDMMC1 of an H7 does not reach DTCM.
+    // SDMMC1 of an H7 cannot reach DTCM.
     dma.next.set(0x2000_0000);
     let window = config().dma_window((0x2400_0000, 0x2407_ffff));
     assert_eq!(made(window), Err(Stm32SdmmcInitError::List(DmaError::Unreachable)));
@@ -45,7 +45,7 @@ fn caps_are_what_the_board_has() {
     let caps = host.caps();
     assert_eq!((caps.clock_hz, caps.max_segments, caps.width), ((97_752, 25_000_000), 1, Width::W4));
     assert!(!caps.signal18 && !caps.can(Timing::HighSpeed) && !caps.auto_stop && !caps.fixed);
-    // No list is mapped.
+    // No list stays mapped.
     assert_eq!(host.dma.open.get(), 0);
     let taps = Board { taps: 12, ..Board::default() };
     let host = driver::<32>(taps, config().signal18(true).max_clock_hz(KERNEL_HZ));
@@ -75,6 +75,6 @@ fn memory_is_mapped_that_the_dma_can_use() {
     assert_eq!(map(0x2407_fe04, 512), Err(DmaError::Unreachable));
     assert_eq!(map(0x2000_0000, 512), Err(DmaError::Unreachable));
     assert_eq!(map(u64::MAX - 8, 512), Err(DmaError::Unreachable));
-    // Not whole words: it goes by the bounce buffer.
+    // The length is no multiple of a word, so the segment uses the bounce buffer.
     assert_eq!(map(0x2400_0200, 510), Ok(BOUNCED));
 }

@@ -30,7 +30,7 @@ fn one_piece_needs_its_address_and_length_alone() {
         (DMA_CONTROL, DMA_ENABLE),
         (DATA_LENGTH, 2048),
         (DATA_CONTROL, 9 << DATA_BLOCK_SHIFT),
-        // 100 ms at 50 MHz, and the command.
+        // The data timeout: 100 ms at 50 MHz, plus the clocks of the command.
         (DATA_TIMER, 5_000_248),
         (CLEAR, STATIC),
     ];

@@ -1,4 +1,4 @@
-//! What registers and boards say of the engine.
+//! Tests of how registers and board settings become capabilities of the command queue engine.
 
 extern crate std;
 
@@ -8,7 +8,7 @@ use std::format;
 use std::string::ToString;
 
 fn caps(version: u32, capabilities: u32) -> Result<QueueCaps, QueueError> {
-    // SAFETY: there are no registers.
+    // SAFETY: the test accesses no registers.
     let config = unsafe { CqhciConfig::at(0x200) };
     config.caps(version, capabilities, true, (4, 65_536))
 }
@@ -44,7 +44,7 @@ fn nonsense_is_refused_with_what_was_seen() {
         assert_eq!(error, QueueError::Timer(capabilities));
         assert!(error.to_string().contains(&format!("{capabilities:#010x}")), "{error}");
     }
-    // SAFETY: as above.
+    // SAFETY: the test accesses no registers.
     let config = CqhciConfig { timer_hz: Some(27_000_000), ..unsafe { CqhciConfig::at(0x200) } };
     assert_eq!(config.caps(0x510, 0, true, (4, 65_536)).unwrap().timer_hz, 27_000_000);
     let config = config.quirks(CqhciQuirks::INTEL_GLK);
