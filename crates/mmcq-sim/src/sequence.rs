@@ -33,8 +33,8 @@ pub const fn word(state: u64) -> u64 {
 /// Returns the state whose output is this word.
 #[must_use]
 pub const fn state_of(output: u64) -> u64 {
-    // Three repetitions of a shift by 27 to 31 bits undo an xor-shift; each odd factor has an
-    // inverse modulo 2^64.
+    // Three shifts by 27 to 31 bits move all bits out, so two terms undo an xor-shift. Each odd
+    // factor has an inverse modulo 2^64.
     let z = unshifted(output, 31).wrapping_mul(const { inverse(SECOND) });
     let z = unshifted(z, 27).wrapping_mul(const { inverse(FIRST) });
     unshifted(z, 30)

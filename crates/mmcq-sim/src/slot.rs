@@ -351,7 +351,7 @@ impl<T: Core> Device for T {
 /// parallel to the CPU.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Controller: Core + Device {
-    /// Returns the time in ns at which the interrupt line last rose; `None` if it is low.
+    /// Returns the time in ns at which the interrupt line last rose; `None` if it never did.
     fn irq_rose_ns(&self) -> Option<u64> {
         self.slot().line.rose_ns
     }
