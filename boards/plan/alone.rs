@@ -1,15 +1,15 @@
-//! One core: code that has turned interrupts off is alone.
+//! On one core, code that has switched interrupts off is not disturbed by any other code.
 
 use crate::board::interrupts_off;
 use core::cell::UnsafeCell;
 use mmcq::task::Lock;
 
-/// The lock of the engine.
+/// The engine's lock: it switches interrupts off.
 #[derive(Debug)]
 pub struct InterruptsOff;
 
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do
-// not nest anyway.
+// SAFETY: the machine has one core, and no interrupt comes while they are off. Nesting would be
+// harmless, and the closures do not nest.
 unsafe impl Lock for InterruptsOff {
     #[inline]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -17,28 +17,28 @@ unsafe impl Lock for InterruptsOff {
     }
 }
 
-/// A value that is handed out once, for good.
+/// A static value that is given out once, for good.
 pub struct Once<T> {
     value: UnsafeCell<T>,
     taken: UnsafeCell<bool>,
 }
 
-// SAFETY: the flag is only touched with interrupts off on the one core, and the value by the code
-// that has raised it.
+// SAFETY: the flag is accessed only with interrupts off on the only core, and the value only by the
+// code that has set the flag.
 unsafe impl<T: Send> Sync for Once<T> {}
 
 impl<T> Once<T> {
-    /// Not taken yet.
+    /// Makes a value that has not been taken yet.
     pub const fn new(value: T) -> Self {
         Once { value: UnsafeCell::new(value), taken: UnsafeCell::new(false) }
     }
 
-    /// The value, the first time.
+    /// Returns the value at the first call; `None` at later calls.
     #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
     pub fn take(&'static self) -> Option<&'static mut T> {
-        // SAFETY: interrupts are off on the one core.
+        // SAFETY: interrupts are off on the only core.
         let before = interrupts_off(|| unsafe { self.taken.get().replace(true) });
-        // SAFETY: the flag was down, so this is the first and only reference.
+        // SAFETY: the flag was not set, so this is the first and only reference.
         (!before).then(|| unsafe { &mut *self.value.get() })
     }
 }

@@ -2,21 +2,21 @@
 
 use core::arch::asm;
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u32;
     // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may
     // touch memory.
     unsafe { asm!("mrs {0}, cpsr", "cpsid i", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
-    // SAFETY: puts the I bit (and what else its byte holds, which has not changed) back.
+    // SAFETY: restores the I bit; the other bits of its byte have not changed.
     unsafe { asm!("msr cpsr_c, {0}", in(reg) before, options(nostack, preserves_flags)) };
     result
 }
 
-/// A call to QEMU by semihosting: the operation, and what it works on.
+/// Calls QEMU by semihosting, with an operation and the data that it works on.
 pub fn semihost<T: ?Sized>(operation: u32, block: &mut T) {
-    // SAFETY: QEMU reads what the block, and nothing else, points to; its answer is in r0.
+    // SAFETY: QEMU accesses only what the block points to; its answer is in r0.
     unsafe {
         asm!(
             "svc #0x123456",

@@ -6,7 +6,7 @@ use core::arch::asm;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
@@ -14,66 +14,67 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     // asm may touch memory.
     unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
-    // SAFETY: puts the masks back.
+    // SAFETY: restores the interrupt masks.
     unsafe { asm!("msr daif, {0}", in(reg) before, options(nostack, preserves_flags)) };
     result
 }
 
-/// What is written before stays before, and what is read after stays after, also for devices.
+/// Keeps the order of memory accesses, also for devices: earlier writes stay before, later reads
+/// stay after.
 #[inline]
 pub fn barrier() {
-    // SAFETY: orders accesses to memory, and no more.
+    // SAFETY: the instruction only orders memory accesses.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
-/// Ticks of the timer in a second.
+/// Returns the ticks of the timer in a second.
 #[inline]
 fn timer_hz() -> u64 {
     let hz: u64;
-    // SAFETY: reads what the machine has put there.
+    // SAFETY: reads the frequency that the machine has set.
     unsafe { asm!("mrs {0}, cntfrq_el0", out(reg) hz, options(nomem, nostack, preserves_flags)) };
     hz.max(1)
 }
 
-/// Nanoseconds since the machine started.
+/// Returns the nanoseconds since the machine started.
 #[inline]
 pub fn now_ns() -> u64 {
     let ticks: u64;
     // SAFETY: reads a counter.
     unsafe { asm!("mrs {0}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
     let hz = timer_hz();
-    // In two parts, so that nothing overflows while the timer is slower than 18 GHz.
+    // Computed in two parts, so that nothing overflows while the timer is slower than 18 GHz.
     ticks / hz * SECOND_NS + ticks % hz * SECOND_NS / hz
 }
 
 fn control_timer(on: bool) {
-    // SAFETY: the timer's control register: its interrupt comes once it is on and its time has
-    // come.
+    // SAFETY: writes the timer's control register: the timer interrupts if it is on and its time
+    // has come.
     unsafe { asm!("msr cntv_ctl_el0, {0}", in(reg) u64::from(on), options(nomem, nostack, preserves_flags)) };
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 #[inline]
 pub fn set_alarm(at_ns: Option<u64>) {
     if let Some(at_ns) = at_ns {
         let hz = timer_hz();
         let part = (at_ns % SECOND_NS * hz).div_ceil(SECOND_NS);
         let ticks = (at_ns / SECOND_NS).saturating_mul(hz).saturating_add(part);
-        // SAFETY: the tick that the interrupt comes at.
+        // SAFETY: sets the tick at which the timer interrupts.
         unsafe { asm!("msr cntv_cval_el0, {0}", in(reg) ticks, options(nomem, nostack, preserves_flags)) };
     }
     control_timer(at_ns.is_some());
 }
 
-/// The alarm has rung; it would go on.
+/// Switches off the alarm after it has interrupted; otherwise it would interrupt again at once.
 pub fn silence_alarm() {
     control_timer(false);
 }
 
-/// A call to the machine's hypervisor: the operation, and the address of what it works on.
+/// Calls QEMU by semihosting, with an operation and the address of its data. Returns QEMU's answer.
 pub fn semihost<T: ?Sized>(operation: u32, block: &mut T) -> u32 {
     let result: u32;
-    // SAFETY: QEMU reads and writes what the block, and nothing else, points to.
+    // SAFETY: QEMU accesses only what the block points to.
     unsafe {
         asm!(
             "hlt #0xf000",
@@ -94,7 +95,7 @@ pub fn exit(status: u32) -> ! {
     }
 }
 
-/// An exception that was not expected.
+/// Reports an exception that was not expected, and ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
     board::say(format_args!("exception {syndrome:#x} at {at:#x}, address {address:#x}"));

@@ -1,11 +1,11 @@
-//! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it
-//! must hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with
-//! the image.
+//! The counterpart of `plan/pattern.rs` on the development computer: fills a card's image before
+//! the test, and says what the image must hold afterwards. It is compiled by `rustc` alone, without
+//! crates, and shares no code with the test images.
 //!
-//! `expect make FILE BLOCKS` makes the image: in the windows "never written", elsewhere zeros.
-//! `expect left FILE BLOCKS` makes the image that the judge must leave. `expect sum FILE` prints
-//! the CRC-32 of a file. `expect check FILE` compares it byte for byte with what the steps must
-//! have left, and prints the line that the judge must have printed.
+//! `expect make FILE BLOCKS` makes the image: "never written" in the windows, zeros elsewhere.
+//! `expect left FILE BLOCKS` makes the image that the test must leave. `expect sum FILE` prints the
+//! CRC-32 of a file. `expect check FILE` compares the file byte for byte with what the steps must
+//! have left, and prints the line that the test must have printed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -26,7 +26,8 @@ impl Numbers {
     }
 }
 
-/// For every block of every window the step that writes it last; and the line about the steps.
+/// Returns for every block of every window the step that writes it last, and the line about the
+/// steps.
 fn plan() -> (Vec<u32>, String) {
     let mut last = vec![0; 16 * WINDOW as usize];
     let (mut writes, mut written, mut reads, mut read) = (0, 0, 0, 0);
@@ -60,7 +61,7 @@ fn block(number: u64, writer: u32) -> Vec<u8> {
     words.flat_map(u32::to_le_bytes).collect()
 }
 
-/// Block number and content, of all blocks in windows, ascending.
+/// Returns number and content of all blocks in windows, in ascending order.
 fn windows(blocks: u64, last: &[u32]) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
     (0..16 * WINDOW).map(move |n| {
         let number = (blocks - WINDOW) * (n / WINDOW) / 15 + n % WINDOW;
@@ -78,19 +79,19 @@ fn make(name: &str, blocks: u64, last: &[u32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The next byte from `from` on that is not in a hole of a sparse file; the end, if all that
-/// follows is one.
+/// Returns the offset of the next byte from `from` on that is not in a hole of a sparse file; the
+/// end if only a hole follows.
 #[cfg(target_os = "linux")]
 fn next_data(file: &File, from: u64, end: u64) -> u64 {
     use std::os::fd::AsRawFd;
-    // SAFETY: lseek of the C library that std links.
+    // SAFETY: the declaration of lseek64 in the C library that std links.
     unsafe extern "C" {
         fn lseek64(file: i32, offset: i64, whence: i32) -> i64;
     }
     const SEEK_DATA: i32 = 3;
     const ENXIO: i32 = 6;
-    // SAFETY: an open file; it moves no more than the file's position, and each user seeks before
-    // it reads.
+    // SAFETY: the file is open; the call changes only the file's position, and each user seeks
+    // before it reads.
     match u64::try_from(unsafe { lseek64(file.as_raw_fd(), from as i64, SEEK_DATA) }) {
         Ok(data) => data,
         Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(ENXIO) => end,
@@ -103,7 +104,8 @@ fn next_data(_: &File, from: u64, _: u64) -> u64 {
     from
 }
 
-/// Complains about the first block that is wrong. Holes are zeros, and are not read.
+/// Compares the file with the expected content. Returns a description of the first wrong block.
+/// Holes are zeros, and are not read.
 fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     let mut file = File::open(name)?;
     let bytes = file.metadata()?.len();
@@ -115,8 +117,8 @@ fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     let (mut number, mut data) = (0, 0);
     let mut piece = vec![0; 512 * WINDOW as usize];
     while number < blocks {
-        // A piece is whatever lies before the next megabyte's end; of holes only what must not be
-        // one is looked at.
+        // A piece ends at the next megabyte at the latest. Of holes, only blocks that must not be
+        // zeros are compared.
         let count = (WINDOW - number % WINDOW).min(blocks - number);
         let (start, end) = (512 * number, 512 * (number + count));
         if data < start {
@@ -147,7 +149,7 @@ fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
-/// CRC-32 as zip has it, bit by bit.
+/// Returns the CRC-32 of a file, as zip computes it, bit by bit.
 fn sum(name: &str) -> std::io::Result<u32> {
     let mut crc = u32::MAX;
     for byte in std::fs::read(name)? {

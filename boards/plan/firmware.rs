@@ -1,4 +1,4 @@
-//! What firmware has around the stack: a place for it, the interrupts that drive it, a task that
+//! What firmware has around the stack: a static place for it, interrupts that drive it, a task that
 //! sleeps until it is woken, memory, and a report at the end.
 
 use super::alone::Once;
@@ -13,26 +13,26 @@ use mmcq::card;
 use mmcq::engine::{Error, Stats};
 use mmcq::task::Timer;
 
-/// The board's clock and alarm.
+/// Clock and alarm of the board, for the stack.
 pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: board::set_alarm };
 
-/// What the plan works in: lies where controllers like it, and all that a controller is given
-/// begins at whole words.
+/// Memory that the plan uses. It is aligned as controllers need it, and each part for a controller
+/// begins at a whole word.
 #[repr(C, align(4096))]
 pub struct Memory {
-    /// For the steps that run at the same time.
+    /// Buffers for the steps that are under way at the same time.
     pub buffers: [[u8; BUFFER_BYTES]; DEPTH],
-    /// What a caller would lend.
+    /// Buffer that a caller lends to the block device.
     pub borrowed: [u8; BUFFER_BYTES],
-    /// See [`Writers`].
+    /// For each block, the step that wrote it last.
     pub writers: Writers,
-    /// For bring-up.
+    /// Memory for bring-up.
     pub scratch: [u8; card::SCRATCH_BYTES as usize],
-    /// A byte more than needed, so that an odd address can be asked for too.
+    /// Memory for copies: one byte more than needed, so that tests can use an odd address.
     pub bounce: [u8; BUFFER_BYTES + 1],
 }
 
-/// All of it.
+/// The memory of the plan, which can be taken once.
 pub static MEMORY: Once<Memory> = Once::new(Memory {
     buffers: [[0; _]; _],
     borrowed: [0; _],
@@ -42,23 +42,23 @@ pub static MEMORY: Once<Memory> = Once::new(Memory {
 });
 
 static PLACE: Once<Option<Stack>> = Once::new(None);
-/// The stack, once the interrupt handler may use it.
+/// Address of the stack; null until interrupt handlers may use it.
 static STACK: AtomicPtr<Stack> = AtomicPtr::new(core::ptr::null_mut());
-/// Interrupts of the controller, and of the alarm.
+/// Number of interrupts: of the controller, and of the alarm.
 pub static INTERRUPTS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
-/// The task has been woken.
+/// Whether the task has been woken.
 static WOKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whose interrupt it is.
+/// Source of an interrupt.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// The controller's.
+    /// The SD controller.
     Card,
-    /// The alarm's.
+    /// The alarm of the stack.
     Alarm,
 }
 
-/// Puts the stack in its place, where interrupts find it.
+/// Puts the stack into its static place, where interrupt handlers find it.
 pub fn place(stack: Stack) -> Result<&'static Stack, &'static str> {
     let place = PLACE.take().ok_or("taken")?;
     let stack: &'static Stack = place.insert(stack);
@@ -66,18 +66,18 @@ pub fn place(stack: Stack) -> Result<&'static Stack, &'static str> {
     Ok(stack)
 }
 
-/// Serves an interrupt.
+/// Serves an interrupt of this source.
 #[inline(always)]
 pub fn serve(source: Source) {
-    // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from
-    // then on.
+    // SAFETY: the pointer is null, or points to the stack in `PLACE`, which lives for ever and is
+    // only shared from then on.
     let Some(stack) = (unsafe { STACK.load(Ordering::Acquire).as_ref() }) else { return };
     let [card, alarm] = &INTERRUPTS;
     let counter = match source {
         Source::Card => card,
         Source::Alarm => alarm,
     };
-    // No other context adds.
+    // No other context changes the counter.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     match source {
         Source::Card => stack.on_irq(),
@@ -92,13 +92,13 @@ fn wake(_: *const ()) {
     wake_task();
 }
 
-/// The task goes on.
+/// Wakes the task.
 pub fn wake_task() {
     WOKEN.store(true, Ordering::Release);
 }
 
-/// Runs a future to its end; sleeps while no waker is called. The stack is not touched from here:
-/// interrupts drive it.
+/// Polls a future until it is ready, and sleeps while no waker is called. This function does not
+/// call the stack: interrupts drive it.
 fn run<F: Future>(future: F) -> F::Output {
     // SAFETY: the functions of the table ignore their pointer.
     let waker = unsafe { Waker::from_raw(RawWaker::new(core::ptr::null(), &WAKER)) };
@@ -113,7 +113,7 @@ fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Says which card it is.
+/// Prints a description of the card.
 pub fn introduce(card: &card::Card) {
     let unit = if card.params.block_addressed { "blocks" } else { "bytes" };
     say(format_args!(
@@ -122,7 +122,7 @@ pub fn introduce(card: &card::Card) {
     ));
 }
 
-/// Says what it took.
+/// Prints counters and times of the test.
 pub fn report(stack: &Stack) {
     let Stats { requests, transfers, merged, faults, lost_interrupts, start_retries, .. } =
         stack.with(|engine| *engine.stats());
@@ -132,7 +132,7 @@ pub fn report(stack: &Stack) {
     say(format_args!("trouble: {faults} faults, {start_retries} starts again"));
 }
 
-/// The program: what the image judges, and what it says and ends with.
+/// Main part of an image: what it tests, what it prints, and the status with which it ends.
 pub fn main<F: Future<Output = Result<bool, Error>>>(
     stack: Result<&'static Stack, &'static str>,
     judge: impl FnOnce(&'static Stack) -> F,

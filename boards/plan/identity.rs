@@ -1,14 +1,14 @@
-//! Memory of a machine whose controllers see it as the CPU does.
+//! Memory of a machine whose controllers see it at the same addresses as the CPU.
 
 use crate::board;
 use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
 
-/// One memory for CPU and controllers, at the same addresses.
+/// DMA interface without translation: CPU and controllers use the same addresses.
 #[derive(Debug)]
 pub struct Identity;
 
-// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's
+// SAFETY: memory is mapped one to one. Devices see it coherently, in the order that the board's
 // barrier keeps.
 unsafe impl Dma for Identity {
     #[inline]

@@ -1,4 +1,4 @@
-//! Does the plan on a card, and looks at every byte that comes back. In every image.
+//! Does the plan on a card, and checks every byte that is read. Every image has this module.
 
 use super::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use crate::Stack;
@@ -9,34 +9,35 @@ use core::task::Poll;
 use mmcq::block::{BlockDevice, Bounced};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 
-/// Bytes of the longest step.
+/// Number of bytes in the longest step.
 pub const BUFFER_BYTES: usize = (STEP_BLOCKS * BLOCK_BYTES) as usize;
-/// Steps that run at the same time.
+/// Number of steps that are under way at the same time.
 pub const DEPTH: usize = 4;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// The step that wrote each block last.
+/// For each block of each window, the step that wrote it last.
 pub type Writers = [[u16; WINDOW_BLOCKS as usize]; WINDOWS as usize];
 
-/// What happened so far.
+/// Results of the steps so far.
 pub struct Judge {
-    /// Blocks on the card.
+    /// Number of blocks on the card.
     pub card_blocks: u64,
-    /// See [`Writers`].
+    /// For each block, the step that wrote it last.
     pub writers: &'static mut Writers,
-    /// Writes, their blocks, reads, their blocks.
+    /// Number of writes, of their blocks, of reads, and of their blocks.
     pub done: [u32; 4],
-    /// Blocks that were not as they should be.
+    /// Number of blocks with a wrong content.
     pub wrong: u32,
 }
 
 impl Judge {
-    /// Nothing has been done on the card of so many blocks.
+    /// Makes the results of a card with this number of blocks, on which no step was done.
     pub fn new(card_blocks: u64, writers: &'static mut Writers) -> Self {
         Judge { card_blocks, writers, done: [0; 4], wrong: 0 }
     }
 
-    /// All steps, and then every window once more. `before` is done before each of the three parts.
+    /// Does all steps, and then reads every window once more. Calls `before` before each of the
+    /// three parts.
     pub async fn whole_plan(
         &mut self,
         stack: &Stack,
@@ -68,7 +69,7 @@ impl Judge {
         &mut self.writers[step.window as usize][at..at + step.blocks as usize]
     }
 
-    /// Fills the buffer for a write.
+    /// Fills the buffer with the data of a write step.
     pub fn prepare(&mut self, step: &Step, buffer: &mut [u8]) {
         for (lba, block) in (self.lba(step)..).zip(buffer.chunks_exact_mut(BLOCK).take(step.blocks as usize))
         {
@@ -80,7 +81,7 @@ impl Judge {
         }
     }
 
-    /// Books a step that has ended well.
+    /// Records a successful step, and checks the data of a read.
     pub fn book(&mut self, step: &Step, buffer: &[u8]) {
         let lba = self.lba(step);
         let kind = if step.read { 2 } else { 0 };
@@ -100,7 +101,7 @@ impl Judge {
         self.wrong += wrong;
     }
 
-    /// The first steps, one by one, through the block device with borrowed memory.
+    /// Does the first steps one by one, through the block device with a borrowed buffer.
     async fn one_by_one(
         &mut self,
         stack: &Stack,
@@ -124,7 +125,7 @@ impl Judge {
         device.flush().await
     }
 
-    /// The other steps, some at a time, straight through the queue.
+    /// Does the other steps, several at a time, as requests to the stack.
     async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
         let mut steps = pattern::steps().skip(pattern::SINGLE as usize);
         while let Some(first) = steps.next() {
@@ -161,7 +162,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Reads every window once more.
+    /// Reads every window once more. Returns the number of blocks read.
     async fn read_back(&mut self, stack: &Stack, mut buf: DmaBuf) -> Result<(u32, DmaBuf), Error> {
         let device = BlockDevice::new(stack);
         let before = self.done;

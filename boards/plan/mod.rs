@@ -1,6 +1,6 @@
-//! What every image does, on whatever board. An image has the modules `board` (the machine) and
-//! `start` (how it comes up), the type `Stack`, and this folder as its module `plan`; `expect.rs`
-//! is not of the image: it is the other side.
+//! What every image does on any board. An image has the modules `board` (the machine) and `start`
+//! (reset code), the type `Stack`, and this folder as its module `plan`. `expect.rs` does not
+//! belong to the image: it is its counterpart on the development computer.
 
 pub mod alone;
 pub mod firmware;

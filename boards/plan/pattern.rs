@@ -1,44 +1,44 @@
-//! What is written where. `expect.rs`, on the other side, says the same in its own words:
+//! Which data are written where. `expect.rs` on the development computer implements these rules
+//! independently:
 //!
-//! - Sixteen windows of 2048 blocks lie evenly over the card, the first at its beginning, the last
-//!   at its end.
+//! - Sixteen windows of 2048 blocks are evenly distributed over the card: the first at its
+//!   beginning, the last at its end.
 //! - Step i (from 1) draws three numbers: place, length and kind. The generator is xorshift64* (12,
-//!   25, 27), upper half. In the first 256 steps the window is the first number modulo 16; after
-//!   them, steps come in fours that run at the same time, and step i uses window
-//!   `(i mod 4) * 4 + first mod 4`. Length is `1 + second mod 64` blocks, at block
-//!   `(second >> 8) mod (2049 - length)` of the window. One in three (third modulo 3 = 0) reads,
-//!   the others write.
-//! - A block's word k, little-endian, is a hash of its number, of the step that wrote it last (0:
-//!   none), and of k.
+//!   25, 27), upper half. In the first 256 steps the window is the first number modulo 16. After
+//!   them, four steps at a time are under way, and step i uses window `(i mod 4) * 4 + first mod
+//!   4`. The length is `1 + second mod 64` blocks, from block `(second >> 8) mod (2049 - length)`
+//!   of the window on. One step in three (third modulo 3 = 0) reads, the others write.
+//! - Word k of a block (little-endian) is a hash of the block's number, of the step that wrote it
+//!   last (0: none), and of k.
 
-/// Windows over the card.
+/// Number of windows on the card.
 pub const WINDOWS: u32 = 16;
-/// Blocks in each.
+/// Number of blocks in a window.
 pub const WINDOW_BLOCKS: u32 = 2048;
-/// Most blocks in a step.
+/// Largest number of blocks in a step.
 pub const STEP_BLOCKS: u32 = 64;
-/// Steps one by one, and steps altogether.
+/// Number of steps that are done one by one.
 pub const SINGLE: u32 = 256;
-/// See above.
+/// Number of all steps.
 pub const STEPS: u32 = 512;
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
 /// One step of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Its number, from 1.
+    /// Number of the step, from 1.
     pub number: u32,
-    /// Reads, or writes.
+    /// Whether the step reads; otherwise it writes.
     pub read: bool,
-    /// Window, and first block in it.
+    /// Number of the window.
     pub window: u32,
-    /// See above.
+    /// First block of the step in the window.
     pub at: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
-/// The steps in order.
+/// Returns all steps in order.
 pub fn steps() -> impl Iterator<Item = Step> {
     let mut state = SEED;
     let mut draw = move || {
@@ -56,7 +56,7 @@ pub fn steps() -> impl Iterator<Item = Step> {
     })
 }
 
-/// The first block of a window on a card of `blocks`.
+/// Returns the first block of a window on a card with this number of blocks.
 pub fn window_start(window: u32, blocks: u64) -> u64 {
     blocks.saturating_sub(WINDOW_BLOCKS.into()) * u64::from(window) / u64::from(WINDOWS - 1)
 }
@@ -68,14 +68,14 @@ fn word(lba: u64, step: u32, k: u32) -> u32 {
     x ^ x >> 12
 }
 
-/// Fills a block.
+/// Fills a block with the content that this step writes to this place.
 pub fn fill(block: &mut [u8], lba: u64, step: u32) {
     for (k, bytes) in (0..).zip(block.chunks_exact_mut(4)) {
         bytes.copy_from_slice(&word(lba, step, k).to_le_bytes());
     }
 }
 
-/// Is this the block's content?
+/// Returns whether the block holds what this step wrote to this place.
 pub fn holds(block: &[u8], lba: u64, step: u32) -> bool {
     (0..).zip(block.chunks_exact(4)).all(|(k, bytes)| bytes == word(lba, step, k).to_le_bytes())
 }

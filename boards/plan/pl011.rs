@@ -1,16 +1,16 @@
-//! The UART of some of Arm's machines, a PL011: the board says where.
+//! The UART of some of Arm's machines, a PL011. The board module has its address.
 
 use crate::arm::{read, write};
 use crate::board::UART;
 use core::fmt::{self, Write};
 
-/// UARTFR: the transmit FIFO is full.
+/// Flag register UARTFR and its bit: the transmit FIFO is full.
 const UART_FLAGS: usize = UART + 0x18;
 const UART_TX_FULL: u32 = 1 << 5;
 const UART_CONTROL: usize = UART + 0x30;
 const UART_ON: u32 = 0x301;
 
-/// Takes the UART into use.
+/// Switches on the UART.
 pub fn start() {
     write(UART_CONTROL, UART_ON);
 }
@@ -27,7 +27,7 @@ impl Write for Uart {
     }
 }
 
-/// One line to the UART.
+/// Writes one line to the UART.
 pub fn say(line: fmt::Arguments<'_>) {
     // The UART cannot fail.
     let _ = Uart.write_fmt(format_args!("{line}\n"));

@@ -1,5 +1,5 @@
-//! The interrupt controller of RISC-V machines, at the place that QEMU's have it: the first
-//! context, machine mode of hart 0.
+//! The interrupt controller (PLIC) of QEMU's RISC-V machines, for their first context: machine mode
+//! of hart 0.
 
 use crate::cpu::{read, write};
 use crate::plan::firmware::{Source, serve};
@@ -7,10 +7,11 @@ use crate::plan::firmware::{Source, serve};
 const PLIC: usize = 0x0c00_0000;
 const ENABLE: usize = PLIC + 0x2000;
 const THRESHOLD: usize = PLIC + 0x20_0000;
-/// Read: takes the interrupt, 0 is none. Written: it is over.
+/// Claim register. Reading it takes the next interrupt (0 is none), writing its number ends the
+/// interrupt.
 const CLAIM: usize = PLIC + 0x20_0004;
 
-/// Listens to an interrupt.
+/// Enables an interrupt.
 pub fn listen(irq: u32) {
     write(THRESHOLD, 0);
     write(PLIC + 4 * irq as usize, 1);
@@ -18,7 +19,7 @@ pub fn listen(irq: u32) {
     write(word, read(word) | 1 << (irq % 32));
 }
 
-/// Serves a device; there are no others than the card's.
+/// Serves the interrupt of a device; only the controller's is enabled.
 #[inline]
 pub fn serve_device() {
     let irq = read(CLAIM);

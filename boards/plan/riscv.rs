@@ -1,5 +1,5 @@
 //! A 64-bit RISC-V core in machine mode, hart 0 of QEMU's machines: reset, traps, interrupt mask,
-//! the timer that all of these machines have at one place, and calls to QEMU by semihosting.
+//! the timer (at the same addresses on all of these machines), and calls to QEMU by semihosting.
 
 use crate::board::{self, TIME_HZ};
 use crate::plan::firmware::{Source, serve};
@@ -9,28 +9,28 @@ use core::arch::{asm, global_asm};
 global_asm!(include_str!("start-riscv64.s"));
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The timer: what it counts, and what it interrupts at.
+/// Registers of the timer: its counter, and the count at which it interrupts.
 const COUNTER: usize = 0x0200_bff8;
 const COMPARATOR: usize = 0x0200_4000;
-/// The bit of `mstatus` that lets interrupts come.
+/// Bit of `mstatus` that enables interrupts.
 const MIE: usize = 1 << 3;
-/// Interrupts in `mcause`.
+/// Codes of interrupts in `mcause`.
 const TIMER_CAUSE: usize = 7;
 const DEVICE_CAUSE: usize = 11;
 
-/// Reads a register of the board's.
+/// Reads a register of the board.
 pub fn read(address: usize) -> u32 {
-    // SAFETY: a register that this file or the board lists.
+    // SAFETY: the address is a register that this file or the board lists.
     unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
 }
 
-/// Writes a register of the board's.
+/// Writes a register of the board.
 pub fn write(address: usize, value: u32) {
-    // SAFETY: as in `read`.
+    // SAFETY: the address is a register that this file or the board lists.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: usize;
@@ -38,53 +38,54 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     // touch memory.
     unsafe { asm!("csrrci {0}, mstatus, 8", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
-    // SAFETY: puts the mask back.
+    // SAFETY: restores the mask.
     unsafe { asm!("csrs mstatus, {0}", in(reg) before & MIE, options(nostack, preserves_flags)) };
     result
 }
 
-/// Lets the timer's and the devices' interrupts come.
+/// Enables interrupts of the timer and of devices.
 pub fn interrupts_on() {
     silence_alarm();
     let both = 1usize << TIMER_CAUSE | 1 << DEVICE_CAUSE;
-    // SAFETY: `mtvec` stands, and its handler copes with both interrupts.
+    // SAFETY: `mtvec` is set, and its handler serves both interrupts.
     unsafe { asm!("csrw mie, {0}", "csrsi mstatus, 8", in(reg) both, options(nostack, preserves_flags)) };
 }
 
-/// What is written before stays before, and what is read after stays after, also for devices.
+/// Keeps the order of memory accesses, also for devices: earlier writes stay before, later reads
+/// stay after.
 #[allow(dead_code, reason = "a port that the CPU fills needs none")]
 #[inline]
 pub fn barrier() {
-    // SAFETY: orders accesses to memory, and no more.
+    // SAFETY: the instruction only orders memory accesses.
     unsafe { asm!("fence iorw, iorw", options(nostack, preserves_flags)) };
 }
 
-/// Sleeps until `ready`, which an interrupt makes true.
+/// Sleeps until `ready` returns true; an interrupt makes it true.
 pub fn sleep_until(mut ready: impl FnMut() -> bool) {
     while !interrupts_off(|| {
         let go_on = ready();
         if !go_on {
-            // SAFETY: has no effect but time; a masked interrupt ends it too.
+            // SAFETY: the instruction only takes time; a masked interrupt ends it too.
             unsafe { asm!("wfi", options(nostack, preserves_flags)) };
         }
         go_on
     }) {}
 }
 
-/// Nanoseconds since the machine started.
+/// Returns the nanoseconds since the machine started.
 #[inline]
 pub fn now_ns() -> u64 {
-    // SAFETY: a register of 64 bits.
+    // SAFETY: the address is a 64-bit register of the timer.
     let ticks = unsafe { core::ptr::without_provenance::<u64>(COUNTER).read_volatile() };
     ticks / TIME_HZ * SECOND_NS + ticks % TIME_HZ * SECOND_NS / TIME_HZ
 }
 
 fn ring_at(tick: u64) {
-    // SAFETY: as above.
+    // SAFETY: the address is a 64-bit register of the timer.
     unsafe { core::ptr::without_provenance_mut::<u64>(COMPARATOR).write_volatile(tick) };
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 #[inline]
 pub fn set_alarm(at_ns: Option<u64>) {
     let part = |at_ns: u64| (at_ns % SECOND_NS * TIME_HZ).div_ceil(SECOND_NS);
@@ -95,12 +96,12 @@ pub fn set_alarm(at_ns: Option<u64>) {
     );
 }
 
-/// The alarm has rung; it would go on.
+/// Switches off the alarm after it has interrupted; otherwise it would interrupt again at once.
 pub fn silence_alarm() {
     ring_at(u64::MAX);
 }
 
-/// What the core is interrupted by.
+/// Handles an interrupt of the core.
 #[unsafe(no_mangle)]
 extern "C" fn interrupt(cause: usize) {
     match cause << 1 >> 1 {
@@ -112,18 +113,18 @@ extern "C" fn interrupt(cause: usize) {
     }
 }
 
-/// A trap that was not expected.
+/// Reports a trap that was not expected, and ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn exception(cause: usize, at: usize, value: usize) -> ! {
     board::say(format_args!("exception {cause} at {at:#x}, {value:#x}"));
     exit(3)
 }
 
-/// A call to QEMU by semihosting: the operation, and the address of what it works on.
+/// Calls QEMU by semihosting, with an operation and the address of its data. Returns QEMU's answer.
 pub fn semihost<T: ?Sized>(operation: usize, block: &mut T) -> usize {
     let result: usize;
-    // SAFETY: QEMU reads and writes what the block, and nothing else, points to. The three
-    // instructions are the call's mark, uncompressed and on one page.
+    // SAFETY: QEMU accesses only what the block points to. The three instructions mark the call;
+    // they must be uncompressed and on one page.
     unsafe {
         asm!(
             ".option push",
@@ -150,13 +151,13 @@ pub fn exit(status: u32) -> ! {
     }
 }
 
-/// Writes a line that ends with a zero.
+/// Prints a line that ends with a zero byte.
 pub fn write_line(line: &mut [u8]) {
     const SYS_WRITE0: usize = 0x04;
     semihost(SYS_WRITE0, line);
 }
 
-/// What stands on the machine's command line behind the image's name, by QEMU's `-append`.
+/// Returns the machine's command line after the image's name, from QEMU's option `-append`.
 pub fn command_line(line: &mut [u8]) -> &str {
     const SYS_GET_CMDLINE: usize = 0x15;
     let mut block = [line.as_mut_ptr() as u64, line.len() as u64];

@@ -1,4 +1,4 @@
-//! Where the image lies: the table's word, for the linker.
+//! Gives the linker the load address of the image, from the table of machines.
 
 #[path = "src/table.rs"]
 mod table;

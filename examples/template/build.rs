@@ -1,4 +1,4 @@
-//! Puts `memory.x` where the linker finds it, also if the program is a part of a larger workspace.
+//! Puts `memory.x` where the linker finds it, even if the program is a part of a larger workspace.
 
 use std::path::Path;
 

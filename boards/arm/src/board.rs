@@ -1,7 +1,8 @@
-//! QEMU's vexpress-a9: one Cortex-A9 with its interrupt controller, ARM's timer, UART and system
-//! registers.
+//! QEMU's machine vexpress-a9: one Cortex-A9 with its interrupt controller, Arm's timer and UART,
+//! and the board's system registers.
 //!
-//! MMU and caches are off: CPU and controllers see the same memory. The lock is "interrupts off".
+//! MMU and caches are off: CPU and controllers see the same memory. The engine's lock switches
+//! interrupts off.
 
 pub use crate::arm::sleep_until;
 use crate::arm::{read, write};
@@ -11,60 +12,63 @@ use crate::pl011;
 pub use crate::pl011::say;
 use core::cell::UnsafeCell;
 
-/// The PL181.
+/// Address of the PL181, the SD controller.
 pub const MCI: usize = 0x1000_5000;
-/// MCLK and PCLK of the motherboard's.
+/// Frequency in hertz of MCLK and PCLK, the clocks of the PL181.
 pub const MCI_HZ: u32 = 24_000_000;
-/// The UART.
+/// Address of the UART.
 pub const UART: usize = 0x1000_9000;
-/// SP804: load, control, interrupt clear; it counts microseconds down.
+/// Addresses of the SP804 timer's registers: load, control, interrupt clear. The timer counts
+/// microseconds down.
 const TIMER: usize = 0x1001_1000;
 const TIMER_CONTROL: usize = TIMER + 0x08;
 const TIMER_CLEAR: usize = TIMER + 0x0c;
-/// Enabled, with interrupt, 32 bits, once.
+/// Value of the timer's control register: enabled, with interrupt, 32 bits, one shot.
 const TIMER_ONCE: u32 = 0xa3;
-/// A counter of 24 MHz that is always on.
+/// Address of a 24 MHz counter that is always on.
 const COUNTER: usize = 0x1000_005c;
-/// The interrupt controller: CPU interface and distributor.
+/// Addresses of the interrupt controller's CPU interface, and of its distributor.
 pub const GIC_CPU: usize = 0x1e00_0100;
-/// See above.
+/// Address of the interrupt controller's distributor.
 pub const GIC_DISTRIBUTOR: usize = 0x1e00_1000;
-/// The timer's interrupt, and the first of the PL181's two.
+/// Number of the timer's interrupt; the next constant is the first of the PL181's two interrupts.
 pub const ALARM_IRQ: u32 = 32 + 2;
 const MCI_IRQ: u32 = 32 + 9;
 
 /// A value that only one context uses at a time.
 struct Alone<T>(UnsafeCell<T>);
 
-// SAFETY: only touched through `with`, with interrupts off on the one core.
+// SAFETY: only `with` accesses the value, with interrupts off, on the only core.
 unsafe impl<T: Send> Sync for Alone<T> {}
 
 impl<T> Alone<T> {
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: interrupts are off on the one core, and no closure below comes back here.
+        // SAFETY: interrupts are off on the only core, and no closure below calls this function
+        // again.
         interrupts_off(|| f(unsafe { &mut *self.0.get() }))
     }
 }
 
-/// Takes UART, interrupt controller and core into use.
+/// Switches on UART, interrupt controller and the core's interrupts.
 pub fn start() {
     pl011::start();
     gic::start();
     gic::listen(ALARM_IRQ);
     gic::listen(MCI_IRQ);
-    // SAFETY: the vector table stands, and the handler copes with both interrupts.
+    // SAFETY: the vector table is in place, and the handler serves both interrupts.
     unsafe { core::arch::asm!("cpsie i", options(nostack, preserves_flags)) };
 }
 
-/// The alarm has rung.
+/// Clears the alarm's interrupt after it has come.
 pub fn silence_alarm() {
     write(TIMER_CLEAR, 1);
 }
 
-/// Upper half and last value of the counter.
+/// Upper half of the 64-bit count, and last value of the 32-bit counter.
 static CLOCK: Alone<(u32, u32)> = Alone(UnsafeCell::new((0, 0)));
 
-/// Nanoseconds since the machine started; called at least every three minutes.
+/// Returns the nanoseconds since the machine started. Must be called at least every three minutes,
+/// since the counter overflows.
 pub fn now_ns() -> u64 {
     let ticks = CLOCK.with(|(high, last)| {
         let low = read(COUNTER);
@@ -74,11 +78,11 @@ pub fn now_ns() -> u64 {
         *last = low;
         u64::from(*high) << 32 | u64::from(low)
     });
-    // 24 MHz are 125 / 3 ns.
+    // A tick of 24 MHz is 125 / 3 ns.
     ticks / 3 * 125 + ticks % 3 * 125 / 3
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 pub fn set_alarm(at_ns: Option<u64>) {
     interrupts_off(|| {
         write(TIMER_CONTROL, 0);

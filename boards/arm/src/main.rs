@@ -1,10 +1,9 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's PL181 and its SD card,
-//! on the machine vexpress-a9.
+//! Tests the stack with a controller and a card by other authors: QEMU's PL181 and its SD card, on
+//! the machine vexpress-a9.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
-//! interrupts: those of the PL181, and the alarm that the engine asks for. `tools/boards.sh` builds
-//! and runs this, and looks at the card's image afterwards. What is not of this machine is in
-//! `plan`.
+//! mmcq brings the card up, writes and reads it as in any firmware. Only interrupts drive it: those
+//! of the PL181, and the alarm that the engine sets. `tools/boards.sh` builds and starts this
+//! image, and checks the card's content afterwards. Code for all machines is in `plan`.
 #![no_std]
 #![no_main]
 
@@ -33,12 +32,13 @@ use plan::alone::InterruptsOff;
 use plan::firmware;
 use plan::judge::Judge;
 
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, Pl181<Mmio>), 8>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
-    // SAFETY: the controller's page, which no other code uses: this is called once.
+    // SAFETY: the address is the controller's register page, which no other code uses: this
+    // function is called once.
     let regs = unsafe { Mmio::new(base) };
     let config = pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ).width(Width::W4);
     let host = Pl181::new(regs, config).map_err(|error| {
@@ -56,7 +56,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let card = card::bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
     firmware::introduce(&card);
     let mut judge = Judge::new(card.params.sectors, &mut memory.writers);
-    // Words at odd addresses must do too.
+    // The stack must also accept words at odd addresses.
     let bounce = &mut memory.bounce[1..];
     judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;
     let [buf, ..] = buffers;
@@ -68,7 +68,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     Ok(judge.wrong == 0 && bad == 0)
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();

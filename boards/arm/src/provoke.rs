@@ -1,4 +1,4 @@
-//! What a single read takes, and what only this controller needs to be asked.
+//! Time of a single read, and tests that only this controller needs.
 
 use crate::board::say;
 use crate::plan::judge::Judge;
@@ -8,8 +8,8 @@ use mmcq::engine::{DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::{Command, Resp};
 
-/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh`
-/// runs QEMU so that every instruction takes a nanosecond.
+/// Measures the time from submission to completion of a single read of eight blocks.
+/// `tools/boards.sh` starts QEMU so that every instruction takes a nanosecond.
 pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Error> {
     const ROUNDS: u64 = 16;
     let start = board::now_ns();
@@ -21,12 +21,13 @@ pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Er
     Ok(((board::now_ns() - start) / ROUNDS, buf))
 }
 
-/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of
-/// them. The engine must notice by its deadline, stop both paths of the controller, and go on as if
-/// nothing had been: block 0, read afterwards, holds what it should. The number of wrong ends.
+/// Provokes errors that QEMU's controller never reports by itself: data that do not come,
+/// completely or by half. The engine must notice them at its deadline, stop both paths of the
+/// controller, and continue normally: block 0 must have the right content afterwards. Returns the
+/// number of wrong results.
 pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
     const TIMEOUT_NS: u64 = 20_000_000;
-    // A command that brings no data, and one that brings a block where two are awaited.
+    // A command that brings no data, and a command that brings one block where two are expected.
     let rca = stack.with(|engine| engine.card_params().map_or(0, |target| target.rca));
     let commands = [Command::new(13, u32::from(rca) << 16, Resp::R1), Command::new(17, 0, Resp::R1)];
     let mut bad = 0;

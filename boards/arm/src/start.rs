@@ -1,4 +1,4 @@
-//! Reset and the vector table of an ARMv7-A core, in the one mode that QEMU starts it in.
+//! Reset code and vector table of an ARMv7-A core, in the mode in which QEMU starts it.
 
 use crate::board;
 
@@ -17,14 +17,14 @@ core::arch::global_asm!(
     "b .",
     ".global start",
     "start:",
-    // The first core alone.
+    // Only the first core continues.
     "mrc p15, 0, r0, c0, c0, 5",
     "tst r0, #3",
     "bne 3f",
-    // The vector table is ours.
+    // The core uses this vector table.
     "ldr r0, =vectors",
     "mcr p15, 0, r0, c12, c0, 0",
-    // Stacks of interrupt mode and of supervisor mode; interrupts stay off.
+    // Stacks of interrupt mode and of supervisor mode; interrupts are still off.
     "cps #0x12",
     "ldr sp, =irq_stack_top",
     "cps #0x13",
@@ -44,7 +44,7 @@ core::arch::global_asm!(
     "bl interrupt",
     "pop {{r0-r3, r12, lr}}",
     "movs pc, lr",
-    // What should not happen ends the program; lr tells where it did.
+    // Unexpected exceptions end the program; lr holds the address where they happened.
     "undefined: mov r0, #1",
     "b 2f",
     "supervisor: mov r0, #2",
@@ -59,7 +59,7 @@ core::arch::global_asm!(
     ".pool",
 );
 
-/// An exception that was not expected.
+/// Reports an exception that was not expected, and ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn exception(number: u32, address: u32) -> ! {
     let names = ["reset", "undefined instruction", "supervisor call", "prefetch abort", "data abort"];

@@ -1,10 +1,10 @@
-//! Blocking calls that sleep by real `wfi`, on the same machine: no tick wakes them, so a wake-up
-//! that is lost is the end.
+//! Test of blocking calls that sleep by the instruction `wfi`, on the same machine. No tick wakes
+//! them, so a lost wake-up makes the image hang.
 //!
-//! Once with interrupts masked during the whole call, so that a pending interrupt ends the sleep
-//! and the call's own turn serves it. Once with interrupts served by their handler, which may end a
-//! request after the call has looked and before it sleeps. `tools/boards.sh` runs it, and ends it
-//! if it hangs.
+//! In the first pass interrupts are masked during the whole call: a pending interrupt ends the
+//! sleep, and the call itself serves it. In the second pass the handler serves interrupts, and may
+//! end a request between the call's check and its sleep. `tools/boards.sh` starts the image, and
+//! stops it if it hangs.
 #![no_std]
 #![no_main]
 
@@ -35,23 +35,24 @@ use mmcq::task::Idle;
 use plan::alone::InterruptsOff;
 use plan::firmware;
 
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, Pl181<Mmio>), 8>;
 
 const READS: u64 = 200;
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Beyond all that is read.
+/// Block that is written; it lies behind all blocks that are read.
 const WRITTEN_LBA: u64 = 1000;
 
 fn stack() -> Option<&'static Stack> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI))?;
-    // SAFETY: the controller's page, which no other code uses: this is called once.
+    // SAFETY: the address is the controller's register page, which no other code uses: this
+    // function is called once.
     let regs = unsafe { Mmio::new(base) };
     let host = Pl181::new(regs, pl181::Pl181Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
     firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()
 }
 
-/// A way to sleep, which counts its sleeps.
+/// How a blocking call sleeps; counts the sleeps.
 struct Sleep {
     masked: bool,
     count: Cell<u32>,
@@ -60,14 +61,14 @@ struct Sleep {
 impl Sleep {
     fn idle(&self, idle: &Idle) {
         interrupts_off(|| {
-            // With interrupts masked all the time nothing need be asked.
+            // While interrupts are masked, the call need not ask whether it may sleep.
             if self.masked || idle.may_sleep() {
                 self.count.set(self.count.get() + 1);
                 arm::wait_for_interrupt();
             }
         });
         if self.masked {
-            // Else the alarm stays pending, and is the end of each sleep to come.
+            // Otherwise the alarm stays pending, and ends every later sleep at once.
             board::silence_alarm();
         }
     }
@@ -77,7 +78,7 @@ fn interrupts() -> [u32; 2] {
     firmware::INTERRUPTS.each_ref().map(|counter| counter.load(Relaxed))
 }
 
-/// Writes a block, reads it back, and reads many.
+/// Writes a block, reads it back, and reads many blocks. Returns whether all were right.
 fn round(stack: &'static Stack, name: &str, sleep: &Sleep) -> Result<bool, Error> {
     let disk = BlockDevice::new(stack);
     let idle = |idle: &Idle| sleep.idle(idle);
@@ -119,7 +120,7 @@ fn waits(stack: &'static Stack) -> Result<bool, Error> {
     let (card, scratch) = stack.block_on(bring_up, |idle| served.idle(idle));
     firmware::introduce(&card?);
     let well = round(stack, "served", &served)?;
-    // The same with interrupts masked from here on.
+    // Does the same with interrupts masked.
     interrupts_off(|| {
         let bring_up = card::bring_up_sd(stack, scratch, Options::DEFAULT);
         stack.block_on(bring_up, |idle| masked.idle(idle)).0?;
@@ -127,7 +128,7 @@ fn waits(stack: &'static Stack) -> Result<bool, Error> {
     })
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();

@@ -1,4 +1,5 @@
-//! QEMU's lm3s6965evb: a Cortex-M3 with SysTick, a timer and a UART. The lock is "interrupts off".
+//! QEMU's machine lm3s6965evb: a Cortex-M3 with SysTick, a timer and a UART. The engine's lock
+//! switches interrupts off.
 
 pub use crate::arm::sleep_until;
 use crate::arm::{read, write};
@@ -6,9 +7,9 @@ use crate::pl011;
 pub use crate::pl011::say;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The system clock after reset, in hertz: 80 ns each.
+/// Period in ns of the system clock after reset.
 const CLOCK_NS: u64 = 80;
-/// SysTick counts 24 bits down, and interrupts each 1.34 s.
+/// Registers of SysTick, which counts 24 bits down and interrupts every 1.34 s.
 const SYST_CSR: usize = 0xe000_e010;
 const SYST_RVR: usize = 0xe000_e014;
 const SYST_CVR: usize = 0xe000_e018;
@@ -16,23 +17,23 @@ const SYST_MAX: u32 = 0xff_ffff;
 const ICSR: usize = 0xe000_ed04;
 const ICSR_PENDSTSET: u32 = 1 << 26;
 const NVIC_ENABLE: usize = 0xe000_e100;
-/// Interrupts of the SSI and of timer 0.
+/// Numbers of the interrupts of the SSI (the SPI port) and of timer 0.
 pub const SSI_IRQ: u32 = 7;
 pub const ALARM_IRQ: u32 = 19;
-/// Timer 0: 32 bits, once.
+/// Registers of timer 0, used with 32 bits and one shot.
 const TIMER: usize = 0x4003_0000;
 const TIMER_MODE: usize = TIMER + 0x04;
 const TIMER_CONTROL: usize = TIMER + 0x0c;
 const TIMER_MASK: usize = TIMER + 0x18;
 const TIMER_CLEAR: usize = TIMER + 0x24;
 const TIMER_LOAD: usize = TIMER + 0x28;
-/// Clocks of the SSI, the timer, the UART and the ports.
+/// Registers that switch on the clocks of SSI, timer, UART and ports.
 const RUN_CLOCKS_1: usize = 0x400f_e104;
 const RUN_CLOCKS_2: usize = 0x400f_e108;
-/// The UART.
+/// Address of the UART.
 pub const UART: usize = 0x4000_c000;
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u32;
     // SAFETY: reads PRIMASK and sets it; memory accesses do not move across, since the asm may
@@ -41,12 +42,12 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
         core::arch::asm!("mrs {0}, PRIMASK", "cpsid i", out(reg) before, options(nostack, preserves_flags))
     };
     let result = f();
-    // SAFETY: puts PRIMASK back.
+    // SAFETY: restores PRIMASK.
     unsafe { core::arch::asm!("msr PRIMASK, {0}", in(reg) before, options(nostack, preserves_flags)) };
     result
 }
 
-/// Takes clocks, UART and interrupts into use.
+/// Switches on clocks, UART and interrupts.
 pub fn start() {
     write(RUN_CLOCKS_1, 1 << 16 | 1 << 4 | 1);
     write(RUN_CLOCKS_2, 1 << 3 | 1);
@@ -59,20 +60,20 @@ pub fn start() {
     write(NVIC_ENABLE, 1 << SSI_IRQ | 1 << ALARM_IRQ);
 }
 
-/// How often SysTick has begun again.
+/// Number of times that SysTick has started again.
 static WRAPS: AtomicU32 = AtomicU32::new(0);
 
-/// SysTick has begun again.
+/// Counts that SysTick has started again.
 pub fn wrap() {
     interrupts_off(|| WRAPS.store(WRAPS.load(Relaxed) + 1, Relaxed));
 }
 
-/// Nanoseconds since the start.
+/// Returns the nanoseconds since the start.
 pub fn now_ns() -> u64 {
     interrupts_off(|| {
         let (mut left, mut wraps) = (read(SYST_CVR), WRAPS.load(Relaxed));
         if read(ICSR) & ICSR_PENDSTSET != 0 {
-            // The handler has not counted it yet.
+            // SysTick has started again, and its handler has not counted it yet.
             left = read(SYST_CVR);
             wraps += 1;
         }
@@ -80,7 +81,7 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 pub fn set_alarm(at_ns: Option<u64>) {
     interrupts_off(|| {
         write(TIMER_CONTROL, 0);
@@ -92,7 +93,7 @@ pub fn set_alarm(at_ns: Option<u64>) {
     });
 }
 
-/// The alarm has rung.
+/// Clears the alarm's interrupt after it has come.
 pub fn silence_alarm() {
     write(TIMER_CLEAR, 1);
 }

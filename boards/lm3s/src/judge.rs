@@ -1,5 +1,5 @@
-//! The plan of `boards/plan` in 64 KiB of memory: a step goes in pieces of eight blocks, and the
-//! step that wrote a block last is found by going through the plan once more.
+//! The plan of `boards/plan` in 64 KiB of memory. A step is done in pieces of eight blocks. To find
+//! the step that wrote a block last, the plan is generated once more.
 
 use crate::Stack;
 use crate::board::say;
@@ -9,26 +9,26 @@ use core::pin::Pin;
 use core::task::Poll;
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 
-/// Blocks of a piece.
+/// Number of blocks in a piece.
 pub const PIECE: u32 = 8;
-/// Bytes of one.
+/// Number of bytes in a piece.
 pub const PIECE_BYTES: usize = (PIECE * BLOCK_BYTES) as usize;
-/// Steps that run at the same time.
+/// Number of steps that are under way at the same time.
 pub const DEPTH: usize = 4;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What happened so far.
+/// Results of the steps so far.
 pub struct Judge {
-    /// Blocks on the card.
+    /// Number of blocks on the card.
     pub card_blocks: u64,
-    /// Blocks that were not as they should be.
+    /// Number of blocks with a wrong content.
     pub wrong: u32,
 }
 
-/// The blocks of a step, or some of a window, and the step that wrote each last.
+/// For each block of a step, or of a part of a window, the step that wrote it last.
 type Writers = [u16; STEP_BLOCKS as usize];
 
-/// What the steps before this one left in its blocks.
+/// Returns which earlier step wrote each of this step's blocks last.
 fn writers_of(step: &Step) -> Writers {
     let mut writers = [0; STEP_BLOCKS as usize];
     for before in pattern::steps().take_while(|before| before.number < step.number) {
@@ -45,7 +45,7 @@ fn writers_of(step: &Step) -> Writers {
 }
 
 impl Judge {
-    /// All steps, and then every window once more.
+    /// Does all steps, and then reads every window once more.
     pub async fn whole_plan(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
         let mut steps = pattern::steps();
         let mut done = [0; 4];
@@ -72,7 +72,7 @@ impl Judge {
         Ok(())
     }
 
-    /// These steps, a piece of each at the same time.
+    /// Does these steps, one piece of each at the same time.
     async fn run(
         &mut self,
         stack: &Stack,

@@ -1,9 +1,9 @@
-//! Judges the stack with a port and a card in SPI mode that others wrote: QEMU's PL022 and its SD
-//! card behind it, on the machine lm3s6965evb.
+//! Tests the stack with an SPI port and a card by other authors: QEMU's PL022 and its SD card in
+//! SPI mode, on the machine lm3s6965evb.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
-//! interrupts: those of the PL022, and the alarm that the engine asks for. `tools/boards.sh` builds
-//! and runs this, and looks at the card's image afterwards.
+//! mmcq brings the card up, writes and reads it as in any firmware. Only interrupts drive it: those
+//! of the PL022, and the alarm that the engine sets. `tools/boards.sh` builds and starts this
+//! image, and checks the card's content afterwards.
 #![no_std]
 #![no_main]
 
@@ -34,12 +34,12 @@ use pl022::Pl022;
 use plan::alone::{InterruptsOff, Once};
 use plan::firmware;
 
-/// The port of this image.
+/// Type of the SPI port in this image.
 pub type BoardPort = Pl022;
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<BoardPort>), 4>;
 
-/// What the plan works in.
+/// Memory that the plan uses.
 struct Memory {
     buffers: [[u8; judge::PIECE_BYTES]; judge::DEPTH],
     scratch: [u8; card::SCRATCH_BYTES as usize],
@@ -54,7 +54,7 @@ fn stack(wire: &'static mut SpiMemory) -> Result<&'static Stack, &'static str> {
     firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();
@@ -75,7 +75,7 @@ extern "C" fn main() -> ! {
     firmware::main(stack(wire), judge)
 }
 
-/// The plan; whether all went well.
+/// Does the plan. Returns whether all blocks were right.
 #[cfg(not(feature = "path"))]
 async fn judged(
     stack: &'static Stack,

@@ -1,4 +1,5 @@
-//! ARM's PL022, by interrupts: a port for a card in SPI mode. Its FIFOs have eight bytes each.
+//! Driver of Arm's PL022 by interrupts: a port for a card in SPI mode. Its two FIFOs hold eight
+//! words each.
 
 use crate::arm::{read, write};
 use mmcq::host::Segment;
@@ -6,7 +7,7 @@ use mmcq::host::spi::{Exchange, Port, Progress};
 
 const SSI: usize = 0x4000_8000;
 const CONTROL_0: usize = SSI;
-/// Eight bits, mode 0.
+/// Register value: frames of eight bits, SPI mode 0.
 const EIGHT_BITS: u32 = 7;
 const CONTROL_1: usize = SSI + 0x04;
 const ON: u32 = 1 << 1;
@@ -15,24 +16,24 @@ const STATUS: usize = SSI + 0x0c;
 const RX_NOT_EMPTY: u32 = 1 << 2;
 const PRESCALE: usize = SSI + 0x10;
 const MASK: usize = SSI + 0x14;
-/// Receive timeout and half full; transmit half empty.
+/// Interrupt bits: receive timeout and receive half full; the next constant is transmit half empty.
 const RX: u32 = 1 << 1 | 1 << 2;
 const TX: u32 = 1 << 3;
 const FIFO: u32 = 8;
-/// Port D, bit 0: the card's chip select.
+/// Register of port D, bit 0: the card's chip select.
 const SELECT: usize = 0x4000_7004;
 const PORT_D_DIRECTION: usize = 0x4000_7400;
 const PORT_D_ENABLE: usize = 0x4000_751c;
-/// Port A, bits 2, 4 and 5: clock and data.
+/// Registers of port A, bits 2, 4 and 5: clock and data lines.
 const PORT_A_FUNCTION: usize = 0x4000_4420;
 const PORT_A_ENABLE: usize = 0x4000_451c;
 const PINS: u32 = 0b11_0100;
-/// The system clock after reset.
+/// Frequency of the system clock after reset in hertz.
 const CLOCK_HZ: u32 = 12_500_000;
 
-/// The port with what it exchanges now.
+/// The port, with its present exchange.
 pub struct Pl022 {
-    /// Where bytes are taken from, and go to.
+    /// Addresses from which bytes are sent, and to which received bytes go.
     from: *const u8,
     to: *mut u8,
     bytes: u32,
@@ -40,11 +41,11 @@ pub struct Pl022 {
     received: u32,
 }
 
-// SAFETY: the addresses are those of an exchange in progress, which is the driver's alone.
+// SAFETY: the addresses belong to the present exchange, whose memory only the driver uses.
 unsafe impl Send for Pl022 {}
 
 impl Pl022 {
-    /// Takes SSI and pins into use.
+    /// Switches on the SSI and its pins.
     pub fn new() -> Self {
         write(PORT_A_FUNCTION, read(PORT_A_FUNCTION) | PINS);
         write(PORT_A_ENABLE, read(PORT_A_ENABLE) | PINS);
@@ -56,16 +57,16 @@ impl Pl022 {
         Pl022 { from: core::ptr::null(), to: core::ptr::null_mut(), bytes: 0, sent: 0, received: 0 }
     }
 
-    /// Moves what the FIFOs take and have.
+    /// Moves bytes between memory and the FIFOs, as many as possible.
     fn pump(&mut self) {
-        // A slow bus ends this by its empty FIFO, a fast one by the end of the exchange.
+        // On a slow bus an empty FIFO ends this loop, on a fast bus the end of the exchange.
         loop {
             while self.sent < self.bytes && self.sent - self.received < FIFO {
-                // Null for ones.
+                // A null address sends FFh.
                 let byte = if self.from.is_null() {
                     0xff
                 } else {
-                    // SAFETY: inside of the exchange's memory.
+                    // SAFETY: the address is inside the exchange's memory.
                     unsafe { self.from.add(self.sent as usize).read() }
                 };
                 write(DATA, byte.into());
@@ -76,7 +77,7 @@ impl Pl022 {
             }
             let byte = read(DATA) as u8;
             if !self.to.is_null() {
-                // SAFETY: as above.
+                // SAFETY: the address is inside the exchange's memory.
                 unsafe { self.to.add(self.received as usize).write(byte) };
             }
             self.received += 1;
@@ -84,8 +85,8 @@ impl Pl022 {
     }
 }
 
-// SAFETY: memory is touched in `pump` alone, which is called from `exchange` and `done` until all
-// bytes have come in; `Send` has no place for them, so it is only read.
+// SAFETY: only `pump` touches memory. `exchange` and `done` call it until all bytes have come in.
+// For `Send` there is no memory for received bytes, so it is only read.
 unsafe impl Port for Pl022 {
     fn exchange(&mut self, exchange: Exchange) {
         let (ptr, len) = match &exchange {
@@ -104,7 +105,8 @@ unsafe impl Port for Pl022 {
         #[cfg(feature = "path")]
         crate::path::exchanges(len);
         self.pump();
-        // The transmitter is half empty soon, or at once: so the end interrupts too.
+        // The transmit FIFO is half empty soon or already, so the end of the exchange causes an
+        // interrupt too.
         write(MASK, RX | TX);
     }
 
@@ -124,7 +126,7 @@ unsafe impl Port for Pl022 {
 
     fn clock(&mut self, hz: u32) {
         if hz != 0 {
-            // Even, 2 to 254.
+            // The divider must be even, from 2 to 254.
             let divider = CLOCK_HZ.div_ceil(hz).next_multiple_of(2).clamp(2, 254);
             write(PRESCALE, divider);
         }

@@ -1,4 +1,4 @@
-//! Reset and the vector table of a Cortex-M3.
+//! Reset code and vector table of a Cortex-M3.
 
 use crate::board::{self, ALARM_IRQ, SSI_IRQ};
 use crate::plan::firmware::{Source, serve};
@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn stack_top();
 }
 
-/// What should not happen ends the program.
+/// Ends the program after an unexpected exception.
 extern "C" fn fault() {
     board::say(format_args!("an exception that was not expected"));
     board::exit(3)
@@ -30,7 +30,7 @@ extern "C" fn ssi() {
     serve(Source::Card);
 }
 
-/// An entry of the vector table; unsafe to call, and only the core calls it.
+/// An entry of the vector table. Calling it is unsafe, and only the core calls it.
 type Vector = Option<unsafe extern "C" fn()>;
 
 #[used]

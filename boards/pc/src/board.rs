@@ -1,8 +1,9 @@
-//! QEMU's q35: one core with its local APIC, the I/O APIC, the time stamp counter, PCI by ports.
+//! QEMU's machine q35: one core with its local APIC, the I/O APIC, the time stamp counter, and PCI
+//! by I/O ports.
 //!
-//! QEMU must run with `-icount shift=0`: then the time stamp counter counts nanoseconds, and
-//! instructions. Memory is one for CPU and controllers, at the same addresses. The lock is
-//! "interrupts off".
+//! QEMU must be started with `-icount shift=0`: then the time stamp counter counts instructions,
+//! one per nanosecond. CPU and controllers use the same addresses for memory. The engine's lock
+//! switches interrupts off.
 
 use crate::plan::alone::Once;
 use core::arch::asm;
@@ -17,19 +18,19 @@ const APIC_TIMER_COUNT: usize = LOCAL_APIC + 0x380;
 const APIC_TIMER_DIVIDE: usize = LOCAL_APIC + 0x3e0;
 const IO_APIC_SELECT: usize = 0xfec0_0000;
 const IO_APIC_WINDOW: usize = IO_APIC_SELECT + 0x10;
-/// Level-triggered, active low, as PCI's interrupts are.
+/// I/O APIC entry for a PCI interrupt: level-triggered, active low.
 const IO_APIC_PCI: u32 = 1 << 15 | 1 << 13;
 const VECTOR_CARD: u8 = 0x40;
 const VECTOR_ALARM: u8 = 0x41;
 const VECTOR_SPURIOUS: u8 = 0xff;
-/// QEMU's `isa-debugcon` and `isa-debug-exit`.
+/// I/O ports of QEMU's devices `isa-debugcon` and `isa-debug-exit`.
 const CONSOLE: u16 = 0xe9;
 const EXIT: u16 = 0xf4;
-/// Where a device's registers go if they have no place yet: in q35's hole for PCI.
+/// Address for a device's registers if the device has none yet: in q35's address range for PCI.
 pub const PCI_MEMORY: u32 = 0xe000_0000;
 
 fn write(address: usize, value: u32) {
-    // SAFETY: a register of this machine, listed above.
+    // SAFETY: the address is a register of this machine from the list above.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }
 
@@ -38,7 +39,7 @@ fn out8(port: u16, value: u8) {
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
 }
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt flag.
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
@@ -47,13 +48,13 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     unsafe { asm!("pushfq", "pop {0}", "cli", out(reg) before) };
     let result = f();
     if before & 0x200 != 0 {
-        // SAFETY: puts the interrupt flag back.
+        // SAFETY: sets the interrupt flag again.
         unsafe { asm!("sti", options(nostack)) };
     }
     result
 }
 
-/// Task state: only the stack for interrupts matters.
+/// Task state segment: only its stack for interrupts is used.
 #[repr(C, align(16))]
 struct TaskState([u32; 26]);
 
@@ -63,7 +64,7 @@ struct Gates([u64; 512]);
 static TASK_STATE: Once<TaskState> = Once::new(TaskState([0; _]));
 static GATES: Once<Gates> = Once::new(Gates([0; _]));
 
-// SAFETY: what `start.rs` and the linker script define, by these types.
+// SAFETY: `start.rs` and the linker script define these, with these types.
 unsafe extern "C" {
     static tss_low: UnsafeCell<[u64; 2]>;
     static irq_stack_top: u8;
@@ -74,18 +75,18 @@ unsafe extern "C" {
     fn gate_fault();
 }
 
-/// Takes the core's interrupt gates and its local APIC into use.
+/// Sets up the core's interrupt gates and its local APIC.
 pub fn start() {
     let (Some(state), Some(gates)) = (TASK_STATE.take(), GATES.take()) else { return };
     let stack = (&raw const irq_stack_top) as u64;
-    // The first of the interrupt stacks.
+    // The first entry of the interrupt stack table.
     (state.0[9], state.0[10]) = (stack as u32, (stack >> 32) as u32);
     let base = core::ptr::from_mut(state) as u64;
     let low = (size_of::<TaskState>() as u64 - 1)
         | (base & 0xff_ffff) << 16
         | 0x89 << 40
         | (base >> 24 & 0xff) << 56;
-    // SAFETY: the descriptor of `start.rs`, which has not been loaded yet.
+    // SAFETY: the descriptor is in `start.rs`, and has not been loaded yet.
     unsafe { *tss_low.get() = [low, base >> 32] };
     let handler = |vector: u8| match vector {
         VECTOR_CARD => gate_card as *const () as u64,
@@ -95,29 +96,29 @@ pub fn start() {
     };
     for (vector, gate) in (0..=u8::MAX).zip(gates.0.chunks_exact_mut(2)) {
         let at = handler(vector);
-        // Interrupt gate on the first interrupt stack.
+        // An interrupt gate that uses the first interrupt stack.
         gate[0] = (at & 0xffff) | 8 << 16 | 1 << 32 | 0x8e << 40 | (at >> 16 & 0xffff) << 48;
         gate[1] = at >> 32;
     }
     let pointer = [(size_of::<Gates>() as u64 - 1) << 48, core::ptr::from_mut(gates) as u64];
-    // SAFETY: both descriptors stand for ever; the limit lies directly before the address.
+    // SAFETY: both descriptors exist for ever; the limit lies directly before the address.
     unsafe {
         asm!("ltr ax", in("ax") 24u16, options(nostack));
         asm!("lidt [{0} + 6]", in(reg) &pointer, options(nostack));
     }
     write(APIC_SPURIOUS, 0x100 | u32::from(VECTOR_SPURIOUS));
-    // Counts nanoseconds, once.
+    // The timer counts nanoseconds, one shot.
     write(APIC_TIMER_DIVIDE, 0xb);
     write(APIC_TIMER, VECTOR_ALARM.into());
 }
 
-/// What QEMU's `-append` says.
+/// Returns the text of QEMU's option `-append`.
 pub fn command_line() -> &'static str {
     const COMMAND_LINE: usize = 24;
     const BYTES_MAX: usize = 256;
-    // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the
-    // address of a C string there. Memory below 4 GiB is mapped as it is, and neither is written
-    // to.
+    // SAFETY: `start.rs` writes the address once. A PVH loader passes a structure there, which has
+    // the address of a C string. Memory below 4 GiB is mapped at its own addresses, and nothing
+    // writes to the two.
     let text = unsafe {
         let info = core::ptr::without_provenance::<u8>(start_info as usize);
         let at = info.add(COMMAND_LINE).cast::<u64>().read_unaligned() as usize;
@@ -130,26 +131,27 @@ pub fn command_line() -> &'static str {
     core::str::from_utf8(text.unwrap_or(&[])).unwrap_or("")
 }
 
-/// Listens to this pin of the I/O APIC, and to interrupts at all.
+/// Enables this pin of the I/O APIC, and interrupts in the core.
 pub fn listen(pin: u32) {
     for (register, value) in [(0x11 + 2 * pin, 0), (0x10 + 2 * pin, IO_APIC_PCI | u32::from(VECTOR_CARD))] {
         write(IO_APIC_SELECT, register);
         write(IO_APIC_WINDOW, value);
     }
-    // SAFETY: the gates stand, and the handler copes with both interrupts.
+    // SAFETY: the gates are set up, and the handler serves both interrupts.
     unsafe { asm!("sti", options(nostack)) };
 }
 
-/// An interrupt has been served.
+/// Signals the end of an interrupt to the local APIC.
 #[inline]
 pub fn served() {
     write(APIC_END, 0);
 }
 
-/// Sleeps until `ready`, which an interrupt makes true.
+/// Sleeps until `ready` returns true; an interrupt makes it true.
 pub fn sleep_until(mut ready: impl FnMut() -> bool) {
     loop {
-        // SAFETY: between `sti` and `hlt` no interrupt is taken, so none is slept through.
+        // SAFETY: between `sti` and `hlt` the core takes no interrupt, so none is missed before the
+        // sleep.
         unsafe { asm!("cli", options(nostack)) };
         let go_on = ready();
         if go_on {
@@ -162,7 +164,8 @@ pub fn sleep_until(mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Nanoseconds since the machine started: instructions, and time slept.
+/// Returns the nanoseconds since the machine started: instructions, and time in which the core
+/// slept.
 #[inline]
 pub fn now_ns() -> u64 {
     let (low, high): (u32, u32);
@@ -171,45 +174,45 @@ pub fn now_ns() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 #[inline]
 pub fn set_alarm(at_ns: Option<u64>) {
-    // 0 stops it.
+    // A count of 0 stops the timer.
     let count = at_ns.map_or(0, |at_ns| at_ns.saturating_sub(now_ns()).min(u32::MAX.into()) as u32 | 1);
     write(APIC_TIMER_COUNT, count);
 }
 
 fn pci(device: u32, offset: u32) {
-    // SAFETY: chooses a register of PCI's configuration space.
+    // SAFETY: selects a register of PCI's configuration space.
     unsafe {
         asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") 0x8000_0000 | device << 11 | offset, options(nostack))
     };
 }
 
-/// A register of the configuration of a device on PCI bus 0.
+/// Reads a configuration register of a device on PCI bus 0.
 pub fn pci_read(device: u32, offset: u32) -> u32 {
     pci(device, offset);
     let value;
-    // SAFETY: reads the register that has been chosen.
+    // SAFETY: reads the selected register.
     unsafe { asm!("in eax, dx", in("dx") 0xcfcu16, out("eax") value, options(nostack)) };
     value
 }
 
-/// See [`pci_read`].
+/// Writes a configuration register of a device on PCI bus 0.
 pub fn pci_write(device: u32, offset: u32, value: u32) {
     pci(device, offset);
-    // SAFETY: writes the register that has been chosen, of the one device that this program drives.
+    // SAFETY: writes the selected register of the only device that this program drives.
     unsafe { asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack)) };
 }
 
-/// The pin of the I/O APIC that a device's pin from 0 (A) is wired to: slots below 25 share the
-/// last four.
+/// Returns the pin of the I/O APIC to which a device's pin (0 is A) is connected: slots below 25
+/// share the last four.
 pub fn pci_irq(device: u32, pin: u32) -> u32 {
     20 + (device + pin) % 4
 }
 
-/// What is written before stays before, and what is read after stays after: the core sees to it,
-/// and the compiler is told by this.
+/// Keeps the order of memory accesses: earlier writes stay before, later reads stay after. The core
+/// does so by itself; this informs the compiler.
 #[inline]
 pub fn barrier() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
@@ -224,13 +227,13 @@ impl Write for Console {
     }
 }
 
-/// One line to the console.
+/// Writes one line to the console.
 pub fn say(line: fmt::Arguments<'_>) {
     // The console cannot fail.
     let _ = Console.write_fmt(format_args!("{line}\n"));
 }
 
-/// Ends QEMU. Its own exit status is then 33 for 0, and two more for each more.
+/// Ends QEMU. Its exit status is 33 for `status` 0, and 2 more for each further number.
 pub fn exit(status: u32) -> ! {
     loop {
         out8(EXIT, 0x10 + status as u8);

@@ -1,14 +1,14 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD
+//! Tests the stack with a controller and a card by other authors: QEMU's `sdhci-pci` and its SD
 //! card, on the machine q35.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by
-//! nothing but interrupts: the controller's, and the alarm that the engine asks for. Then it is
-//! counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
-//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`,
-//! which boards/virt has too.
+//! mmcq brings the card up, writes and reads it as in any firmware, with DMA. Only interrupts drive
+//! it: the controller's, and the alarm that the engine sets. Then the image counts how many
+//! instructions a request takes. `tools/boards.sh` builds and starts this image, and checks the
+//! card's content afterwards. Code for all machines is in `plan`, and code that boards/virt also
+//! uses is in `plan/sdhci`.
 //!
-//! With a command line it does what that says instead (`plan/sdhci/whole.rs`), for the exchange
-//! with Linux (`tools/linux.sh`).
+//! With a command line, the image does what the command line says instead (`plan/sdhci/whole.rs`),
+//! for the exchange of cards with Linux (`tools/linux.sh`).
 #![no_std]
 #![no_main]
 
@@ -25,20 +25,21 @@ mod start;
 use plan::firmware::{Source, serve};
 pub use sdhci::Stack;
 
-/// The interrupt of the controller.
+/// Interrupt handler of the controller.
 #[unsafe(no_mangle)]
 extern "C" fn card_interrupt() {
     serve(Source::Card);
     board::served();
 }
 
-/// The interrupt of the alarm.
+/// Interrupt handler of the alarm.
 #[unsafe(no_mangle)]
 extern "C" fn alarm_interrupt() {
     serve(Source::Alarm);
     board::served();
 }
 
-/// Nothing that we have asked for; nothing to end at the APIC.
+/// Interrupt handler for interrupts that the image did not enable; nothing has to be signalled to
+/// the APIC.
 #[unsafe(no_mangle)]
 extern "C" fn other_interrupt() {}

@@ -1,10 +1,10 @@
-//! From the 32-bit protected mode that a PVH loader leaves us in to 64 bits, the interrupt gates,
-//! and what compiled code expects of a C library.
+//! The way from 32-bit protected mode, in which a PVH loader starts the image, to 64-bit mode. Also
+//! interrupt gates, and the functions of a C library that compiled code needs.
 
 use crate::board;
 
 core::arch::global_asm!(
-    // "Xen", type 18: physical entry point in 32-bit mode without paging.
+    // ELF note "Xen", type 18: physical entry point in 32-bit mode without paging.
     ".section .note.pvh, \"a\", @note",
     ".balign 4",
     ".long 4, 8, 18",
@@ -24,7 +24,7 @@ core::arch::global_asm!(
     "shr ecx, 2",
     "xor eax, eax",
     "rep stosd",
-    // The first 4 GiB as they are, in pages of 2 MiB.
+    // Page tables that map the first 4 GiB to themselves, in pages of 2 MiB.
     "lea edi, [page_directories]",
     "mov eax, 0x83",
     "mov ecx, 2048",
@@ -43,22 +43,22 @@ core::arch::global_asm!(
     "mov [page_root], eax",
     "lea eax, [page_root]",
     "mov cr3, eax",
-    // Physical address extension; SSE with its exceptions.
+    // Enables physical address extension, and SSE with its exceptions.
     "mov eax, cr4",
     "or eax, 0x620",
     "mov cr4, eax",
-    // Long mode.
+    // Enables long mode.
     "mov ecx, 0xc0000080",
     "rdmsr",
     "or eax, 0x100",
     "wrmsr",
-    // Paging; no emulation of the floating point unit.
+    // Enables paging, and disables emulation of the floating point unit.
     "mov eax, cr0",
     "and eax, 0xfffffffb",
     "or eax, 0x80000003",
     "mov cr0, eax",
     "lgdt [gdt_pointer]",
-    // A far jump, which the assembler's Intel syntax has no 32-bit form of.
+    // A far jump, written as bytes: the assembler's Intel syntax has no 32-bit form of it.
     ".byte 0xea",
     ".long start64",
     ".word 8",
@@ -71,8 +71,8 @@ core::arch::global_asm!(
     "lea rsp, [stack_top]",
     "call main",
     "ud2",
-    // An interrupt: on a stack of its own (core uses the 128 bytes below the other), with all that
-    // compiled code may change.
+    // An interrupt gate. It uses a separate stack, since compiled code uses the 128 bytes below its
+    // own, and saves all registers that compiled code may change.
     ".macro gate name, handler",
     ".global \\name",
     "\\name:",
@@ -112,7 +112,7 @@ core::arch::global_asm!(
     "pop rcx",
     "pop rax",
     "iretq",
-    // What should not happen: rip is on the stack, below an error code or not.
+    // Unexpected exceptions: rip is on the stack, with or without an error code above it.
     ".global gate_fault",
     "gate_fault:",
     "mov rdi, [rsp]",
@@ -134,7 +134,7 @@ core::arch::global_asm!(
     "page_root: .skip 4096",
     "page_pointers: .skip 4096",
     "page_directories: .skip 16384",
-    // What the compiler calls by itself, as it does in a C program.
+    // Functions to which the compiler generates calls, as in a C program.
     ".section .text",
     ".global memcpy",
     "memcpy:",
@@ -196,7 +196,7 @@ core::arch::global_asm!(
     "inc rax",
     "jmp 5b",
     "6: ret",
-    // Nothing unwinds here, but the core library was built where something might.
+    // Nothing unwinds here, but the core library was built for programs that may.
     ".global rust_eh_personality",
     ".global _Unwind_Resume",
     "rust_eh_personality:",
@@ -204,7 +204,7 @@ core::arch::global_asm!(
     "ud2",
 );
 
-/// A processor exception that was not expected.
+/// Reports a processor exception that was not expected, and ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn exception(first: u64, second: u64) -> ! {
     board::say(format_args!("processor exception near {first:#x} or {second:#x}"));

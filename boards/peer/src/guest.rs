@@ -1,16 +1,17 @@
-//! What `mmcq guest --image` has this image do on the laboratory's controller: a load of one
-//! request at a time, as boards/pc has it, with marks around it for those that count beside.
+//! What this image does for `mmcq guest --image` on the laboratory's controller: a load with one
+//! request at a time, as in boards/pc. Marks around the load tell external counters where it begins
+//! and ends.
 
 use crate::board::{now_ns, say};
 use crate::{BLOCKS, BYTES};
 use core::ptr::NonNull;
 
-/// What is written to this register, which no controller has, is a mark.
+/// Offset of a register that no controller has; writing to it makes a mark.
 const MARK: usize = 0xf0;
 const LOAD_BEGINS: u32 = 1;
 const LOAD_ENDS: u32 = 2;
 
-/// `guest load LOAD 1 REQUESTS`, as the command line has it.
+/// The command `guest load LOAD 1 REQUESTS` from the command line.
 #[derive(Clone, Copy)]
 pub struct Load {
     name: &'static str,
@@ -20,7 +21,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The words after `guest`. This stack's queue takes one request at a time.
+    /// Parses the words after `guest`. The queue of this stack takes one request at a time.
     pub fn parse(mut words: impl Iterator<Item = &'static str>) -> Option<Load> {
         let (what, name, depth, requests) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let (random, write) = match name {
@@ -34,14 +35,15 @@ impl Load {
         (what == "load" && depth == "1").then_some(Load { name, random, write, requests })
     }
 
-    /// Has `one` do each request at its block; `None` is its failure.
+    /// Calls `one` for each request with its block; `None` from `one` is a failure.
     pub fn run(&self, base: NonNull<u8>, sectors: u64, mut one: impl FnMut(u64) -> Option<()>) -> Option<()> {
         let mark = |number: u32| {
-            // SAFETY: the controller's page; no register of the standard is there.
+            // SAFETY: the address is in the controller's page, where the standard has no register.
             unsafe { base.add(MARK).cast::<u32>().write_volatile(number) };
         };
         let places = sectors / u64::from(BLOCKS);
-        // As in boards/pc: a linear congruence modulo 2^64; its upper half is the number.
+        // As in boards/pc: a linear congruential generator modulo 2^64, whose upper half is the
+        // number.
         let mut state = 1u64;
         say(format_args!("guest: begin"));
         mark(LOAD_BEGINS);
@@ -57,7 +59,7 @@ impl Load {
         }
         let elapsed_ns = now_ns() - begin_ns;
         mark(LOAD_ENDS);
-        // Thousandths and hundredths: there is no floating point here.
+        // Values in thousandths and hundredths, since this image has no floating point.
         let (requests, bytes) = (self.requests, BYTES as u64);
         let kib_per_s = requests * bytes * 1_000_000_000 / elapsed_ns * 1000 / (1 << 20);
         let (latency, elapsed) = (elapsed_ns / requests / 10, elapsed_ns / 100);

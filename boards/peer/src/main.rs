@@ -1,14 +1,14 @@
-//! What another stack's path costs on the same machine: `sdhci-host` and `sdmmc-protocol`
+//! Cost of another stack's path on the same machine: the crates `sdhci-host` and `sdmmc-protocol`
 //! (rcore-os), on QEMU's `sdhci-pci` and its SD card.
 //!
-//! Counted as boards/pc counts mmcq: from a request's submission to its completion in the caller's
-//! hands, the interrupt's entry and its end at the APIC included. What those crates leave to a
-//! runtime is as little here as it can be: no queue, no task, no lock around theirs, and buffers
-//! that are made once. So the figures are a lower bound for that stack.
+//! Instructions are counted as boards/pc counts them for mmcq: from a request's submission to its
+//! completion at the caller, including the interrupt's entry and its end at the APIC. This image
+//! does as little as possible of what those crates leave to a runtime: no queue, no task, no
+//! further lock, and buffers that are made once. So the numbers are a lower bound for that stack.
 //!
-//! Command line: `read N` or `write N`: so many requests are made twice, once to learn and once to
-//! count. `tools/peer.sh` builds and runs this. Or `guest load randread|read|randwrite|write 1 N`,
-//! by `mmcq guest --image`.
+//! Command line: `read N` or `write N` makes N requests twice, once to warm up and once to count.
+//! `tools/peer.sh` builds and starts this image. `guest load randread|read|randwrite|write 1 N` is
+//! for `mmcq guest --image`.
 #![no_std]
 #![no_main]
 
@@ -45,24 +45,25 @@ use sdmmc_protocol::sdio::init::CardInitPreference;
 
 const BLOCKS: u32 = 8;
 const BYTES: usize = BLOCKS as usize * 512;
-/// Where the requests go, and how many places there are.
+/// First block of the requests, and number of different places.
 const BASE: u64 = 1000;
 const PLACES: u64 = 251;
 
-/// The half that acknowledges interrupts.
+/// The part of the other stack's driver that acknowledges interrupts.
 struct Handler(UnsafeCell<Option<Box<dyn HardIrqHandler>>>);
 
-// SAFETY: set once before interrupts are on; from then on only the interrupt uses it, on one core.
+// SAFETY: set once before interrupts are on; after that only the interrupt handler uses it, on one
+// core.
 unsafe impl Sync for Handler {}
 
 static HANDLER: Handler = Handler(UnsafeCell::new(None));
 static ACKNOWLEDGED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
-/// The interrupt of the controller.
+/// Interrupt handler of the controller.
 #[unsafe(no_mangle)]
 extern "C" fn card_interrupt() {
-    // No other context adds.
+    // No other context changes the counter.
     INTERRUPTS.store(INTERRUPTS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     // SAFETY: interrupts do not nest here.
     let handler = unsafe { (*HANDLER.0.get()).as_mut() };
@@ -72,13 +73,13 @@ extern "C" fn card_interrupt() {
     board::served();
 }
 
-/// No alarm is asked for.
+/// Interrupt handler of the alarm, which this image does not set.
 #[unsafe(no_mangle)]
 extern "C" fn alarm_interrupt() {
     board::served();
 }
 
-/// Nothing that we have asked for.
+/// Interrupt handler for interrupts that the image did not enable.
 #[unsafe(no_mangle)]
 extern "C" fn other_interrupt() {}
 
@@ -94,7 +95,7 @@ impl HostTimer for Clock {
     }
 }
 
-/// Takes what is accepted and what is complete.
+/// Receives accepted and completed requests of the other stack's queue.
 #[derive(Default)]
 struct Sink {
     done: Option<CompletedRequest>,
@@ -110,7 +111,8 @@ impl SubmissionSink for Sink {
     fn accepted(&mut self, _: RequestId) {}
 }
 
-/// Until the queue has to do something: what it does then. `false`: nothing for a second.
+/// Waits until the queue has work to do, and lets it do the work. Returns `false` if nothing
+/// happened for a second.
 fn advance(queue: &mut BHardwareQueue, sink: &mut Sink) -> Result<bool, BlkError> {
     let began_ns = now_ns();
     let retry_ns = queue.register_retry_after().map(|after| began_ns + after.as_nanos() as u64);
@@ -142,7 +144,7 @@ fn request(
         return None;
     }
     loop {
-        // As boards/pc does: a loop, not a sleep.
+        // As in boards/pc: a loop, not a sleep.
         if ACKNOWLEDGED.swap(false, Ordering::Acquire)
             && let Err(error) = queue.drain_completions(&mut sink)
         {
@@ -150,7 +152,7 @@ fn request(
             return None;
         }
         if queue.register_retry_after().is_some() {
-            // Tells in the count by the time that passes.
+            // A failure shows in the count by the time that passes.
             if !matches!(advance(queue, &mut sink), Ok(true)) {
                 return None;
             }
@@ -165,12 +167,12 @@ fn request(
     }
 }
 
-/// What the card holds at this block.
+/// Returns the byte that the card holds at offset `at` of this block.
 fn pattern(lba: u64, at: usize) -> u8 {
     (lba as u8).wrapping_mul(31).wrapping_add((at / 512 * 17 + at) as u8)
 }
 
-/// What the command line wants.
+/// What the command line asks for.
 enum Job {
     Count { write: bool, count: u64 },
     Guest(guest::Load),
@@ -203,7 +205,7 @@ fn measure() -> Option<()> {
     let device = pci::sd_host().ok()?;
     let (base, pin) = pci::enable(device).ok()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base))?;
-    // SAFETY: the controller's page, which no other code uses.
+    // SAFETY: the address is the controller's register page, which no other code uses.
     let mut host = unsafe { Sdhci::new(base) };
     static CLOCK: Clock = Clock;
     host.set_timer(&CLOCK);
@@ -221,7 +223,7 @@ fn measure() -> Option<()> {
     unsafe { *HANDLER.0.get() = Some(handler) };
     board::listen(pin);
 
-    // Bring-up: 10 s at most.
+    // Bring-up may take at most 10 s.
     let began_ns = now_ns();
     while queue.info().device.num_blocks == 0 {
         let mut sink = Sink::default();
@@ -260,7 +262,7 @@ fn measure() -> Option<()> {
             });
         }
     };
-    // The places hold what belongs there, written by this stack.
+    // The blocks get their content first, written by this stack.
     let mut buffer = new(DmaDirection::ToDevice)?;
     for place in 0..PLACES {
         let lba = BASE + place * u64::from(BLOCKS);
@@ -299,7 +301,7 @@ fn measure() -> Option<()> {
     Some(())
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     memory::start();

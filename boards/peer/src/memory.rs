@@ -1,4 +1,4 @@
-//! A heap, and memory that a controller sees: the peer allocates.
+//! A heap, and memory that the controller can access: the other stack allocates.
 
 use crate::board::interrupts_off;
 use core::alloc::{GlobalAlloc, Layout};
@@ -13,7 +13,7 @@ const HEAP_BYTES: usize = 4 << 20;
 #[repr(C, align(4096))]
 struct Space(UnsafeCell<[u8; HEAP_BYTES]>);
 
-// SAFETY: only the heap hands out parts of it.
+// SAFETY: only the heap gives out parts of the space.
 unsafe impl Sync for Space {}
 
 static SPACE: Space = Space(UnsafeCell::new([0; _]));
@@ -26,9 +26,9 @@ unsafe impl Sync for Allocator {}
 #[global_allocator]
 static HEAP: Allocator = Allocator(UnsafeCell::new(Heap::empty()));
 
-// SAFETY: what the heap hands out is the caller's alone until it comes back.
+// SAFETY: what the heap gives out belongs to the caller alone until it is returned.
 unsafe impl GlobalAlloc for Allocator {
-    // SAFETY: of the trait: the heap gives what the layout asks for, or null.
+    // SAFETY: required by the trait: the heap returns memory for the layout, or null.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         interrupts_off(|| {
             // SAFETY: the only reference, since interrupts are off.
@@ -37,22 +37,22 @@ unsafe impl GlobalAlloc for Allocator {
         })
     }
 
-    // SAFETY: of the trait: what comes back goes to the heap that gave it, with its layout.
+    // SAFETY: required by the trait: memory is returned to the heap that gave it, with its layout.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let Some(at) = NonNull::new(at) else { return };
-        // SAFETY: the only reference, since interrupts are off; the caller brings back what `alloc`
+        // SAFETY: the only reference, since interrupts are off; the caller returns what `alloc`
         // gave.
         interrupts_off(|| unsafe { (*self.0.get()).deallocate(at, layout) });
     }
 }
 
-/// Once, before the first allocation.
+/// Initialises the heap; must be called once, before the first allocation.
 pub fn start() {
     // SAFETY: nothing has been allocated, and no other code knows the space.
     interrupts_off(|| unsafe { (*HEAP.0.get()).init(SPACE.0.get().cast(), HEAP_BYTES) });
 }
 
-/// One memory for CPU and controllers, at the same addresses.
+/// DMA interface of a machine whose CPU and controllers use the same addresses for memory.
 pub struct Identity;
 
 impl DmaOp for Identity {
@@ -60,19 +60,19 @@ impl DmaOp for Identity {
         4096
     }
 
-    // SAFETY: of the trait: what is given lives until it comes back, at one address for CPU and
-    // controller.
+    // SAFETY: required by the trait: the memory lives until it is returned, at the same address for
+    // CPU and controller.
     unsafe fn alloc_contiguous(&self, constraints: DmaConstraints, layout: Layout) -> Option<DmaAllocHandle> {
         let layout = layout.align_to(constraints.align).ok()?;
-        // SAFETY: `dma-api` asks for no empty layout.
+        // SAFETY: `dma-api` never passes an empty layout.
         let at = NonNull::new(unsafe { HEAP.alloc(layout) })?;
         // SAFETY: a live allocation of this layout, at the same address for the controller.
         Some(unsafe { DmaAllocHandle::new(at, at, (at.as_ptr() as u64).into(), layout) })
     }
 
-    // SAFETY: of the trait: takes only what `alloc_contiguous` gave.
+    // SAFETY: required by the trait: the handle comes from `alloc_contiguous`.
     unsafe fn dealloc_contiguous(&self, handle: DmaAllocHandle) {
-        // SAFETY: what `alloc_contiguous` gave, with its layout.
+        // SAFETY: memory from `alloc_contiguous`, with its layout.
         unsafe { HEAP.dealloc(handle.allocation_ptr().as_ptr(), handle.layout()) };
     }
 
@@ -87,7 +87,7 @@ impl DmaOp for Identity {
         Ok(())
     }
 
-    // SAFETY: of the trait: the caller keeps the memory until it is unmapped.
+    // SAFETY: required by the trait: the caller keeps the memory until it is unmapped.
     unsafe fn map_streaming(
         &self,
         _: DmaConstraints,
@@ -96,10 +96,10 @@ impl DmaOp for Identity {
         _: DmaDirection,
     ) -> Result<DmaMapHandle, DmaError> {
         let layout = Layout::from_size_align(bytes.get(), 1)?;
-        // SAFETY: memory is one; nothing is bounced.
+        // SAFETY: CPU and controller use the same memory; nothing is copied.
         Ok(unsafe { DmaMapHandle::new(at, (at.as_ptr() as u64).into(), layout, None) })
     }
 
-    // SAFETY: of the trait: nothing was made, so nothing is to be taken back.
+    // SAFETY: required by the trait: mapping made nothing that has to be freed.
     unsafe fn unmap_streaming(&self, _: DmaMapHandle) {}
 }

@@ -1,4 +1,4 @@
-//! Of what the other images do only being alone.
+//! The modules of `boards/plan` that this image uses: only `alone`.
 
 #[path = "../../plan/alone.rs"]
 #[allow(dead_code, reason = "the lock is for mmcq's engine")]

@@ -1,6 +1,6 @@
-//! The boot areas of an eMMC: each gets a copy of a window of the card's own blocks. What is read
-//! back meets a read of these blocks, which waits in the queue at the same time, so that the card
-//! goes to and fro between its partitions.
+//! The boot areas of an eMMC: each gets a copy of a window of the user area. While a boot area is
+//! read back, a read of the user area waits in the queue, so that the card switches between its
+//! partitions.
 
 use crate::Stack;
 use crate::board::say;
@@ -15,7 +15,7 @@ use mmcq::card::Card;
 use mmcq::card::partition::Area;
 use mmcq::engine::{DmaBuf, Error, Kind, Request};
 
-/// Polls both until both have ended.
+/// Polls both futures until both have ended.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut left, mut right) = (None, None);
@@ -41,7 +41,7 @@ async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     .await
 }
 
-/// Fills the boot areas, if there are any; whether they hold what they should.
+/// Fills the boot areas, if the card has any. Returns whether they hold the right data.
 pub async fn copy(stack: &Stack, card: &Card, buffers: &mut [DmaBuf; DEPTH]) -> Result<bool, Error> {
     let (mut areas, mut blocks, mut wrong) = (0, 0, 0);
     let device = BlockDevice::new(stack);

@@ -1,9 +1,9 @@
-//! Registers whose accesses are counted.
+//! Register access that counts.
 
 use core::cell::Cell;
 use mmcq::host::Regs;
 
-/// Registers, and how often they were read or written.
+/// Registers, and the number of their reads and writes.
 #[derive(Debug)]
 pub struct Counted<R> {
     regs: R,
@@ -11,12 +11,12 @@ pub struct Counted<R> {
 }
 
 impl<R> Counted<R> {
-    /// None so far.
+    /// Makes the access to registers, with a count of 0.
     pub fn new(regs: R) -> Self {
         Counted { regs, accesses: Cell::new(0) }
     }
 
-    /// Reads and writes so far.
+    /// Returns the number of reads and writes so far.
     pub fn accesses(&self) -> u32 {
         self.accesses.get()
     }

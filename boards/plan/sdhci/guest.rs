@@ -1,7 +1,7 @@
-//! What `mmcq guest --image` has this image do on the laboratory's controller: loads whose
-//! instructions, register accesses and interrupts are counted beside, and a probe of what a program
-//! feels while something happens to the card. Linux does the same with `tools/guest-time/load.c`
-//! and `probe.c`.
+//! What this image does for `mmcq guest --image` on the laboratory's controller. Loads, whose
+//! instructions, register accesses and interrupts external counters count; and a probe, which shows
+//! what a program notices while something happens to the card. Linux does the same with
+//! `tools/guest-time/load.c` and `probe.c`.
 
 use crate::Stack;
 use crate::board::{now_ns, say};
@@ -16,7 +16,7 @@ use mmcq::card::{self, Card, Event, Options};
 use mmcq::engine::{DmaBuf, Error, Kind, Request};
 use mmcq::host::Regs;
 
-/// What is written to this register, which no controller has, is a mark for those that count.
+/// Offset of a register that no controller has; writing to it makes a mark for external counters.
 const MARK: u16 = 0xf0;
 const LOAD_BEGINS: u32 = 1;
 const LOAD_ENDS: u32 = 2;
@@ -24,7 +24,7 @@ const SCHEDULE_BEGINS: u32 = 3;
 
 const BLOCKS: u32 = 8;
 const BYTES: u64 = BLOCKS as u64 * 512;
-/// Of the probe, as in `probe.c`.
+/// Number of places that the probe writes, as in `probe.c`.
 const PLACES: usize = 256;
 const GAP_US: u64 = 1000;
 const PAUSE_NS: u64 = 500_000;
@@ -32,7 +32,7 @@ const PAUSE_NS: u64 = 500_000;
 fn mark(stack: &Stack, number: u32) {
     stack.with(|engine| {
         if let Some(host) = engine.host() {
-            // SAFETY: no register of the controller's is touched.
+            // SAFETY: no register of the controller is touched.
             unsafe { lane::controller(host).regs() }.write32(MARK, number);
         }
     });
@@ -73,7 +73,7 @@ pub async fn run(
     Ok(well)
 }
 
-/// Places of a load, one after the other or at random.
+/// Places of a load, in order or at random.
 struct Places {
     random: Option<u64>,
     next: u64,
@@ -83,7 +83,7 @@ struct Places {
 impl Places {
     fn next(&mut self) -> u64 {
         let place = match &mut self.random {
-            // A linear congruence modulo 2^64; its upper half is the number.
+            // A linear congruential generator modulo 2^64; its upper half is the number.
             Some(state) => {
                 *state =
                     state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -96,10 +96,10 @@ impl Places {
     }
 }
 
-/// One bit a request of the load that has been answered.
+/// Bits of those requests of the load that were answered.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
-/// Wakers whose pointer is the number of their request: the load looks at that one alone.
+/// Wakers whose pointer is the number of their request, so that the load polls only this request.
 const OF_REQUEST: RawWakerVTable =
     RawWakerVTable::new(|number| RawWaker::new(number, &OF_REQUEST), answered, answered, |_| {});
 
@@ -109,11 +109,11 @@ fn answered(number: *const ()) {
 }
 
 fn waker_of(number: usize) -> Waker {
-    // SAFETY: the functions of the table take the pointer for a number.
+    // SAFETY: the functions of the table use the pointer only as a number.
     unsafe { Waker::from_raw(RawWaker::new(core::ptr::without_provenance(number), &OF_REQUEST)) }
 }
 
-/// So many requests of 4 KiB, `depth` of them under way; the CPU sleeps in between.
+/// Does this number of requests of 4 KiB, with `depth` of them under way; the CPU sleeps between.
 async fn load(
     stack: &Stack,
     name: &str,
@@ -172,7 +172,7 @@ async fn load(
         return Err(error);
     }
     let sent = stack.with(|engine| engine.stats().transfers) - before;
-    // Thousandths, and hundredths: there is no floating point here.
+    // Values in thousandths and hundredths, since this image has no floating point.
     let kib_per_s = requests * BYTES * 1_000_000_000 / elapsed_ns * 1000 / (1 << 20);
     let latency = latency_ns / requests / 10;
     let merged = requests * 1000 / sent.max(1);
@@ -193,7 +193,7 @@ async fn load(
     Ok(true)
 }
 
-/// Runs `work` to its end; a supervisor brings cards back meanwhile, also others.
+/// Polls `work` until it is ready. Meanwhile a supervisor brings cards back, even other cards.
 async fn beside(
     stack: &Stack,
     card: Card,
@@ -228,9 +228,9 @@ async fn beside(
     Ok(())
 }
 
-/// The probe: see `probe.c`, whose lines it says.
+/// Does the probe of `probe.c`, and prints the same lines.
 async fn probe(stack: &Stack, ms: u64, mut buffer: DmaBuf) {
-    // The last write of each place that was acknowledged.
+    // Number of the last acknowledged write of each place.
     let mut good = [0u32; PLACES];
     let (mut requests, mut errors, mut lost, mut wrong) = (0u32, 0u32, 0u32, 0u32);
     for place in 0..PLACES {
@@ -286,7 +286,7 @@ async fn probe(stack: &Stack, ms: u64, mut buffer: DmaBuf) {
             }
         }
         number += 1;
-        // Without a card there is no pause either; then the next request comes sooner.
+        // Without a card the pause fails, and the next request comes sooner.
         let _ = stack.request(Request::new(Kind::Pause { ns: PAUSE_NS }, DmaBuf::EMPTY)).await;
     }
     say(format_args!("probe: {requests} requests, {errors} errors, {lost} lost, {wrong} wrong"));

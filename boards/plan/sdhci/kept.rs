@@ -1,6 +1,6 @@
-//! A card that is kept: `card::supervise` runs beside the work, and brings the card back when it
-//! has forgotten everything, as after a dip of its supply. A request that waits for the card
-//! notices nothing but the time.
+//! A card with a supervisor: `card::supervise` works beside the test. It brings the card back when
+//! the card has lost its state, as after a dip of its supply. A request that waits for the card
+//! only takes longer.
 
 use crate::Stack;
 use crate::board::say;
@@ -12,12 +12,12 @@ use mmcq::engine::{DmaBuf, Error, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Phase};
 use mmcq::spec::command;
 
-/// Resets of the card: one before each part of the plan.
+/// Number of resets of the card: one before each part of the plan.
 const RESETS: u64 = 3;
 const TIMEOUT_NS: u64 = 10_000_000;
 
-/// Runs `work` to its end, with the card in good hands; what it says. `scratch` is what bring-up
-/// gave back.
+/// Polls `work` until it is ready, while a supervisor handles the card. Returns the result of
+/// `work`. `scratch` is the memory that bring-up has returned.
 pub async fn beside<T>(
     stack: &Stack,
     card: Card,
@@ -30,8 +30,8 @@ pub async fn beside<T>(
         if let Poll::Ready(result) = work.as_mut().poll(context) {
             return Poll::Ready(result);
         }
-        // It ends only to tell something, and is called again then, with the card that the event
-        // has. This program wants the one that it began with.
+        // The supervisor's future ends only to report an event. It is then started again with the
+        // card of the event. This program needs the card that it began with.
         let Poll::Ready((event, _)) = supervisor.as_mut().poll(context) else { return Poll::Pending };
         say(format_args!("supervisor: {event:?}"));
         Poll::Ready(Err(if matches!(event, Event::Removed) { Error::Removed } else { Error::Changed }))
@@ -39,8 +39,8 @@ pub async fn beside<T>(
     .await
 }
 
-/// Resets the card behind the stack's back: it knows neither its address nor its bus then
-/// [SD 4.2.1].
+/// Resets the card without informing the stack: the card then has neither its address nor its bus
+/// settings [SD 4.2.1].
 pub async fn disturb(stack: &Stack) -> Result<(), Error> {
     let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
     let kind = Kind::Raw { prefix: None, phase, timeout_ns: TIMEOUT_NS };
@@ -49,7 +49,8 @@ pub async fn disturb(stack: &Stack) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says how often the card was brought back; whether it was after each reset.
+/// Prints how often the card was brought back. Returns whether it was brought back after each
+/// reset.
 pub fn report(stack: &Stack) -> bool {
     let count = |step: RecoveryStep| {
         stack.with(|engine| engine.stats().recovery_steps.get(step as usize).copied().unwrap_or(0))

@@ -1,5 +1,5 @@
-//! The image for an SDHCI controller on PCI: the plan by ADMA2, and then how many instructions a
-//! request takes.
+//! The image for an SDHCI controller on PCI: the plan with ADMA2, and then the number of
+//! instructions for a request.
 
 mod boot_areas;
 pub mod counted;
@@ -23,22 +23,22 @@ use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, Sdhci, SdhciQuirks, Table};
 
-/// Vendor and device of QEMU's controller.
+/// PCI vendor and device number of QEMU's controller.
 const QEMU_SDHCI: (u16, u16) = (0x1b36, 0x0007);
 
-/// The driver of the controller.
+/// Type of the controller's driver.
 pub type Controller = Sdhci<Counted<Mmio>, Identity, 64>;
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, lane::Host, lane::Profile), 32>;
 
-/// Lies where controllers like it.
+/// A value aligned as controllers need it.
 #[repr(C, align(4096))]
 struct Pages<T>(T);
 
 static MEASURED: Once<Pages<[[u8; 4096]; 32]>> = Once::new(Pages([[0; _]; _]));
 static TABLE: Once<Table<64>> = Once::new(Table::new());
 
-/// What `mmcq guest --image` has this image do.
+/// Returns what `mmcq guest --image` wants this image to do; `None` without it.
 pub fn guest_does() -> Option<&'static str> {
     board::command_line().trim().strip_prefix("guest ")
 }
@@ -48,11 +48,13 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let (base, irq) = pci::enable(device)?;
     let (vendor, id) = (device.vendor, device.device);
     say(format_args!("controller: PCI {vendor:04x}:{id:04x}, registers at {base:#x}, interrupt {irq}"));
-    // SAFETY: the controller's page, which no other code uses: `TABLE` is taken once.
+    // SAFETY: the address is the controller's register page, which no other code uses: `TABLE` is
+    // taken once.
     let regs = Counted::new(unsafe { Mmio::at_address(lane::registers(base)) });
     let table = TABLE.take().ok_or("taken")?;
     let mut config = sdhci::SdhciConfig::new();
-    // In a machine of `mmcq guest` the registers are the laboratory's, which has none of them.
+    // In a machine of `mmcq guest` the registers are those of the laboratory's controller, which
+    // has none of these quirks.
     if (vendor, id) == QEMU_SDHCI && guest_does().is_none() {
         config.quirks = SdhciQuirks::QEMU;
     }
@@ -110,13 +112,13 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;
     firmware::report(stack);
     let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
-    // Between the windows, where the card holds zeros and goes on to.
+    // The blocks are between the windows, where the card holds zeros before and after.
     let base = pattern::window_start(pattern::WINDOWS - 1, card.params.sectors);
     path::measure(stack, buffers, base - u64::from(pattern::WINDOW_BLOCKS)).await?;
     Ok(areas_hold && judge.wrong == 0)
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();

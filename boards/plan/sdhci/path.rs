@@ -1,6 +1,6 @@
-//! How many instructions a 4 KiB request takes, from `submit` to its completion in the caller's
-//! hands: everything included, the interrupt's entry and its end at the APIC too. QEMU's controller
-//! moves the data in no time, so that nothing but instructions passes while a request is under way.
+//! Counts the instructions of a 4 KiB request, from `submit` to its completion at the caller,
+//! including the interrupt's entry and its end at the APIC. QEMU's controller moves data in no
+//! time, so only instructions take time while a request is under way.
 
 use crate::Stack;
 use crate::board::{now_ns, say};
@@ -12,7 +12,7 @@ use mmcq::engine::{DmaBuf, Error, Kind, Request, SlotId};
 const BLOCKS: u32 = 8;
 const ROUNDS: u32 = 64;
 
-/// What is counted.
+/// Counters at one moment.
 #[derive(Clone, Copy)]
 struct Count {
     instructions: u64,
@@ -26,7 +26,7 @@ fn count(stack: &Stack) -> Count {
     let (accesses, transfers) =
         stack.with(|engine| (engine.host().map_or(0, lane::accesses), engine.stats().transfers.into()));
     let interrupts = INTERRUPTS[0].load(Ordering::Relaxed);
-    // Last, so that the rest is not counted.
+    // The time is read last, so that reading the other counters does not count.
     Count { instructions: now_ns(), accesses, interrupts, transfers }
 }
 
@@ -36,7 +36,7 @@ pub async fn measure(stack: &Stack, mut buffers: [DmaBuf; 32], base: u64) -> Res
     for (name, write) in [("read", false), ("write", true)] {
         for (order, stride) in [("random", 61), ("sequential", 1)] {
             for depth in [1, 32] {
-                // Once to learn what is learned, once to count.
+                // The first pass warms up predictions, the second is counted.
                 load(stack, &mut buffers, base, write, stride, depth)?;
                 let before = count(stack);
                 load(stack, &mut buffers, base, write, stride, depth)?;
@@ -56,7 +56,8 @@ pub async fn measure(stack: &Stack, mut buffers: [DmaBuf; 32], base: u64) -> Res
     Ok(())
 }
 
-/// So many rounds of `depth` requests, each round submitted as a whole and waited for.
+/// Does this number of rounds of `depth` requests. Each round is submitted at once, and ends before
+/// the next.
 fn load(
     stack: &Stack,
     buffers: &mut [DmaBuf; 32],
@@ -71,7 +72,8 @@ fn load(
     let (Some(buffers), Some(ids)) = (buffers.get_mut(..depth), ids.get_mut(..depth)) else { return Ok(()) };
     let mut failure = None;
     for _ in 0..ROUNDS {
-        // Together: by ones, the controller would have finished each before the next is there.
+        // The requests of a round are submitted together: one by one, the controller would finish
+        // each before the next comes.
         stack.with(|engine| {
             for (buffer, id) in buffers.iter_mut().zip(ids.iter_mut()) {
                 // 251 is a prime: with a stride of 61 no request continues the one before.
@@ -92,8 +94,8 @@ fn load(
         })?;
         for (buffer, id) in buffers.iter_mut().zip(ids.iter_mut()) {
             let Some(id) = id.take() else { continue };
-            // A loop, not a sleep: waking up is no work of the stack's. It runs once where the
-            // interrupt came at once.
+            // A loop and not a sleep, since waking up is not work of the stack. The loop is passed
+            // once if the interrupt came at once.
             while !stack.with(|engine| {
                 let Some(done) = engine.take(id) else { return false };
                 *buffer = done.buf;

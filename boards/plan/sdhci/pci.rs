@@ -1,9 +1,9 @@
-//! The functions on PCI bus 0, and the one that is an SD host controller.
+//! PCI devices on bus 0, and the one that is an SD host controller.
 
 use crate::board::{self, say};
 use mmcq::board::pci::{self, Address, ConfigSpace, PciFunction};
 
-/// The first function of each slot, by the board's way to them.
+/// Access to the first function of each PCI slot, through the board module.
 struct Slots;
 
 impl ConfigSpace for Slots {
@@ -16,8 +16,8 @@ impl ConfigSpace for Slots {
     }
 }
 
-/// Makes its registers visible, and lets it reach memory; where they are, and the number of its
-/// interrupt.
+/// Enables a device's registers and its DMA. Returns the address of the registers and the number of
+/// its interrupt.
 pub fn enable(device: PciFunction) -> Result<(usize, u32), &'static str> {
     if device.memory(&Slots, 0).is_none() {
         device.set_memory(&Slots, 0, board::PCI_MEMORY);
@@ -28,7 +28,8 @@ pub fn enable(device: PciFunction) -> Result<(usize, u32), &'static str> {
     Ok((address as usize, board::pci_irq(device.address.device.into(), pin.max(1) - 1)))
 }
 
-/// The first SD host controller; says what is there instead, if none is.
+/// Returns the first SD host controller; if there is none, the error lists the devices that are
+/// present.
 pub fn sd_host() -> Result<PciFunction, &'static str> {
     let mut seen = 0;
     let found = pci::functions(&Slots, 0..=0).find(|device| {

@@ -1,5 +1,5 @@
-//! The stack with the card's queue, driven by the controller's queue engine: on the laboratory's
-//! controller (`mmcq guest`, `mmcq device`), or on one of Intel's.
+//! The stack with the card's command queue, which the controller's command queue engine drives: on
+//! the laboratory's controller (`mmcq guest`, `mmcq device`), or on one of Intel's.
 
 use crate::Stack;
 use crate::board::say;
@@ -12,47 +12,47 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{Cqhci, CqhciConfig, CqhciQuirks, TaskList};
 use mmcq::sched::{Fifo, HostQueued};
 
-/// The driver of the stack.
+/// Type of the driver in the stack.
 pub type Host = Cqhci<Counted<Mmio>, Identity, 64, PIECES>;
-/// Its profile.
+/// Type of the stack's profile.
 pub type Profile = HostQueued<Fifo>;
-/// The profile.
+/// The stack's profile.
 pub const PROFILE: Profile = HostQueued(Fifo);
 
-/// Pieces of memory of a task.
+/// Number of memory segments in a task.
 const PIECES: usize = 8;
-/// Where `mmcq guest` has all registers of its controller: QEMU's own device has 256 bytes.
+/// Address at which `mmcq guest` has all registers of its controller; QEMU's own device has only
+/// 256 bytes.
 const WINDOW: usize = 0xfed8_0000;
-/// Where the engine's registers begin.
+/// Offset of the command queue engine's registers.
 const ENGINE: u16 = 0x200;
 
 static LIST: Once<TaskList<PIECES>> = Once::new(TaskList::new());
 
-/// Where the registers are.
+/// Returns the address of the registers.
 pub fn registers(base: usize) -> usize {
     if guest_does().is_some() { WINDOW } else { base }
 }
 
-/// The driver of the stack, around that of the controller.
+/// Makes the driver of the stack from the driver of the controller.
 pub fn host(controller: Controller) -> Option<Host> {
-    // SAFETY: the engine's registers are in the controller's page, on each machine that this image
-    // is for.
+    // SAFETY: on each machine of this image the engine's registers are in the controller's page.
     let config = unsafe { CqhciConfig::at(ENGINE) }.quirks(CqhciQuirks::INTEL);
     Some(Cqhci::new(controller, LIST.take()?, config))
 }
 
-/// The driver of the controller.
+/// Returns the driver of the controller inside the stack's driver.
 pub fn controller(host: &Host) -> &Controller {
     host.controller()
 }
 
-/// Reads and writes of its registers so far.
+/// Returns the number of register reads and writes so far.
 pub fn accesses(host: &Host) -> u32 {
     // SAFETY: no register is touched.
     unsafe { controller(host).regs() }.accesses()
 }
 
-/// What is switched on once there is a card.
+/// Enables the card's queue after bring-up.
 pub async fn begin(stack: &Stack, card: &Card, scratch: DmaBuf) -> Result<DmaBuf, Error> {
     let (depth, scratch) = card::enable_task_queue(stack, card, scratch).await;
     stack.with(|engine| engine.always_use_task_queue(true));

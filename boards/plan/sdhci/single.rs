@@ -6,35 +6,35 @@ use mmcq::card::Card;
 use mmcq::engine::{DmaBuf, Error};
 use mmcq::sched::Fifo;
 
-/// The driver of the stack.
+/// Type of the driver in the stack.
 pub type Host = Controller;
-/// Its profile.
+/// Type of the stack's profile.
 pub type Profile = Fifo;
-/// The profile.
+/// The stack's profile.
 pub const PROFILE: Profile = Fifo;
 
-/// Where the registers are.
+/// Returns the address of the registers.
 pub fn registers(base: usize) -> usize {
     base
 }
 
-/// The driver of the stack, around that of the controller.
+/// Makes the driver of the stack from the driver of the controller.
 pub fn host(controller: Controller) -> Option<Host> {
     Some(controller)
 }
 
-/// The driver of the controller.
+/// Returns the driver of the controller inside the stack's driver.
 pub fn controller(host: &Host) -> &Controller {
     host
 }
 
-/// Reads and writes of its registers so far.
+/// Returns the number of register reads and writes so far.
 pub fn accesses(host: &Host) -> u32 {
     // SAFETY: no register is touched.
     unsafe { controller(host).regs() }.accesses()
 }
 
-/// What is switched on once there is a card.
+/// Does nothing: without a queue nothing has to be enabled after bring-up.
 pub async fn begin(_: &Stack, _: &Card, scratch: DmaBuf) -> Result<DmaBuf, Error> {
     Ok(scratch)
 }

@@ -1,5 +1,5 @@
-//! The whole card: its checksum, or its first half copied to its second; some requests under way at
-//! a time.
+//! Work on the whole card with several requests under way: its checksum, or a copy of its first
+//! half to its second half.
 
 use crate::Stack;
 use crate::board::say;
@@ -11,7 +11,7 @@ use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 
 const STEP_BLOCKS: u32 = BUFFER_BYTES as u32 / BLOCK_BYTES;
 
-/// CRC-32 as Ethernet and zip have it, bit by bit in nibbles.
+/// CRC-32 as Ethernet and zip compute it, four bits at a time.
 struct Sum(u32);
 
 impl Sum {
@@ -40,7 +40,7 @@ impl Sum {
     }
 }
 
-/// Does one request for each buffer, together. `kind` says what with the nth.
+/// Does one request for each buffer, all together. `kind` returns the request for the nth buffer.
 async fn together(
     stack: &Stack,
     buffers: &mut [DmaBuf; DEPTH],
@@ -68,7 +68,7 @@ async fn together(
     failed.map_or(Ok(()), Err)
 }
 
-/// First block and length of the nth piece of a round, if there is one.
+/// Returns the first block and the length of the nth piece of a round; `None` beyond the end.
 fn piece(at: u64, n: u32, end: u64) -> Option<(u64, u32)> {
     let lba = at + u64::from(n * STEP_BLOCKS);
     (lba < end).then(|| (lba, u64::from(STEP_BLOCKS).min(end - lba) as u32))

@@ -1,5 +1,5 @@
-//! How many instructions a request takes over SPI, from `submit` to its completion in the caller's
-//! hands, interrupts included. QEMU's port moves bytes in no time, so nothing but instructions passes.
+//! Counts the instructions of a request over SPI, from `submit` to its completion at the caller,
+//! including interrupts. QEMU's port moves bytes in no time, so only instructions take time.
 
 use crate::board::{interrupts_off, now_ns, say};
 use crate::plan::firmware::INTERRUPTS;
@@ -11,17 +11,17 @@ use mmcq::engine::{DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::Segment;
 use mmcq::host::spi::{Exchange, Port, Progress};
 
-/// Requests that are together with the engine.
+/// Number of requests in the engine at the same time.
 const DEPTH: usize = 4;
 const ROUNDS: u32 = 64;
-/// Places of requests, of eight blocks each; a prime, and with a stride of 61 no request continues
-/// the one before.
+/// Number of places, of eight blocks each. It is a prime, so that with a stride of 61 no request
+/// continues the one before.
 const PLACES: u64 = 251;
 
-/// Bytes of all exchanges so far.
+/// Number of bytes in all exchanges so far.
 static BYTES: AtomicU32 = AtomicU32::new(0);
 
-/// The port begins an exchange of so many bytes.
+/// Records that the port begins an exchange of this number of bytes.
 pub fn exchanges(bytes: u32) {
     BYTES.store(BYTES.load(Relaxed).wrapping_add(bytes), Relaxed);
 }
@@ -34,16 +34,17 @@ struct Load {
     depth: usize,
 }
 
-/// Instructions (a nanosecond each), bytes on the bus, interrupts.
+/// Returns the counters: instructions (a nanosecond each), bytes on the bus, interrupts.
 fn count() -> [u64; 3] {
     let interrupts = INTERRUPTS.iter().map(|counter| u64::from(counter.load(Relaxed))).sum();
     let bytes = BYTES.load(Relaxed).into();
-    // Last, so that the rest is not counted.
+    // The time is read last, so that reading the other counters does not count.
     [now_ns(), bytes, interrupts]
 }
 
-/// What the port alone takes to receive a block, while the card is not selected and the stack
-/// idles. The stack's exchanges are not known when it is compiled, and this one is not either.
+/// Measures what the port alone takes to receive a block, while the card is not selected and the
+/// stack is idle. The compiler does not know the length of this exchange in advance, as for the
+/// stack's exchanges.
 fn port_alone() -> u64 {
     let mut block = [0u8; 512];
     let exchange: fn(&mut BoardPort, Exchange) = black_box(BoardPort::exchange);
@@ -52,7 +53,7 @@ fn port_alone() -> u64 {
         let mut port = BoardPort::new();
         let before = now_ns();
         for _ in 0..ROUNDS {
-            // SAFETY: the block lives until the exchange is over, and nothing else looks at it.
+            // SAFETY: the block lives until the exchange has ended, and no other code uses it.
             let segment = unsafe { Segment::new(NonNull::from(&mut block).cast(), 512, 0) };
             exchange(&mut port, Exchange::Receive(segment));
             while !matches!(done(&mut port), Progress::Done) {}
@@ -72,7 +73,7 @@ pub fn measure(stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error
             for blocks in [1, 8] {
                 for depth in [1, DEPTH] {
                     let load = Load { write, stride, blocks, depth };
-                    // Once to learn what is learned, once to count.
+                    // The first pass warms up predictions, the second is counted.
                     run(stack, buffers, load)?;
                     let before = count();
                     run(stack, buffers, load)?;
@@ -93,14 +94,16 @@ pub fn measure(stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error
     Ok(())
 }
 
-/// So many rounds of `depth` requests, each round submitted as a whole and waited for.
+/// Does this number of rounds of `depth` requests. Each round is submitted at once, and ends before
+/// the next.
 fn run(stack: &Stack, buffers: &mut [DmaBuf; DEPTH], load: Load) -> Result<(), Error> {
     let Load { write, stride, blocks, depth } = load;
     let mut place = 0;
     let mut ids: [Option<SlotId>; DEPTH] = [None; DEPTH];
     let mut failure = None;
     for _ in 0..ROUNDS {
-        // Together: by ones, the card would have finished each before the next is there.
+        // The requests of a round are submitted together: one by one, the card would finish each
+        // before the next comes.
         stack.with(|engine| {
             for (buffer, id) in buffers.iter_mut().zip(&mut ids).take(depth) {
                 place = (place + stride) % PLACES;
@@ -119,7 +122,7 @@ fn run(stack: &Stack, buffers: &mut [DmaBuf; DEPTH], load: Load) -> Result<(), E
         })?;
         for (buffer, id) in buffers.iter_mut().zip(&mut ids) {
             let Some(id) = id.take() else { continue };
-            // A loop, not a sleep: it runs once where all interrupts came at once.
+            // A loop and not a sleep; it is passed once if all interrupts came at once.
             while !stack.with(|engine| {
                 let Some(done) = engine.take(id) else { return false };
                 *buffer = done.buf;

@@ -1,4 +1,5 @@
-//! QEMU's sifive_u: hart 0, its timer and interrupt controller. Reports go by semihosting.
+//! QEMU's machine sifive_u: hart 0 with its timer and interrupt controller. Reports are printed by
+//! semihosting.
 
 use crate::cpu::{self, interrupts_on};
 pub use crate::cpu::{exit, interrupts_off, now_ns, set_alarm, sleep_until};
@@ -8,10 +9,10 @@ use crate::plic;
 
 /// Ticks of the timer in a second.
 pub const TIME_HZ: u64 = 1_000_000;
-/// The third SPI controller, which has the card.
+/// Number of the interrupt of the third SPI controller, to which the card is connected.
 const SPI_IRQ: u32 = 6;
 
-/// Takes the core's interrupts into use.
+/// Enables the core's interrupts.
 pub fn start() {
     plic::listen(SPI_IRQ);
     interrupts_on();
@@ -19,7 +20,7 @@ pub fn start() {
 
 static COMMAND_LINE: Once<[u8; 256]> = Once::new([0; _]);
 
-/// What QEMU's `-append` says. Empty the second time.
+/// Returns the text of QEMU's option `-append`; at a second call it is empty.
 pub fn command_line() -> &'static str {
     COMMAND_LINE.take().map_or("", |line| cpu::command_line(line))
 }

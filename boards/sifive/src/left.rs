@@ -1,16 +1,16 @@
-//! A card as a program leaves it that was reset in the middle of a transfer: the program that comes
-//! next must bring it back.
+//! A card in the state in which a program leaves it that was reset during a transfer: the next
+//! program must bring it back.
 
 use crate::board::say;
 use crate::port::SifiveSpi;
 use mmcq::host::spi::Port;
 
-/// Bytes of the block that have moved.
+/// Number of bytes of the block that have moved.
 const MOVED: usize = 100;
-/// Of ACMD41 until the card is ready.
+/// Largest number of ACMD41 until the card is ready.
 const TRIES: u32 = 100;
 
-/// A command in SPI mode [SD 7.3.1.1], and the first byte of its answer.
+/// Sends a command in SPI mode [SD 7.3.1.1]. Returns the first byte of its response.
 fn command(port: &mut SifiveSpi, index: u8, argument: u32, crc: u8) -> u8 {
     port.at_once([0xff, 0x40 | index]);
     port.at_once(argument.to_be_bytes());
@@ -25,8 +25,8 @@ fn command(port: &mut SifiveSpi, index: u8, argument: u32, crc: u8) -> u8 {
     answer
 }
 
-/// Brings the card up, by hand, and leaves it in the middle of a block that it sends, or takes.
-/// Whether the card was there for it.
+/// Brings the card up by single commands, and leaves it inside a block of a read or write. Returns
+/// whether the card responded.
 pub fn left(port: &mut SifiveSpi, write: bool) -> bool {
     port.clock(400_000);
     port.select(false);
@@ -39,7 +39,7 @@ pub fn left(port: &mut SifiveSpi, write: bool) -> bool {
         command(port, 55, 0, 0x65);
         command(port, 41, 1 << 30, 0x77) == 0
     });
-    // Block 0: of a card of any size.
+    // Block 0 exists on cards of every size.
     let answer = if write { command(port, 25, 0, 0x01) } else { command(port, 18, 0, 0x01) };
     if write {
         port.at_once([0xff, 0xfc]);

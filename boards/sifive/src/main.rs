@@ -1,11 +1,10 @@
-//! Judges the stack with a port and a card in SPI mode that others wrote: SiFive's controller as
-//! QEMU has it, and QEMU's SD card behind it, on the 64-bit RISC-V machine sifive_u.
+//! Tests the stack with an SPI port and a card by other authors: SiFive's controller as QEMU models
+//! it, and QEMU's SD card in SPI mode, on the 64-bit RISC-V machine sifive_u.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
-//! interrupts: those of the port, and the alarm that the engine asks for. With `left read` or
-//! `left write` on the command line the card is left in the middle of a block before, as by a
-//! program that was reset. `tools/boards.sh` builds and runs this, and looks at the card's image
-//! afterwards.
+//! mmcq brings the card up, writes and reads it as in any firmware. Only interrupts drive it: those
+//! of the port, and the alarm that the engine sets. With `left read` or `left write` on the command
+//! line, the image first leaves the card inside a block, as a program does that was reset.
+//! `tools/boards.sh` builds and starts this image, and checks the card's content afterwards.
 #![no_std]
 #![no_main]
 
@@ -35,9 +34,9 @@ use plan::judge::{BUFFER_BYTES, Judge};
 use plan::pattern;
 use port::SifiveSpi;
 
-/// The port of this image.
+/// Type of the SPI port in this image.
 pub type BoardPort = SifiveSpi;
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, Spi<BoardPort>), 8>;
 
 static WIRE: Once<SpiMemory> = Once::new(SpiMemory::new());
@@ -56,8 +55,8 @@ async fn judge(stack: &'static Stack, repair: bool) -> Result<bool, Error> {
     let mut buffers = memory.buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
     let scratch = DmaBuf::from_static(&mut memory.scratch);
     let (mut card, scratch) = card::bring_up_sd(stack, scratch, Options::DEFAULT).await;
-    // QEMU's card, stopped inside of a block, sends the next block with a wrong CRC: a program tries
-    // again.
+    // After a stop inside a block, QEMU's card sends the next block with a wrong CRC, so a second
+    // attempt is made.
     if let Err(error) = card {
         say(format_args!("first try: {error}"));
         card = card::bring_up_sd(stack, scratch, Options::DEFAULT).await.0;
@@ -70,8 +69,8 @@ async fn judge(stack: &'static Stack, repair: bool) -> Result<bool, Error> {
         return Ok(true);
     }
     if repair {
-        // A card may program the blocks of a transfer that was broken off. QEMU's card does not
-        // look at their CRC.
+        // A card may program the blocks of a transfer that was cut off. QEMU's card does not check
+        // their CRC.
         let [first, ..] = &mut buffers;
         let mut buf = core::mem::replace(first, DmaBuf::EMPTY);
         for (lba, block) in (0..).zip(buf.chunks_exact_mut(512)) {
@@ -93,7 +92,7 @@ async fn judge(stack: &'static Stack, repair: bool) -> Result<bool, Error> {
     Ok(judge.wrong == 0)
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();

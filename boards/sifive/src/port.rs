@@ -1,5 +1,5 @@
-//! SiFive's SPI controller, by interrupts: a port for a card in SPI mode. Its FIFOs have eight
-//! bytes each.
+//! Driver of SiFive's SPI controller by interrupts: a port for a card in SPI mode. Its two FIFOs
+//! hold eight bytes each.
 
 use crate::cpu::{read, write};
 use mmcq::host::spi::{Exchange, Port, Progress};
@@ -7,11 +7,11 @@ use mmcq::host::spi::{Exchange, Port, Progress};
 const SPI: usize = 0x1005_0000;
 const DIVIDER: usize = SPI;
 const SELECT_MODE: usize = SPI + 0x18;
-/// The chip select rises where nothing moves. (QEMU takes "off", which silicon needs for the clocks
-/// of power-up, for selected.)
+/// Chip select mode: the line goes high when nothing is sent. (Real hardware needs the mode "off"
+/// for the clocks of power-up, but QEMU takes "off" for selected.)
 const AUTO: u32 = 0;
 const HOLD: u32 = 2;
-/// Eight bits, the upper first, one line each way.
+/// Register of the frame format: eight bits, highest bit first, one line for each direction.
 const FORMAT: usize = SPI + 0x40;
 const EIGHT_BITS: u32 = 8 << 16;
 const TX: usize = SPI + 0x48;
@@ -19,15 +19,16 @@ const RX: usize = SPI + 0x4c;
 const EMPTY: u32 = 1 << 31;
 const RX_MARK: usize = SPI + 0x54;
 const ENABLE: usize = SPI + 0x70;
-/// More bytes came in than the mark says.
+/// Interrupt bit: more bytes have come in than the threshold.
 const RX_ABOVE: u32 = 1 << 1;
 const FIFO: u32 = 8;
-/// The bus clock of QEMU's machine.
+/// Frequency of the bus clock of QEMU's machine in hertz.
 const CLOCK_HZ: u32 = 500_000_000;
 
-/// The port with what it exchanges now.
+/// The port, with its present exchange.
 pub struct SifiveSpi {
-    /// Where bytes are taken from, and go to; null: ones, and nowhere.
+    /// Addresses from which bytes are sent, and to which received bytes go. A null address sends
+    /// FFh, or drops received bytes.
     from: *const u8,
     to: *mut u8,
     bytes: u32,
@@ -35,11 +36,11 @@ pub struct SifiveSpi {
     received: u32,
 }
 
-// SAFETY: the addresses are those of an exchange in progress, which is the driver's alone.
+// SAFETY: the addresses belong to the present exchange, whose memory only the driver uses.
 unsafe impl Send for SifiveSpi {}
 
 impl SifiveSpi {
-    /// Takes the controller into use.
+    /// Switches on the controller.
     pub fn new() -> Self {
         write(ENABLE, 0);
         write(SELECT_MODE, AUTO);
@@ -47,7 +48,8 @@ impl SifiveSpi {
         SifiveSpi { from: core::ptr::null(), to: core::ptr::null_mut(), bytes: 0, sent: 0, received: 0 }
     }
 
-    /// Exchanges bytes at once, for what the driver does not do; what came in for the last.
+    /// Exchanges bytes by polling, for tests that do not use the driver. Returns the last received
+    /// byte.
     pub fn at_once(&mut self, bytes: impl IntoIterator<Item = u8>) -> u8 {
         bytes.into_iter().fold(0xff, |_, byte| {
             write(TX, byte.into());
@@ -60,14 +62,14 @@ impl SifiveSpi {
         })
     }
 
-    /// Sends what the FIFO takes.
+    /// Writes bytes to the transmit FIFO until it is full.
     fn fill(&mut self) {
         while self.sent < self.bytes && self.sent - self.received < FIFO {
-            // Null for ones.
+            // A null address sends FFh.
             let byte = if self.from.is_null() {
                 0xff
             } else {
-                // SAFETY: inside of the exchange's memory.
+                // SAFETY: the address is inside the exchange's memory.
                 unsafe { self.from.add(self.sent as usize).read() }
             };
             write(TX, byte.into());
@@ -75,7 +77,7 @@ impl SifiveSpi {
         }
     }
 
-    /// Moves what the FIFOs take and have.
+    /// Moves bytes between memory and the FIFOs, as many as possible.
     fn pump(&mut self) {
         loop {
             self.fill();
@@ -87,22 +89,23 @@ impl SifiveSpi {
                 return;
             }
             if !self.to.is_null() {
-                // SAFETY: as above.
+                // SAFETY: the address is inside the exchange's memory.
                 unsafe { self.to.add(self.received as usize).write(came as u8) };
             }
             self.received += 1;
         }
     }
 
-    /// Half of what is on its way interrupts, or the last byte.
+    /// Sets the threshold: the port interrupts when half of the bytes on their way have come in, or
+    /// the last one.
     fn listen(&self) {
         write(RX_MARK, (self.sent - self.received).saturating_sub(1).min(FIFO / 2));
         write(ENABLE, RX_ABOVE);
     }
 }
 
-// SAFETY: memory is touched in `fill` and `pump` alone, which are called from `exchange` and `done` until all
-// bytes have come in; `Send` has no place for them, so it is only read.
+// SAFETY: only `fill` and `pump` touch memory. `exchange` and `done` call them until all bytes have
+// come in. For `Send` there is no memory for received bytes, so it is only read.
 unsafe impl Port for SifiveSpi {
     fn exchange(&mut self, exchange: Exchange) {
         let none = core::ptr::null_mut::<u8>();
@@ -117,7 +120,7 @@ unsafe impl Port for SifiveSpi {
         #[cfg(feature = "path")]
         crate::path::exchanges(bytes);
         self.fill();
-        // The first bytes are on their way: their end interrupts.
+        // The first bytes are being sent: their end causes an interrupt.
         self.listen();
     }
 
@@ -137,7 +140,7 @@ unsafe impl Port for SifiveSpi {
 
     fn clock(&mut self, hz: u32) {
         if hz != 0 {
-            // The clock is the bus clock over twice the divider and one.
+            // The clock is the bus clock divided by 2 * (divider + 1).
             write(DIVIDER, (CLOCK_HZ.div_ceil(2 * hz) - 1).min(0xfff));
         }
     }

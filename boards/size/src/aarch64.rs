@@ -1,5 +1,6 @@
-//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of
-//! version 2. The loader has turned translation and caches on, as UEFI or U-Boot would.
+//! A 64-bit Arm core in exception level 1: interrupt mask DAIF, the core's virtual timer as the
+//! clock, a GIC of version 2. The loader has turned address translation and caches on, as UEFI or
+//! U-Boot do.
 
 use crate::board::{read, write};
 use core::arch::asm;
@@ -11,9 +12,9 @@ const GIC_CPU: usize = 0x0801_0000;
 const GIC_PRIORITY_MASK: usize = GIC_CPU + 0x04;
 const GIC_ACKNOWLEDGE: usize = GIC_CPU + 0x0c;
 const GIC_END: usize = GIC_CPU + 0x10;
-/// Numbers from here on mean that nothing is pending.
+/// Interrupt numbers from here on mean that no interrupt is pending.
 const GIC_SPURIOUS: u32 = 1020;
-/// The timer's interrupt, and the controller's.
+/// Numbers of the timer's interrupt and of the controller's.
 const TIMER_IRQ: u32 = 27;
 const IRQ: u32 = 36;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -48,22 +49,22 @@ core::arch::global_asm!(
     "4: bl main",
     "5: b 5b",
     ".pool",
-    // Only IRQs on this level's own stack are expected.
+    // Only IRQs with this level's own stack are expected.
     ".balign 2048",
     "vectors:",
     ".fill 5 * 32, 4, 0x14000000",
     "b 6f",
     ".fill 11 * 32 - 1, 4, 0x14000000",
-    // All that compiled code may change.
+    // Saves all registers that compiled code may change.
     "6: save_frame",
     "bl interrupted",
     "restore_frame",
     "eret",
 );
 
-// SAFETY: each image's `controller_interrupt`, by its type.
+// SAFETY: each image has `controller_interrupt` with this type.
 unsafe extern "C" {
-    /// The image's own; called when the controller interrupts.
+    /// Function of the image, which is called when the controller interrupts.
     fn controller_interrupt();
 }
 
@@ -79,27 +80,27 @@ extern "C" fn interrupted() {
     write(GIC_END, id);
 }
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u64;
     // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the
     // asm may touch memory.
     unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
-    // SAFETY: puts the masks back.
+    // SAFETY: restores the interrupt masks.
     unsafe { asm!("msr daif, {0}", in(reg) before, options(nostack, preserves_flags)) };
     result
 }
 
 fn control_timer(on: bool) {
-    // SAFETY: the timer's control register.
+    // SAFETY: writes the timer's control register.
     unsafe { asm!("msr cntv_ctl_el0, {0}", in(reg) u64::from(on), options(nomem, nostack, preserves_flags)) };
 }
 
-/// Ticks since the machine started, and in a second.
+/// Returns the ticks since the machine started, and the ticks in a second.
 fn ticks() -> (u64, u64) {
     let (ticks, hz): (u64, u64);
-    // SAFETY: reads the counter and what the machine says of it.
+    // SAFETY: reads the counter and its frequency.
     unsafe {
         asm!("mrs {0}, cntvct_el0", "mrs {1}, cntfrq_el0", out(reg) ticks, out(reg) hz,
             options(nomem, nostack, preserves_flags));
@@ -107,18 +108,18 @@ fn ticks() -> (u64, u64) {
     (ticks, hz.max(1))
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at
-/// most.
+/// Sleeps until an interrupt is pending, even a masked one. The timer interrupts after a
+/// millisecond at the latest.
 pub fn wait_for_interrupt() {
     let (now, hz) = ticks();
-    // SAFETY: sets the tick that the timer rings at; WFI has no effect but time.
+    // SAFETY: sets the tick at which the timer interrupts; WFI only takes time.
     unsafe { asm!("msr cntv_cval_el0, {0}", in(reg) now.wrapping_add(hz / 1_000), options(nomem, nostack)) };
     control_timer(true);
-    // SAFETY: as above.
+    // SAFETY: the instructions only take time and order memory accesses.
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
 }
 
-/// Starts the clock and lets the controller interrupt.
+/// Starts the clock and enables the controller's interrupt.
 pub fn start_clock() {
     let (word, shift) = (IRQ as usize / 4 * 4, 8 * (IRQ % 4));
     write(GIC_TARGET + word, read(GIC_TARGET + word) & !(0xff << shift) | 1 << shift);
@@ -128,11 +129,11 @@ pub fn start_clock() {
     write(GIC_PRIORITY_MASK, 0xf0);
     write(GIC_CPU, 1);
     write(GIC_DISTRIBUTOR, 1);
-    // SAFETY: the vectors stand, and the handler copes with both.
+    // SAFETY: the vectors are in place, and the handler serves both interrupts.
     unsafe { asm!("msr daifclr, #2", options(nostack, preserves_flags)) };
 }
 
-/// Nanoseconds since the machine started.
+/// Returns the nanoseconds since the machine started.
 pub fn now_ns() -> u64 {
     let (ticks, hz) = ticks();
     let part = (ticks % hz).wrapping_mul(SECOND_NS).checked_div(hz).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The board: interrupts off is the lock, memory is the same for CPU and controller; the core's own
-//! part is [`crate::machine`].
+//! The board: the engine's lock switches interrupts off, and CPU and controller use the same
+//! addresses for memory. [`crate::machine`] has the part for the core.
 
 pub use crate::alone::InterruptsOff;
 use crate::machine::wait_for_interrupt;
@@ -8,13 +8,13 @@ use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
 use mmcq::task::Idle;
 
-/// Sleeps in a blocking call: for a millisecond at most, and not if the interrupt handler has done
-/// what the call waits for.
+/// Sleeps in a blocking call for a millisecond at most. Does not sleep if the interrupt handler has
+/// already done what the call waits for.
 pub fn idle(idle: &Idle) {
     sleep_if(|| idle.may_sleep());
 }
 
-/// Sleeps until the next interrupt if this says so with interrupts off.
+/// Sleeps until the next interrupt, if `may_sleep` returns true while interrupts are off.
 pub fn sleep_if(may_sleep: impl FnOnce() -> bool) {
     interrupts_off(|| {
         if may_sleep() {
@@ -23,12 +23,12 @@ pub fn sleep_if(may_sleep: impl FnOnce() -> bool) {
     });
 }
 
-/// Memory that CPU and controller see alike.
+/// DMA interface without translation: CPU and controller use the same addresses.
 #[derive(Debug)]
 pub struct Identity;
 
-// SAFETY: the controller's address of a byte is the CPU's; there is no cache, or it is coherent,
-// and the barrier orders the CPU's accesses.
+// SAFETY: the controller uses the CPU's addresses. There is no cache or a coherent one, and the
+// barrier orders the CPU's accesses.
 unsafe impl Dma for Identity {
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         barrier();
@@ -48,15 +48,15 @@ fn barrier() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Reads a register of the core's or the board's.
+/// Reads a register of the core or the board.
 pub(crate) fn read(address: usize) -> u32 {
-    // SAFETY: one of the registers that the core's part lists; reading them has no effect on
+    // SAFETY: the address is a register that the core's part lists; reading it has no effect on
     // memory.
     unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
 }
 
-/// Writes one.
+/// Writes a register of the core or the board.
 pub(crate) fn write(address: usize, value: u32) {
-    // SAFETY: as in `read`.
+    // SAFETY: the address is a register that the core's part lists.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }

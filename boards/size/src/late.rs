@@ -1,32 +1,32 @@
-//! Statics that are filled in at run time, on cores without compare-and-swap too.
+//! Static variables that get their value at run time, even on cores without compare-and-swap.
 
 pub use crate::alone::Once;
 use crate::board::interrupts_off;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-/// A value that comes later and is shared from then on.
+/// A static value that is set once and shared from then on.
 pub struct Late<T> {
     value: UnsafeCell<MaybeUninit<T>>,
     there: UnsafeCell<bool>,
 }
 
-// SAFETY: written once with interrupts off on the one core, before any reference exists; shared
-// afterwards.
+// SAFETY: written once with interrupts off on the only core, before any reference exists; only
+// shared afterwards.
 unsafe impl<T: Sync + Send> Sync for Late<T> {}
 
 impl<T> Late<T> {
-    /// Nothing yet.
+    /// Makes a variable without a value.
     pub const fn new() -> Self {
         Late { value: UnsafeCell::new(MaybeUninit::uninit()), there: UnsafeCell::new(false) }
     }
 
-    /// Puts the value in if there is none; then as [`get`](Self::get).
+    /// Sets the value if there is none yet. Returns the value, as [`get`](Self::get) does.
     #[inline(never)]
     pub fn set(&'static self, value: T) -> Option<&'static T> {
         interrupts_off(|| {
             if self.get().is_none() {
-                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are
+                // SAFETY: the flag is not set, so no reference to the value exists; interrupts are
                 // off on the only core.
                 unsafe {
                     (*self.value.get()).write(value);
@@ -37,9 +37,9 @@ impl<T> Late<T> {
         self.get()
     }
 
-    /// The value, once it is there.
+    /// Returns the value; `None` before it is set.
     pub fn get(&'static self) -> Option<&'static T> {
-        // SAFETY: the flag goes up once, after the value was written, and neither is written again.
+        // SAFETY: the flag is set once, after the value was written; neither is written again.
         unsafe { (*self.there.get()).then(|| (*self.value.get()).assume_init_ref()) }
     }
 }

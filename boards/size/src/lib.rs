@@ -1,9 +1,9 @@
-//! What the images share: a board with one SDHCI controller, a lock, a clock, memory without
+//! What the images share: a board with one SDHCI controller, a lock, a clock, and memory without
 //! caches.
 //!
-//! The images are built to be measured and to be linked, not to be run: the controller lies where a
-//! SAM E54 has its first, at that part's reset clock of 48 MHz; its clocks and pins belong to no
-//! board. Cores of other families stand in its place with what they have on QEMU's machines `virt`.
+//! The images are built to be measured and linked, not to be executed. The controller has the
+//! address of a SAM E54's first one, with this chip's reset clock of 48 MHz; no board's clocks and
+//! pins are set up. Images for other cores use the devices of QEMU's machines `virt`.
 #![no_std]
 
 #[path = "../../plan/alone.rs"]
@@ -27,33 +27,33 @@ use mmcq::host::{rtsx, s3c_sdi};
 use mmcq::sched::{Profile, Prompt};
 use mmcq::task::Timer;
 
-/// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
+/// Largest number of segments in a transfer; one ADMA2 descriptor moves up to 64 KiB.
 pub const DESCRIPTORS: usize = 8;
-/// The driver of this board's controller.
+/// Type of the driver for this board's controller.
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
-/// The driver of a PCIe card reader.
+/// Type of the driver for a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
-/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without recovery
-/// too.
+/// Type of a card stack with `N` slots. Its default profile starts each waiting request at once;
+/// with [`Lean`] it has no recovery.
 pub type Stack<const N: usize, P = Prompt> = mmcq::task::Stack<(board::InterruptsOff, Driver, P), N>;
 
-/// Registers of the controller.
+/// Address of the controller's registers.
 const BASE: usize = 0x4500_0000;
 
 static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
 static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
-/// What this board says about its controller.
+/// What this board tells the driver about its controller.
 pub const CONFIG: sdhci::SdhciConfig = sdhci::SdhciConfig::new().base_clock_hz(Some(48_000_000));
 
-/// The stack over this board's controller; `None` if it has been made before.
+/// Makes the stack for this board's controller; `None` if it was made before.
 pub fn stack<const N: usize, P: Profile + Default>(
     config: sdhci::SdhciConfig,
 ) -> Option<Result<Stack<N, P>, SdhciInitError>> {
     let table = TABLE.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
-    // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
+    // SAFETY: the linker script places nothing at the device's addresses, and `take` succeeds once.
     let regs = unsafe { Mmio::new(base) };
     Some(
         Sdhci::new(regs, board::Identity, table, config)
@@ -61,29 +61,30 @@ pub fn stack<const N: usize, P: Profile + Default>(
     )
 }
 
-/// The same registers for the images that are linked and never run.
+/// Returns the same registers once more, for images that are linked and never executed.
 pub fn registers() -> Option<Mmio> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
-    // SAFETY: nothing runs, so nothing touches them.
+    // SAFETY: nothing is executed, so nothing accesses the registers.
     Some(unsafe { Mmio::new(base) })
 }
 
-/// The board's clock.
+/// Clock of the board, for the stack; it has no alarm.
 pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
 
-/// The driver of an SoC's controller.
+/// Type of the driver for the controller of a system-on-chip.
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
-/// Another controller at the same place; `None` if it has been made before.
+/// Makes a card reader's driver at the same address; `None` if it was made before.
 pub fn card_reader(config: rtsx::RtsxConfig) -> Option<Result<CardReader, rtsx::RtsxInitError>> {
     let buffers = BUFFERS.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
-    // SAFETY: as above; only the images that are linked and never run have both.
+    // SAFETY: the address is the device's; only images that are linked and never executed have both
+    // drivers.
     let regs = unsafe { Mmio::new(base) };
     Some(rtsx::Rtsx::new(regs, board::Identity, buffers, config))
 }
 
-/// Memory for bring-up; `None` if it is in use for good.
+/// Returns memory for bring-up; `None` if it was taken before.
 pub fn scratch() -> Option<DmaBuf> {
     Some(DmaBuf::from_static(SCRATCH.take()?))
 }
@@ -92,9 +93,10 @@ pub fn scratch() -> Option<DmaBuf> {
 fn panic(_: &PanicInfo<'_>) -> ! {
     #[cfg(feature = "no-panic")]
     {
-        // SAFETY: a program that still refers to it does not link.
+        // SAFETY: a program that still refers to this function cannot be linked.
         unsafe extern "C" {
-            /// Defined nowhere: a reference to it that survives is a panic that can be reached.
+            /// A function that does not exist: a reference to it that survives optimisation is a
+            /// reachable panic.
             fn a_panic_can_be_reached() -> !;
         }
         // SAFETY: an image with this call cannot be linked, so it is never made.
@@ -110,22 +112,21 @@ pub use mmcq::block::BlockDevice;
 pub use mmcq::card::Options;
 pub use mmcq::sched::Lean;
 
-/// A whole reader with this bring-up: block 0 is read and written back.
+/// Makes a complete card reader with this bring-up function: it reads block 0 and writes it back.
 #[macro_export]
 macro_rules! reader {
     ($bring_up:path) => {
         static STACK: $crate::late::Late<$crate::Stack<8, $crate::Lean>> = $crate::late::Late::new();
         static BLOCK: $crate::late::Once<[u8; 512]> = $crate::late::Once::new([0; _]);
 
-        /// The program: block 0 is read and written back.
+        /// Main function of the image: reads block 0 and writes it back.
         #[unsafe(no_mangle)]
         pub extern "C" fn main() {
             $crate::board::start_clock();
             let _ = copy();
         }
 
-        /// On a stack frame of its own: the stack is made there before it is moved to where it
-        /// stays.
+        /// Makes the stack in its own stack frame, from which it is moved to its static place.
         #[inline(never)]
         fn made() -> Option<&'static $crate::Stack<8, $crate::Lean>> {
             STACK.set($crate::stack($crate::CONFIG)?.ok()?)
@@ -145,7 +146,7 @@ macro_rules! reader {
             device.flush_blocking($crate::board::idle).ok()
         }
 
-        /// The controller's interrupt.
+        /// Interrupt handler of the controller.
         #[unsafe(no_mangle)]
         pub extern "C" fn controller_interrupt() {
             if let Some(stack) = STACK.get() {

@@ -1,26 +1,26 @@
-//! A RISC-V core of 32 bits in machine mode: `mstatus.MIE`, the CLINT's timer of 10 MHz as the
-//! clock, the PLIC.
+//! A 32-bit RISC-V core in machine mode: interrupt mask `mstatus.MIE`, the CLINT's 10 MHz timer as
+//! the clock, a PLIC.
 
 use crate::board::{read, write};
 use core::arch::asm;
 
-/// The timer's time and the time that it rings at, low words first.
+/// Registers of the timer: its time, and the time at which it interrupts, lower words first.
 const MTIME: usize = 0x0200_bff8;
 const MTIMECMP: usize = 0x0200_4000;
-/// The interrupt controller: priorities, enabled sources, threshold, claim and completion, for
-/// machine mode of the first core.
+/// Registers of the interrupt controller for machine mode of the first core: priorities, enabled
+/// sources, threshold, claim and completion.
 const PLIC: usize = 0x0c00_0000;
 const PLIC_ENABLE: usize = PLIC + 0x2000;
 const PLIC_THRESHOLD: usize = PLIC + 0x20_0000;
 const PLIC_CLAIM: usize = PLIC + 0x20_0004;
-/// The controller's interrupt.
+/// Number of the controller's interrupt.
 const IRQ: u32 = 31;
 const MSTATUS_MIE: usize = 1 << 3;
-/// `mie`: timer and external interrupts.
+/// Bits of `mie`: timer and external interrupts.
 const MIE_TIMER_AND_EXTERNAL: usize = 1 << 7 | 1 << 11;
-/// `mcause` of the timer's interrupt.
+/// Value of `mcause` for the timer's interrupt.
 const TIMER_RANG: usize = 1 << 31 | 7;
-/// Ticks in a millisecond, and the nanoseconds of one.
+/// Number of ticks in a millisecond, and the nanoseconds of a tick.
 const TICK: u64 = 10_000;
 const TICK_NS: u64 = 100;
 
@@ -48,7 +48,7 @@ core::arch::global_asm!(
     "j 3b",
     "4: call main",
     "5: j 5b",
-    // All that compiled code may change.
+    // Saves all registers that compiled code may change.
     ".balign 4",
     "trap:",
     "addi sp, sp, -64",
@@ -90,13 +90,13 @@ core::arch::global_asm!(
     "mret",
 );
 
-// SAFETY: each image's `controller_interrupt`, by its type.
+// SAFETY: each image has `controller_interrupt` with this type.
 unsafe extern "C" {
-    /// The image's own; called when the controller interrupts.
+    /// Function of the image, which is called when the controller interrupts.
     fn controller_interrupt();
 }
 
-/// A trap; exceptions have nowhere to go.
+/// Handles a trap; exceptions end in an endless loop.
 #[unsafe(no_mangle)]
 extern "C" fn trapped(cause: usize) {
     if cause == TIMER_RANG {
@@ -116,20 +116,21 @@ extern "C" fn trapped(cause: usize) {
     write(PLIC_CLAIM, source);
 }
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: usize;
     // SAFETY: reads mstatus and clears MIE; memory accesses do not move across, since the asm may
     // touch memory.
     unsafe { asm!("csrrci {0}, mstatus, 8", out(reg) before, options(nostack, preserves_flags)) };
     let result = f();
-    // SAFETY: puts MIE back.
+    // SAFETY: restores MIE.
     unsafe { asm!("csrs mstatus, {0}", in(reg) before & MSTATUS_MIE, options(nostack, preserves_flags)) };
     result
 }
 
 fn ring_at(ticks: u64) {
-    // The upper word first at its most, so that no early time is there in between.
+    // The upper word is first set to its largest value, so that no early time shows while the lower
+    // word is written.
     write(MTIMECMP + 4, u32::MAX);
     write(MTIMECMP, ticks as u32);
     write(MTIMECMP + 4, (ticks >> 32) as u32);
@@ -141,27 +142,27 @@ fn ticks() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at
-/// most.
+/// Sleeps until an interrupt is pending, even a masked one. The timer interrupts after a
+/// millisecond at the latest.
 pub fn wait_for_interrupt() {
     ring_at(ticks().wrapping_add(TICK));
-    // SAFETY: WFI has no effect but time.
+    // SAFETY: WFI only takes time.
     unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };
 }
 
-/// Starts the clock and lets the controller interrupt.
+/// Starts the clock and enables the controller's interrupt.
 pub fn start_clock() {
     ring_at(u64::MAX);
     write(PLIC + 4 * IRQ as usize, 1);
     write(PLIC_ENABLE, 1 << IRQ);
     write(PLIC_THRESHOLD, 0);
-    // SAFETY: the trap handler copes with both.
+    // SAFETY: the trap handler serves both interrupts.
     unsafe {
         asm!("csrs mie, {0}", "csrsi mstatus, 8", in(reg) MIE_TIMER_AND_EXTERNAL, options(nostack));
     }
 }
 
-/// Nanoseconds since the machine started.
+/// Returns the nanoseconds since the machine started.
 pub fn now_ns() -> u64 {
     ticks().wrapping_mul(TICK_NS)
 }

@@ -1,23 +1,23 @@
-//! The interrupts of a Raspberry Pi 2 or 3: a controller for each core, and behind it one for the
-//! devices.
+//! Interrupt controllers of a Raspberry Pi 2 or 3: one for each core, and one for the devices
+//! behind it.
 
 use crate::arm::{read, write};
 use crate::board::{self, ALARM_IRQ};
 use crate::plan::firmware::{Source, serve};
 
-/// Interrupts of the first core's timers, and the bit of its virtual one.
+/// Register of the first core's timer interrupts, and the bit of its virtual timer.
 const TIMERS: usize = 0x4000_0040;
 const VIRTUAL_TIMER: u32 = 1 << 3;
-/// What the first core is interrupted by.
+/// Register that shows the source of the first core's interrupt.
 const SOURCE: usize = 0x4000_0060;
 const DEVICES: u32 = 1 << 8;
-/// Devices from 32 on that interrupt.
+/// Register that enables interrupts of devices 32 and higher.
 const ENABLE_2: usize = 0x3f00_b214;
 
-/// There is nothing to switch on.
+/// Does nothing: the interrupt controllers need no start.
 pub fn start() {}
 
-/// Listens to an interrupt.
+/// Enables an interrupt.
 pub fn listen(irq: u32) {
     match irq {
         ALARM_IRQ => write(TIMERS, VIRTUAL_TIMER),
@@ -25,7 +25,7 @@ pub fn listen(irq: u32) {
     }
 }
 
-/// The interrupt handler.
+/// Interrupt handler of the first core.
 #[unsafe(no_mangle)]
 extern "C" fn interrupt() {
     let source = read(SOURCE);

@@ -1,5 +1,5 @@
-//! What the machines have in common: memory is one for CPU and controllers, with the MMU off, and
-//! reports go by semihosting.
+//! What the machines have in common: CPU and controllers use the same addresses for memory, the MMU
+//! is off, and reports are printed by semihosting.
 
 pub use crate::arm::sleep_until;
 use crate::cpu::interrupts_on;
@@ -8,16 +8,17 @@ use crate::irq;
 pub use crate::lines::say;
 use crate::table::MACHINE;
 
-/// The interrupt controller: distributor and CPU interface.
+/// Address of the interrupt controller's distributor.
 #[cfg(not(feature = "raspi3b"))]
 pub const GIC_DISTRIBUTOR: usize = MACHINE.gic[0];
-/// See above.
+/// Address of the interrupt controller's CPU interface.
 #[cfg(not(feature = "raspi3b"))]
 pub const GIC_CPU: usize = MACHINE.gic[1];
-/// The core's own virtual timer, or the global timer of a Cortex-A9: both are this one.
+/// Number of the alarm's interrupt: the core's virtual timer, or the global timer of a Cortex-A9,
+/// which has the same number.
 pub const ALARM_IRQ: u32 = 16 + 11;
 
-/// Takes interrupt controller and core into use.
+/// Switches on the interrupt controller and the core's interrupts.
 pub fn start() {
     irq::start();
     irq::listen(ALARM_IRQ);

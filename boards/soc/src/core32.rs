@@ -1,4 +1,5 @@
-//! A 32-bit core: the architecture's virtual timer, or the global timer of a Cortex-A9.
+//! A 32-bit core: the clock is the architecture's virtual timer, or the global timer of a
+//! Cortex-A9.
 
 use crate::arm::{read, write};
 use crate::armv7::semihost;
@@ -7,30 +8,32 @@ use crate::table::MACHINE;
 use core::arch::asm;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The global timer of a Cortex-A9: counter, control, status, comparator, 64 bits where it says so.
+/// Registers of a Cortex-A9's global timer: counter (64 bits), control, status, comparator (64
+/// bits).
 const COUNTER: usize = MACHINE.global_timer;
 const CONTROL: usize = MACHINE.global_timer + 0x08;
 const STATUS: usize = MACHINE.global_timer + 0x0c;
 const COMPARATOR: usize = MACHINE.global_timer + 0x10;
 const ON: u32 = 1;
-/// On, compares, interrupts.
+/// Control bits: timer on, comparator on, interrupt on.
 const ALARM: u32 = 7;
-/// What QEMU lets it count in.
+/// Frequency in hertz of the global timer in QEMU.
 const GLOBAL_HZ: u64 = 100_000_000;
 const HAS_GLOBAL: bool = MACHINE.global_timer != 0;
 
-/// Lets interrupts come.
+/// Enables interrupts in the core.
 pub fn interrupts_on() {
     if HAS_GLOBAL {
         write(CONTROL, ON);
     }
-    // SAFETY: the vector table stands, and the handler copes with both interrupts.
+    // SAFETY: the vector table is in place, and the handler serves both interrupts.
     unsafe { asm!("cpsie i", options(nostack, preserves_flags)) };
 }
 
-/// What is written before stays before, and what is read after stays after, also for devices.
+/// Keeps the order of memory accesses, also for devices: earlier writes stay before, later reads
+/// stay after.
 pub fn barrier() {
-    // SAFETY: orders accesses to memory, and no more.
+    // SAFETY: the instruction only orders memory accesses.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
@@ -39,7 +42,7 @@ fn hz() -> u64 {
         return GLOBAL_HZ;
     }
     let hz: u32;
-    // SAFETY: reads what the machine has put there.
+    // SAFETY: reads the frequency that the machine has set.
     unsafe { asm!("mrc p15, 0, {0}, c14, c0, 0", out(reg) hz, options(nomem, nostack, preserves_flags)) };
     u64::from(hz).max(1)
 }
@@ -63,7 +66,7 @@ fn ticks() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Nanoseconds since the machine started.
+/// Returns the nanoseconds since the machine started.
 pub fn now_ns() -> u64 {
     let (ticks, hz) = (ticks(), hz());
     ticks / hz * SECOND_NS + ticks % hz * SECOND_NS / hz
@@ -74,14 +77,14 @@ fn control_timer(on: bool) {
         write(CONTROL, if on { ALARM } else { ON });
         return;
     }
-    // SAFETY: the timer's control register: its interrupt comes once it is on and its time has
-    // come.
+    // SAFETY: writes the timer's control register: the timer interrupts if it is on and its time
+    // has come.
     unsafe {
         asm!("mcr p15, 0, {0}, c14, c3, 1", in(reg) u32::from(on), options(nomem, nostack, preserves_flags))
     };
 }
 
-/// Asks for an interrupt at this time.
+/// Sets the time at which the alarm interrupts; `None` switches the alarm off.
 pub fn set_alarm(at_ns: Option<u64>) {
     control_timer(false);
     let Some(at_ns) = at_ns else { return };
@@ -94,7 +97,7 @@ pub fn set_alarm(at_ns: Option<u64>) {
         write(COMPARATOR, low);
         write(COMPARATOR + 4, high);
     } else {
-        // SAFETY: the tick that the interrupt comes at.
+        // SAFETY: sets the tick at which the timer interrupts.
         unsafe {
             asm!("mcrr p15, 3, {0}, {1}, c14", in(reg) low, in(reg) high,
                 options(nomem, nostack, preserves_flags))
@@ -103,7 +106,7 @@ pub fn set_alarm(at_ns: Option<u64>) {
     control_timer(true);
 }
 
-/// The alarm has rung; it would go on.
+/// Switches off the alarm after it has interrupted; otherwise it would interrupt again at once.
 pub fn silence_alarm() {
     control_timer(false);
     if HAS_GLOBAL {
@@ -111,7 +114,7 @@ pub fn silence_alarm() {
     }
 }
 
-/// Writes a line that ends with a zero.
+/// Prints a line that ends with a zero byte.
 pub fn write_line(line: &mut [u8]) {
     const SYS_WRITE0: u32 = 0x04;
     semihost(SYS_WRITE0, line);

@@ -1,4 +1,4 @@
-//! What `plan/sdhci/path.rs` measures with.
+//! What `plan/sdhci/path.rs` needs for its measurement.
 
 use crate::controller::Controller;
 use crate::plan::alone::Once;
@@ -9,7 +9,7 @@ struct Pages([[u8; 4096]; 32]);
 
 static PAGES: Once<Pages> = Once::new(Pages([[0; _]; _]));
 
-/// A page for each request; without memory the second time.
+/// Returns a page for each request; at a second call the buffers have no memory.
 pub fn buffers() -> [DmaBuf; 32] {
     match PAGES.take() {
         Some(Pages(pages)) => pages.each_mut().map(|page| DmaBuf::from_static(page)),
@@ -17,7 +17,7 @@ pub fn buffers() -> [DmaBuf; 32] {
     }
 }
 
-/// Reads and writes of the controller's registers so far.
+/// Returns the number of reads and writes of the controller's registers so far.
 pub fn accesses(host: &Controller) -> u32 {
     // SAFETY: no register is touched.
     unsafe { host.regs() }.accesses()

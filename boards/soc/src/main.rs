@@ -1,10 +1,10 @@
-//! Judges the stack with controllers and cards that others wrote: the SDHCI or SMHC that machines
-//! of QEMU have of their own, and its SD card. One source, and a table of machines (`table.rs`).
+//! Tests the stack with controllers and cards by other authors: the SDHCI or SMHC that QEMU's
+//! machines have, and QEMU's SD card. All machines have the same source and a table (`table.rs`).
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, with the profile of the
-//! controller's name, driven by nothing but interrupts: the controller's, and the alarm that the
-//! engine asks for. `tools/boards.sh` builds and runs this, and looks at the card's image
-//! afterwards. What is not of these machines is in `plan`.
+//! mmcq brings the card up, writes and reads it as in any firmware, with the profile that has the
+//! controller's name. Only interrupts drive it: the controller's, and the alarm that the engine
+//! sets. `tools/boards.sh` builds and starts this image, and checks the card's content afterwards.
+//! Code for all machines is in `plan`.
 #![no_std]
 #![no_main]
 
@@ -58,10 +58,10 @@ use plan::firmware;
 use plan::judge::{BUFFER_BYTES, Judge};
 use table::MACHINE;
 
-/// Requests that fit in; a path is measured with up to 32.
+/// Number of slots in the stack; a path is measured with up to 32 requests.
 const SLOTS: usize = if cfg!(feature = "path") { 32 } else { 8 };
 
-/// The stack of this image.
+/// Type of the stack in this image.
 pub type Stack = mmcq::task::Stack<(InterruptsOff, Controller), SLOTS>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
@@ -98,7 +98,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The program.
+/// Main function of the image.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     board::start();

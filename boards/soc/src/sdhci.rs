@@ -1,4 +1,4 @@
-//! The SDHCI that most machines have.
+//! The SDHCI controller of most machines.
 
 use crate::board::say;
 use crate::counted::Counted;
@@ -15,7 +15,7 @@ type Shown = mmcq::host::sdhci::Usdhc<Mmio>;
 type Shown = Mmio;
 type Registers = Counted<Shown>;
 
-/// Its driver.
+/// Type of the controller's driver.
 pub type Controller = Sdhci<Registers, Identity, 64>;
 
 static TABLE: Once<Table<64>> = Once::new(Table::new());
@@ -42,11 +42,12 @@ fn config() -> Option<SdhciConfig> {
     Some(profile.clock(MACHINE.clock_hz).width(Width::W4))
 }
 
-/// The driver, and what moves the data.
+/// Makes the driver. Returns it with its transfer mode.
 pub fn controller() -> Result<(Controller, TransferMode), &'static str> {
     let config = config().ok_or("no SDHCI")?;
     let table = TABLE.take().ok_or("taken")?;
-    // SAFETY: the controller's registers, which no other code uses: `TABLE` is taken once.
+    // SAFETY: the address is the controller's register page, which no other code uses: `TABLE` is
+    // taken once.
     let regs = registers(unsafe { Mmio::at_address(MACHINE.registers) });
     let host = Sdhci::new(regs, Identity, table, config).map_err(|error| {
         say(format_args!("{error}"));

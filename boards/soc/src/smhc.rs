@@ -1,4 +1,4 @@
-//! Allwinner's SMHC.
+//! Allwinner's mobile storage host (SMHC).
 
 use crate::board::say;
 use crate::counted::Counted;
@@ -9,22 +9,23 @@ use mmcq::host::Width;
 use mmcq::host::mshc::{Descriptors, MshcConfig, Smhc};
 use mmcq::host::regs::Mmio;
 
-/// Its driver.
+/// Type of the controller's driver.
 pub type Controller = Smhc<Counted<Mmio>, Identity, (), 64>;
 
-/// What moves the data.
+/// What moves the data between controller and memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Moves {
-    /// The internal DMA.
+    /// The controller's internal DMA.
     Idmac,
 }
 
 static TABLE: Once<Descriptors<64>> = Once::new(Descriptors::new());
 
-/// The driver, and what moves the data.
+/// Makes the driver. Returns it with what moves the data.
 pub fn controller() -> Result<(Controller, Moves), &'static str> {
     let table = TABLE.take().ok_or("taken")?;
-    // SAFETY: the controller's registers, which no other code uses: `TABLE` is taken once.
+    // SAFETY: the address is the controller's register page, which no other code uses: `TABLE` is
+    // taken once.
     let regs = Counted::new(unsafe { Mmio::at_address(MACHINE.registers) });
     let config = MshcConfig::new(MACHINE.clock_hz)
         .width(Width::W4)

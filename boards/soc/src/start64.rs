@@ -1,5 +1,5 @@
-//! Reset and the vectors of ARMv8-A cores, which QEMU starts in exception level 3 or 1. The MMU
-//! stays off: all accesses are aligned.
+//! Reset code and vectors of ARMv8-A cores, which QEMU starts in exception level 3 or 1. The MMU
+//! stays off, so all accesses must be aligned.
 
 core::arch::global_asm!(
     include_str!("../../plan/frame-aarch64.s"),
@@ -7,14 +7,14 @@ core::arch::global_asm!(
     ".global start",
     "start:",
     "msr daifset, #0xf",
-    // The first core alone.
+    // Only the first core continues.
     "mrs x0, mpidr_el1",
     "tst x0, #3",
     "b.ne 3f",
     "mrs x0, currentel",
     "cmp x0, #3 << 2",
     "b.lo 5f",
-    // From level 3: what follows is 64-bit code of the normal world, down to level 1.
+    // From level 3 the core goes down to level 1, to 64-bit code in the normal world.
     "mov x0, #0x431",
     "msr scr_el3, x0",
     "msr cptr_el3, xzr",

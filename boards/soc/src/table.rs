@@ -1,28 +1,29 @@
-//! The machines: what differs from one to the next, but for the interrupts of the Raspberry Pi.
+//! Table of the machines: all that differs between them, except the interrupt controllers of the
+//! Raspberry Pi.
 
-/// A machine of QEMU's. Addresses are those that its processor sees.
+/// A machine of QEMU. Addresses are those that its processor sees.
 #[expect(dead_code, reason = "build.rs looks at one field, an image at the others")]
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Its name, as QEMU has it.
+    /// Name of the machine in QEMU.
     pub name: &'static str,
-    /// Where the image lies.
+    /// Load address of the image.
     pub image: usize,
-    /// The controller's registers.
+    /// Address of the controller's registers.
     pub registers: usize,
-    /// Its base clock, in hertz.
+    /// Base clock of the controller in hertz.
     pub clock_hz: u32,
-    /// Its interrupt.
+    /// Number of the controller's interrupt.
     pub irq: u32,
-    /// The profile of the controller.
+    /// Driver profile of the controller.
     pub profile: Profile,
-    /// Distributor and CPU interface of the interrupt controller.
+    /// Addresses of the interrupt controller's distributor and CPU interface.
     pub gic: [usize; 2],
-    /// The global timer of a Cortex-A9; 0: the core has the architecture's.
+    /// Address of a Cortex-A9's global timer; 0: the core has the architecture's virtual timer.
     pub global_timer: usize,
 }
 
-/// Names of `mmcq::host::sdhci::profiles`, and one of `mmcq::host::mshc`.
+/// Driver profiles: names in `mmcq::host::sdhci::profiles`, and one of `mmcq::host::mshc`.
 #[derive(Clone, Copy, Debug)]
 pub enum Profile {
     Zynq,
@@ -106,7 +107,7 @@ const MACHINES: [Machine; 7] = [
     },
 ];
 
-/// The machine of this image: that of the feature, which has its name.
+/// Machine of this image: the feature with its name selects it.
 pub const MACHINE: Machine = MACHINES[if cfg!(feature = "xilinx-zynq-a9") {
     0
 } else if cfg!(feature = "mcimx6ul-evk") {

@@ -1,11 +1,11 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's `sdhci-pci` and its SD
-//! card, on its machines `virt`, with a 64-bit core of Arm's or of RISC-V.
+//! Tests the stack with a controller and a card by other authors: QEMU's `sdhci-pci` and its SD
+//! card, on its machines `virt`, with a 64-bit core of Arm or RISC-V.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by
-//! nothing but interrupts: the controller's, and the alarm that the engine asks for. Then it is
-//! counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
-//! at the card's image afterwards. What is not of this machine is in `plan`, and in `plan/sdhci`,
-//! which boards/pc has too.
+//! mmcq brings the card up, writes and reads it as in any firmware, with DMA. Only interrupts drive
+//! it: the controller's, and the alarm that the engine sets. Then the image counts how many
+//! instructions a request takes. `tools/boards.sh` builds and starts this image, and checks the
+//! card's content afterwards. Code for all machines is in `plan`, and code that boards/pc also uses
+//! is in `plan/sdhci`.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reset and the vectors of an ARMv8-A core, in exception level 1, which QEMU starts it in.
+//! Reset code and vectors of an ARMv8-A core in exception level 1, in which QEMU starts it.
 
 core::arch::global_asm!(
     include_str!("../../plan/frame-aarch64.s"),
@@ -11,8 +11,8 @@ core::arch::global_asm!(
     "msr cpacr_el1, x0",
     "ldr x0, =vectors",
     "msr vbar_el1, x0",
-    // Addresses of 32 bits, as they are: the first GiB has devices, the second the memory, cached;
-    // the table is read through the caches.
+    // 32-bit addresses, mapped to themselves: the first GiB has devices, the second has cached
+    // memory; the core reads the page table through its caches.
     "ldr x0, =page_root",
     "msr ttbr0_el1, x0",
     "mov x0, #0xff00",
@@ -23,7 +23,7 @@ core::arch::global_asm!(
     "ic iallu",
     "dsb sy",
     "isb",
-    // Translation, data cache, instruction cache.
+    // Switches on address translation, data cache and instruction cache.
     "mrs x0, sctlr_el1",
     "mov x1, #0x1005",
     "orr x0, x0, x1",
@@ -42,7 +42,7 @@ core::arch::global_asm!(
     ".pool",
     ".section .data",
     ".balign 64",
-    // Blocks of 1 GiB: device memory that is never executed; normal memory, shared.
+    // Page table entries for blocks of 1 GiB: device memory, never executed; normal memory, shared.
     "page_root: .quad 0x0060000000000401, 0x40000705, 0, 0",
     include_str!("../../plan/vectors-aarch64.s"),
 );

@@ -3,11 +3,11 @@
 /// Time of an alarm that is not set.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Alarm times in ns, one for each part of a model, at most 32. Of simultaneous alarms, the lower
-/// number comes first.
+/// Alarm times in ns, one for each part of a model, at most 32. Of alarms with the same time, the
+/// lower number comes first.
 ///
-/// A model reads the next alarm far more often than it changes one, so the number of the next alarm
-/// is kept. Few alarms are set at a time.
+/// A model reads the next alarm far more often than it changes one, so [`Alarms`] stores the number
+/// of the next alarm. Few alarms are set at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms<const N: usize> {
     at_ns: [u64; N],
@@ -17,7 +17,7 @@ pub(crate) struct Alarms<const N: usize> {
 }
 
 impl<const N: usize> Alarms<N> {
-    /// Alarms of which none is set.
+    /// A set of alarms in which none is set.
     pub(crate) const NONE: Self = {
         assert!(N <= u32::BITS as usize);
         Alarms { at_ns: [NEVER; N], set: 0, next: 0 }
@@ -29,7 +29,7 @@ impl<const N: usize> Alarms<N> {
         self.at_ns[alarm]
     }
 
-    /// Sets an alarm to a time, in place of its time before.
+    /// Sets an alarm to this time in ns, instead of its former time.
     #[inline]
     pub(crate) fn set(&mut self, alarm: usize, at_ns: u64) {
         let before = std::mem::replace(&mut self.at_ns[alarm], at_ns);

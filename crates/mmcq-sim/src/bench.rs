@@ -1,5 +1,5 @@
-//! A bench for programs: a controller with a card in its slot, and the stack on it, in virtual
-//! time.
+//! A bench for programs: a controller with a card in its slot and the stack that drives it, in
+//! virtual time.
 //!
 //! ```
 //! use mmcq::block::BlockDevice;
@@ -40,25 +40,26 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The driver of the bench's controller.
+/// Type of the driver for the bench's controller.
 pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
-/// The stack on the bench, with the first-in-first-out scheduler.
+/// Type of the stack on the bench, with the scheduler [`Fifo`] (first in, first out).
 pub type Stack = mmcq::task::Stack<(NoLock, Host, Fifo), 16>;
 
-/// Time of a register access in ns.
+/// Time in ns that a register access takes.
 const ACCESS_NS: u64 = 50;
 /// Longest time in ns that one [`Bench::idle`] waits.
 const IDLE_NS: u64 = 10_000;
-/// Steps after which a future that is not ready counts as stalled.
+/// Number of steps after which a future that is not ready counts as stalled.
 const STEPS_MAX: u32 = 10_000_000;
-/// Calls of the interrupt handler in a row after which an interrupt that stays asserted is a storm.
+/// Number of interrupt handler calls in a row, with the interrupt still asserted, that count as a
+/// storm.
 const STORM: u32 = 4096;
 
 /// Reasons why a bench cannot be made, or why a future on it never ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// There is no card of this name.
+    /// No card has this name.
     #[error("card {0}: unknown; mmcq_sim::cards::CARDS lists those that are")]
     Unknown(String),
     /// The card's profile is not valid.
@@ -67,30 +68,30 @@ pub enum BenchError {
     /// The card's medium cannot be made.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// The driver refuses the controller.
+    /// The driver refuses the controller with this error.
     #[error("controller: {0}")]
     Controller(sdhci::SdhciInitError),
-    /// Nothing will happen any more, and the future is not ready.
+    /// No event will ever happen again, and the future is not ready.
     #[error("at {at_ns} ns nothing is left that could happen, and the future is not ready")]
     Stalled {
-        /// Virtual time in ns.
+        /// Virtual time in ns at which the bench stalled.
         at_ns: u64,
     },
     /// A fault of the plan can never strike on this machine.
     #[error("a fault at {0:?} can never strike: nothing on this bench comes by there")]
     NeverStrikes(Point),
-    /// The controller's interrupt stays asserted.
+    /// The controller's interrupt stays asserted, however often its handler is called.
     #[error("at {at_ns} ns the driver leaves the interrupt asserted")]
     Storm {
-        /// Virtual time in ns.
+        /// Virtual time in ns at which the storm was noticed.
         at_ns: u64,
     },
 }
 
 thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
 
-/// Returns the virtual time of this thread's machine in nanoseconds: what a board's `now_ns` would
-/// read from its timer.
+/// Returns the virtual time in ns of this thread's machine. A board's own `now_ns` would read its
+/// timer instead.
 pub fn now_ns() -> u64 {
     NOW_NS.get()
 }
@@ -109,7 +110,7 @@ impl Machine {
     /// version 4.20.
     ///
     /// # Errors
-    /// [`BenchError::Unknown`] where there is no such card.
+    /// [`BenchError::Unknown`] if no card has this name.
     pub fn new(card: &str) -> Result<Machine, BenchError> {
         Ok(Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20))
     }
@@ -120,18 +121,18 @@ impl Machine {
         let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
         NOW_NS.set(0);
         let machine = Machine { time: Time::new(), slot, memory, faults: RefCell::new(Faults::default()) };
-        // From here on the card knows what a cut decides about.
+        // From now on the card tracks its writes, so that a power cut can decide about them.
         machine.tell_card();
         machine
     }
 
-    /// Sets the plan of faults that strike controller and card from now on.
+    /// Sets the plan of faults that strike the controller and the card from now on.
     ///
     /// # Errors
-    /// [`BenchError::NeverStrikes`] where a fault of the plan cannot strike on this controller (an
-    /// SPI bus, a queue engine), or on a card without functions. A fault of a queue or of packed
-    /// commands that the card has not, or that no request uses, is taken and strikes nothing. After an
-    /// error the plan before stays.
+    /// [`BenchError::NeverStrikes`] if a fault of the plan can never strike: it needs an SPI bus, a
+    /// queue engine, or a card with functions. A fault of a command queue or of packed commands is
+    /// accepted even if the card does not have them or no request uses them; it then strikes
+    /// nothing. After an error the old plan stays in force.
     pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
         let functions = self.slot.borrow_mut().card_mut().is_some_and(|card| card.has_functions());
         let never = |point: &Point| {
@@ -163,7 +164,7 @@ impl Machine {
         self.memory.clone()
     }
 
-    /// Waits a short time, or until the controller interrupts, as `wfi` would.
+    /// Waits for a short time, or until the controller interrupts, like the CPU instruction `wfi`.
     pub fn wait(&self) {
         self.go_to(self.time.now() + IDLE_NS);
     }
@@ -179,7 +180,7 @@ impl Machine {
 pub struct Bench<P: Profile = Fifo> {
     machine: Machine,
     stack: mmcq::task::Stack<(NoLock, Host, P), 16>,
-    /// Times in ns at which sleeping programs continue.
+    /// Times in ns at which sleeping futures continue.
     timers: RefCell<Vec<u64>>,
 }
 
@@ -188,7 +189,7 @@ impl Bench {
     /// version 4.20.
     ///
     /// # Errors
-    /// [`BenchError::Unknown`] where there is no such card.
+    /// [`BenchError::Unknown`] if no card has this name.
     pub fn new(card: &str) -> Result<Bench, BenchError> {
         Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20, sdhci::SdhciConfig::new())
     }
@@ -196,7 +197,7 @@ impl Bench {
     /// Makes a bench with any card, controller and settings of the driver.
     ///
     /// # Errors
-    /// [`BenchError::Controller`] where the driver refuses the controller.
+    /// [`BenchError::Controller`] if the driver refuses the controller.
     pub fn with(
         card: Box<dyn Card>,
         controller: SdhciConfig,
@@ -211,7 +212,7 @@ impl<P: Profile> Bench<P> {
     /// engine.
     ///
     /// # Errors
-    /// As [`with`](Bench::with).
+    /// The errors of [`with`](Bench::with).
     pub fn with_policy(
         card: Box<dyn Card>,
         controller: SdhciConfig,
@@ -228,17 +229,17 @@ impl<P: Profile> Bench<P> {
         Ok(Bench { machine, stack, timers: RefCell::new(Vec::new()) })
     }
 
-    /// Returns the stack. No card has been brought up yet.
+    /// Returns the stack. The caller has to bring the card up first.
     pub fn stack(&self) -> &mmcq::task::Stack<(NoLock, Host, P), 16> {
         &self.stack
     }
 
-    /// Returns the virtual time in ns.
+    /// Returns the virtual time of the bench in ns.
     pub fn now_ns(&self) -> u64 {
         self.machine.time.now()
     }
 
-    /// Returns the controller's model, for what this type has no method for.
+    /// Returns the controller model, for functions that this type does not offer.
     pub fn controller(&self) -> &Rc<RefCell<Sdhci>> {
         &self.machine.slot
     }
@@ -248,8 +249,8 @@ impl<P: Profile> Bench<P> {
         &self.machine.memory
     }
 
-    /// Returns a function by which a blocking call waits: the models run for a short time, or until
-    /// the controller interrupts.
+    /// Returns the function that a blocking call uses to wait: it lets the models continue for a
+    /// short time, or until the controller interrupts.
     pub fn idle(&self) -> impl Fn(&Idle) + Copy + '_ {
         |_| self.machine.wait()
     }
@@ -257,20 +258,20 @@ impl<P: Profile> Bench<P> {
     /// Sets the plan of faults, as [`Machine::set_faults`] does.
     ///
     /// # Errors
-    /// As [`Machine::set_faults`].
+    /// The errors of [`Machine::set_faults`].
     pub fn set_faults(&self, plan: Plan) -> Result<(), BenchError> {
         self.machine.set_faults(plan)
     }
 
-    /// Waits for this time in virtual nanoseconds.
+    /// Waits for this time in virtual ns.
     pub async fn sleep(&self, ns: u64) {
         let until_ns = self.machine.time.now().saturating_add(ns);
         self.timers.borrow_mut().push(until_ns);
         poll_fn(|_| if self.machine.time.now() < until_ns { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
-    /// Cuts the power of the card now. `keep` decides what is left of each block that is not
-    /// durable yet. The card stays in its slot, without power until the stack brings it up again.
+    /// Cuts the card's power now. `keep` decides what is left of each block that is not durable
+    /// yet. The card stays in its slot without power until the stack brings it up again.
     pub fn cut(&self, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let now_ns = self.machine.time.now();
         if let Some(card) = self.machine.slot.borrow_mut().card_mut() {
@@ -278,11 +279,11 @@ impl<P: Profile> Bench<P> {
         }
     }
 
-    /// Takes the card out of the slot and returns it. The controller reports that to the stack.
-    /// [`insert`](Self::insert) puts a card in again; if no time passes before
-    /// ([`sleep`](Self::sleep)), the stack takes the two for a bounce of the switch. `None`: no card is
-    /// in the slot. One that [`Strike::Remove`](crate::faults::Strike::Remove) has taken is
-    /// [`Controller::removed`] of [`controller`](Self::controller).
+    /// Removes the card from the slot and returns it; `None` if the slot is empty. The controller
+    /// reports the removal to the stack. [`insert`](Self::insert) puts a card into the slot again.
+    /// If no time passes before ([`sleep`](Self::sleep)), the stack takes removal and insertion for
+    /// a bounce of the switch. A card that [`Strike::Remove`](crate::faults::Strike::Remove) took
+    /// out is returned by [`Controller::removed`] of [`controller`](Self::controller).
     pub fn remove(&self) -> Option<Box<dyn Card>> {
         self.machine.slot.borrow_mut().remove(self.machine.time.now())
     }
@@ -293,11 +294,11 @@ impl<P: Profile> Bench<P> {
         self.machine.tell_card();
     }
 
-    /// Advances to the next interrupt or deadline, and calls the stack for it.
+    /// Advances to the next interrupt or deadline, and calls the stack to handle it.
     ///
     /// # Errors
-    /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where
-    /// the interrupt stays asserted.
+    /// [`BenchError::Stalled`] if no event can happen any more, [`BenchError::Storm`] if the
+    /// interrupt stays asserted.
     pub fn step(&self) -> Result<(), BenchError> {
         if !self.machine.slot.borrow().irq() {
             let deadline_ns = self.stack.with(|engine| engine.next_deadline_ns());
@@ -323,10 +324,11 @@ impl<P: Profile> Bench<P> {
         Err(BenchError::Storm { at_ns: self.machine.time.now() })
     }
 
-    /// Runs a future to its end, from interrupt to interrupt and deadline to deadline.
+    /// Polls a future until it is ready. Between polls the bench advances to the next interrupt or
+    /// deadline.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// The errors of [`step`](Self::step).
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, BenchError> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -341,11 +343,10 @@ impl<P: Profile> Bench<P> {
     }
 }
 
-/// Returns the model of one of the [`CARDS`](crate::cards::CARDS). A storage card is filled with a
-/// pattern.
+/// Returns the model of one of the [`CARDS`](crate::cards::CARDS). A storage card holds a pattern.
 ///
 /// # Errors
-/// [`BenchError::Unknown`] where there is no such card.
+/// [`BenchError::Unknown`] if no card has this name.
 pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
     let text = crate::cards::named(name).ok_or_else(|| BenchError::Unknown(name.into()))?;
     if name.starts_with("bt-") {
@@ -356,10 +357,10 @@ pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
     Ok(profile.build(medium)?)
 }
 
-/// Returns a buffer of this number of 512-byte blocks that a controller may use, filled with zeros.
-/// It is never freed.
+/// Returns a buffer of zeros for DMA, with this number of 512-byte blocks. Its memory is never
+/// freed.
 pub fn buffer(blocks: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, not more than it has.
+    // SAFETY: the slice has bytes of the same memory, and no more than the memory has.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
 }

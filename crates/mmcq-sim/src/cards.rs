@@ -6,7 +6,7 @@ macro_rules! cards {
     };
 }
 
-/// Every card with its profile. All are storage cards except `bt-type-a`, an I/O card.
+/// Name and profile of every card. All are storage cards except `bt-type-a`, which is an I/O card.
 pub const CARDS: &[(&str, &str)] = cards!(
     "bt-type-a",
     "emmc-4g-old",
@@ -37,7 +37,7 @@ pub const CARDS: &[(&str, &str)] = cards!(
     "sdxc-64g-a2",
 );
 
-/// Returns the profile of the card of this name.
+/// Returns the profile of the card with this name; `None` if there is none.
 pub fn named(name: &str) -> Option<&'static str> {
     CARDS.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
 }

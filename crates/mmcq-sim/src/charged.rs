@@ -1,7 +1,8 @@
-//! Time that software takes: a middleware on [`Host`] that charges virtual time for each call.
+//! Execution time of driver code: a wrapper around a [`Host`] that charges virtual time for each
+//! call.
 //!
-//! A model of another stack is charged that stack's costs; mmcq is charged its measured path
-//! length. Register accesses are not charged here but by the port.
+//! A driver that stands in for another stack is charged the costs of that stack; mmcq is charged
+//! its measured number of instructions. The port charges register accesses, not this wrapper.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,33 +13,34 @@ use mmcq::host::{
 };
 use mmcq::spec::command::Command;
 
-/// Costs of the calls, in nanoseconds, charged before the call does its work.
+/// Costs of the driver's calls in ns. A call is charged before it does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCosts {
-    /// Starting a phase with data.
+    /// Cost of starting a phase with data.
     pub start_data_ns: u64,
-    /// Starting a phase without data.
+    /// Cost of starting a phase without data.
     pub start_command_ns: u64,
-    /// Handling an interrupt: from its assertion until the controller's status is read and cleared.
+    /// Cost of handling an interrupt, from its assertion until the controller's status is read and
+    /// cleared.
     pub ack_ns: u64,
-    /// Mapping a segment of memory.
+    /// Cost of mapping a segment of memory for DMA.
     pub map_ns: u64,
-    /// Unmapping a segment of memory.
+    /// Cost of unmapping a segment of memory.
     pub unmap_ns: u64,
-    /// A call to the command queue engine.
+    /// Cost of a call to the command queue engine.
     pub queue_ns: u64,
 }
 
-/// A driver whose calls cost time.
+/// A driver whose calls take virtual time.
 pub struct Charged<H> {
     inner: H,
     time: Time,
-    /// The costs in force.
+    /// Costs that apply now.
     pub costs: CallCosts,
 }
 
 impl<H> Charged<H> {
-    /// Wraps a driver.
+    /// Wraps a driver; `time` is the clock that its calls advance.
     pub fn new(inner: H, time: Time, costs: CallCosts) -> Self {
         Charged { inner, time, costs }
     }
@@ -48,13 +50,13 @@ impl<H> Charged<H> {
         &self.inner
     }
 
-    /// Returns the driver inside, to change it.
+    /// Returns the driver inside for changes.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+// SAFETY: all calls go to the driver inside, in the same order and with the same segments.
 
 unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
@@ -123,7 +125,8 @@ unsafe impl<H: Host> Host for Charged<H> {
     }
 }
 
-// SAFETY: as above. Without such a driver inside nothing is described, and nothing starts.
+// SAFETY: all calls go to the driver inside. If it executes no chains, nothing is described and
+// nothing starts.
 unsafe impl<H: Host> ChainHost for Charged<H> {
     fn chain_caps(&mut self) -> Result<ChainCaps, ChainError> {
         self.inner.chain().map_or(Err(ChainError::Transfer), |chain| chain.chain_caps())
@@ -134,7 +137,7 @@ unsafe impl<H: Host> ChainHost for Charged<H> {
     }
 
     fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
-        // No cheaper than a start of its own.
+        // Describing a transfer costs as much as starting it.
         self.time.charge(self.costs.start_data_ns);
         self.inner
             .chain()

@@ -1,16 +1,16 @@
-//! The CPU: cores, priorities, and the cost of switching between contexts.
+//! Model of the CPU: cores, priorities, and the cost of switching between contexts.
 //!
-//! Hard interrupts come before deferred work (softirq, tasklet), which comes before real-time
-//! threads, and these before normal threads. Work that can be interrupted is "spend a cost, then
-//! act": the action happens when the cost has been spent, and interruptions extend it. Code that
-//! cannot be interrupted (an interrupt handler, an action under a lock) runs at once. It charges
-//! the [`Time`](crate::time::Time) cursor as it runs, and keeps its core until the cursor's end.
+//! Hard interrupts come before deferred work (softirq, tasklet), deferred work before real-time
+//! threads, and these before normal threads. Work that can be interrupted spends its cost and then
+//! acts; interruptions delay the action. Code that cannot be interrupted (an interrupt handler, an
+//! action under a lock) acts at once. It charges its time to the [`Time`](crate::time::Time)
+//! cursor, and keeps its core until the cursor's end.
 
 use crate::world::{Queue, Stream};
 use std::collections::VecDeque;
 
-/// A latency with its spread: a gamma distribution with a coefficient of variation of 1/4, and
-/// rarely an exponential delay on top.
+/// A latency that varies: a gamma distribution with a coefficient of variation of 1/4, and rarely
+/// an exponential delay on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
     /// Mean of the gamma part in ns.
@@ -36,63 +36,64 @@ impl Delay {
 /// Priority of a thread: real-time threads preempt normal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// An ordinary thread.
+    /// An ordinary thread, without real-time priority.
     Normal,
     /// A real-time thread (a threaded interrupt handler).
     RealTime,
 }
 
-/// Identifies a thread.
+/// Identifies a thread of the CPU model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread(pub u32);
 
 /// An event of the CPU itself; pass it to [`Cpu::event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuEvent {
-    /// The work in progress on a core ends, unless something has changed since.
+    /// The present work of a core ends, unless the core's work has changed since the event was
+    /// scheduled.
     End {
-        /// Which core.
+        /// Number of the core.
         core: u8,
         /// Generation of the core's work when the event was scheduled.
         generation: u64,
     },
-    /// A woken thread can run.
+    /// A thread that was woken can now get a core.
     Ready(Thread),
 }
 
-/// Counters since the beginning.
+/// Counters since the CPU was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Hard interrupts.
+    /// Number of hard interrupts.
     pub interrupts: u64,
-    /// Times that a core switched to another thread than it ran last.
+    /// Number of times that a core switched to another thread than the one that it executed last.
     pub switches: u64,
-    /// Threads woken from sleep.
+    /// Number of times that a sleeping thread was woken.
     pub wakeups: u64,
-    /// Pieces of deferred work.
+    /// Number of pieces of deferred work.
     pub deferred: u64,
     /// Sum in ns of the busy time of all cores.
     pub busy_ns: u64,
 }
 
-/// Context in which a core spends its time.
+/// Context in which a core spends time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// A hard interrupt.
+    /// In a hard interrupt.
     Hard,
-    /// Deferred work.
+    /// In deferred work.
     Deferred,
-    /// A thread.
+    /// In this thread.
     Thread(Thread),
 }
 
-/// Time during which a core was in one context. Hard interrupts lie inside the spans that they
-/// interrupt.
+/// A time for which a core was in one context. A hard interrupt lies inside the time of the work
+/// that it interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which core.
+    /// Number of the core.
     pub core: u8,
-    /// Context.
+    /// Context in which the core was.
     pub context: Context,
     /// Begin in ns.
     pub from_ns: u64,
@@ -118,7 +119,7 @@ struct Running<A> {
 
 struct Core<A> {
     running: Option<Running<A>>,
-    /// A thread preempted by deferred work, with the rest of its cost.
+    /// A thread that deferred work has preempted, with the cost that it has left and its action.
     aside: Option<(Thread, u64, A)>,
     deferred: VecDeque<(u64, A)>,
     blocked_until_ns: u64,
@@ -140,23 +141,22 @@ struct Task<A> {
     state: State,
     work: Option<(u64, A)>,
     core: u8,
-    /// Whether the core was chosen by the code that wakes the thread: then it does not migrate.
+    /// Whether the code that wakes the thread has chosen its core; such a thread does not migrate.
     preferred: bool,
-    /// Number of times that the thread gave up its core: to sleep, or to a real-time thread.
+    /// Number of times that the thread gave up its core, to sleep or for a real-time thread.
     switches: u64,
 }
 
-/// The model of the CPU.
+/// Model of a CPU; `A` is the type of the actions of its work.
 pub struct Cpu<A> {
     cores: Vec<Core<A>>,
     tasks: Vec<Task<A>>,
     ready: [VecDeque<Thread>; 2],
-    /// Probability, 0 to 1, that a waking thread lands on another core than its last, although that
-    /// one is free.
+    /// Probability, 0 to 1, that a woken thread changes its core although its last core is free.
     migration: f64,
     stream: Stream,
     counts: Counts,
-    /// Whether any work has met other work, on whichever cores.
+    /// Whether two pieces of work were ever present at the same time, on any cores.
     met: bool,
     log: Option<Log>,
 }
@@ -201,19 +201,19 @@ impl<A: Copy> Cpu<A> {
         }
     }
 
-    /// Returns whether another seed could have given other times. Cores are drawn at random, but a
-    /// thread's core makes no difference as long as each piece of work has all cores to itself.
+    /// Returns whether another seed could have changed the times. The model draws cores at random,
+    /// but the core makes no difference while each piece of work has all cores to itself.
     pub fn is_seeded(&self) -> bool {
         self.met && self.draws()
     }
 
-    /// Returns whether the cores of woken threads are drawn at random.
+    /// Returns whether the model draws the cores of woken threads at random.
     fn draws(&self) -> bool {
         self.cores.len() > 1 && self.migration > 0.0
     }
 
-    /// Records that work begins. What acts on core `beside` does not count: the two pieces of work
-    /// run one after the other there, whichever core it is.
+    /// Records that a piece of work begins. Work that acts on core `beside` does not count as
+    /// present: the two are executed one after the other.
     fn meet(&mut self, beside: Option<u8>, now_ns: u64) {
         let idle = |(number, c): (usize, &Core<A>)| {
             let free = c.running.is_none() && c.aside.is_none();
@@ -224,12 +224,12 @@ impl<A: Copy> Cpu<A> {
         self.met = self.met || self.draws() && !alone();
     }
 
-    /// Sets the log that receives what each core has done from now on; `None` for no log.
+    /// Sets a callback that gets what each core did from now on; `None` removes it.
     pub fn set_log(&mut self, log: Option<Log>) {
         self.log = log;
     }
 
-    /// Adds a thread, which sleeps at first.
+    /// Adds a thread, which sleeps until it is woken.
     pub fn spawn(&mut self, priority: Priority) -> Thread {
         let id = Thread(self.tasks.len() as u32);
         let core = (self.tasks.len() % self.cores.len()) as u8;
@@ -244,7 +244,7 @@ impl<A: Copy> Cpu<A> {
         id
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the CPU.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -254,32 +254,33 @@ impl<A: Copy> Cpu<A> {
         self.cores.len()
     }
 
-    /// Returns the number of times that a thread gave up its core, to sleep or to a real-time
-    /// thread: what a system counts as its context switches.
+    /// Returns the number of times that a thread gave up its core, to sleep or for a real-time
+    /// thread. An operating system counts these as context switches.
     pub fn switches_of(&self, thread: Thread) -> u64 {
         self.tasks[thread.0 as usize].switches
     }
 
-    /// Returns the core a thread runs on, or ran on last.
+    /// Returns the core on which a thread is, or was last.
     pub fn core_of(&self, thread: Thread) -> u8 {
         self.tasks[thread.0 as usize].core
     }
 
-    /// Returns the time in ns at which a core can take a hard interrupt that comes now.
+    /// Returns the time in ns at which a core can take a hard interrupt that comes at `now_ns`.
     pub fn interruptible_ns(&self, core: u8, now_ns: u64) -> u64 {
         self.cores[core as usize].blocked_until_ns.max(now_ns)
     }
 
-    /// Begins a hard interrupt on a core: work that it raises there waits until the interrupt is
-    /// over. Call [`Cpu::interrupted`] next, or [`Cpu::resume`] if there was no interrupt.
+    /// Begins a hard interrupt on a core: work that it raises there waits for the end of the
+    /// interrupt. The caller must next call [`Cpu::interrupted`], or [`Cpu::resume`] if there was
+    /// no interrupt.
     pub fn interrupt(&mut self, core: u8) {
-        // It does not wait for what another core does to its end.
+        // An interrupt does not wait for an action on another core.
         self.meet(None, u64::MAX);
         self.cores[core as usize].acting = Some(None);
     }
 
-    /// Ends a hard interrupt that ran on a core from `from_ns` to `to_ns`. The work it interrupted
-    /// takes that much longer.
+    /// Ends a hard interrupt that took a core from `from_ns` to `to_ns`. The work that it
+    /// interrupted ends that much later.
     pub fn interrupted<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -301,7 +302,7 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, to_ns, queue);
     }
 
-    /// Adds deferred work to a core. It runs before any thread.
+    /// Adds deferred work to a core. The core does it before any thread.
     pub fn defer<E: From<CpuEvent>>(
         &mut self,
         core: u8,
@@ -316,28 +317,29 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, now_ns, queue);
     }
 
-    /// Makes a thread try this core first when it wakes next (a worker is bound to the core that
-    /// woke it).
+    /// Makes a thread try this core first at its next wake-up, as a worker does that is bound to
+    /// the core that woke it.
     pub fn prefer(&mut self, thread: Thread, core: u8) {
         let task = &mut self.tasks[thread.0 as usize];
         task.core = core;
         task.preferred = true;
     }
 
-    /// Lets a thread that is awake (or runs this very action) spend a further cost and act.
+    /// Lets a thread that is awake (or whose action is being executed) spend a further cost and
+    /// then act.
     pub fn go_on(&mut self, thread: Thread, cost_ns: u64, action: A) {
         let task = &mut self.tasks[thread.0 as usize];
         debug_assert!(task.state == State::OnCore, "only a thread on a core can go on");
         task.work = Some((cost_ns, action));
     }
 
-    /// Returns whether the thread has more to do after this action.
+    /// Returns whether the thread has further work after this action.
     pub fn goes_on(&self, thread: Thread) -> bool {
         self.tasks[thread.0 as usize].work.is_some()
     }
 
-    /// Wakes a sleeping thread, or lets the acting one sleep for `latency_ns`. After `latency_ns`
-    /// it can run, spends the cost and acts.
+    /// Wakes a sleeping thread, or lets the thread that acts now sleep for `latency_ns`. After
+    /// `latency_ns` the thread can get a core, spends its cost and acts.
     pub fn wake<E: From<CpuEvent>>(
         &mut self,
         thread: Thread,
@@ -350,15 +352,15 @@ impl<A: Copy> Cpu<A> {
         debug_assert!(task.work.is_none(), "a thread does one thing at a time");
         self.counts.wakeups += 1;
         task.work = Some((cost_ns, action));
-        // A thread that wakes itself sleeps from the end of its action.
+        // A thread that wakes itself sleeps from the end of its action on.
         if matches!(task.state, State::Asleep | State::OnCore) {
             task.state = State::Waking;
             queue.push(now_ns + latency_ns, CpuEvent::Ready(thread).into());
         }
     }
 
-    /// Handles an event. If it ends a piece of work, its action is returned: do it now, on that
-    /// core, then call [`Cpu::resume`].
+    /// Handles an event. If it ends a piece of work, returns the action of that work: the caller
+    /// must do the action now, on the returned core, and then call [`Cpu::resume`].
     pub fn event<E: From<CpuEvent>>(
         &mut self,
         event: CpuEvent,
@@ -393,7 +395,7 @@ impl<A: Copy> Cpu<A> {
     /// Resumes a core after the action that [`Cpu::event`] returned, which took until `end_ns`.
     pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
         self.counts.busy_ns += end_ns - from_ns;
-        // An interrupt waits for that on its own core, and on no other.
+        // An interrupt waits for the end of an action on its own core only.
         self.met |= end_ns > from_ns;
         let c = &mut self.cores[core as usize];
         c.blocked_until_ns = c.blocked_until_ns.max(end_ns);
@@ -406,7 +408,7 @@ impl<A: Copy> Cpu<A> {
         if let Some(thread) = acted {
             let task = &mut self.tasks[thread.0 as usize];
             if task.state == State::Waking {
-                // It sleeps until its own alarm.
+                // The thread sleeps until its own alarm.
                 task.switches += 1;
             } else if let Some((cost, action)) = task.work.take() {
                 c.aside = Some((thread, cost, action));
@@ -418,8 +420,8 @@ impl<A: Copy> Cpu<A> {
         self.fill(core, end_ns, queue);
     }
 
-    /// Picks the core for a woken thread: its last one if that is free, else a free one, else its
-    /// last one.
+    /// Picks the core for a woken thread: its last core if that is free, otherwise another free
+    /// core, otherwise its last core.
     fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
         self.meet(None, now_ns);
         let last = self.tasks[thread.0 as usize].core;
@@ -453,7 +455,8 @@ impl<A: Copy> Cpu<A> {
             if !outranked {
                 return;
             }
-            // What it has spent so far stays spent; blocked time does not count as spent.
+            // The cost that the thread has spent so far stays spent; time in which the core was
+            // blocked does not count.
             let left = running.end_ns.saturating_sub(now_ns.max(c.blocked_until_ns));
             counts.busy_ns -= left;
             note(log, core, running.who.context(), running.start_ns, now_ns);

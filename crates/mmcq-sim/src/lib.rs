@@ -1,7 +1,7 @@
-//! The simulated world: virtual time, controller models at register level, cards, wires, flash,
+//! The simulated world in virtual time: controllers register by register, cards, the bus, flash,
 //! memory, CPU.
 //!
-//! Models behave like real hardware: a driver cannot see a difference. Everything is
+//! Models behave like real hardware, so that a driver works with them unchanged. Everything is
 //! single-threaded and deterministic: the same seed gives the same trace.
 //!
 //! # The crates beside it

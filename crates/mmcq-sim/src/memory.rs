@@ -1,10 +1,11 @@
-//! Memory as a device sees it: through mappings, and with the content of the last cache operation.
+//! Memory as a device sees it: only through mappings, and with the content from the last cache
+//! operation.
 //!
-//! Every mapping has its own piece of shadow memory, at a bus address that differs from the CPU
-//! address. Data are copied between the two only in [`map`](mmcq::host::Dma::map), `sync` and
-//! `unmap`, as with a cache that is not coherent. A driver that omits one of them gets old data or
-//! poison. A device that accesses anything outside a live mapping, or against its direction, gets a
-//! bus error, and the access is recorded as a violation.
+//! Every mapping has its own shadow memory, at a bus address that differs from the CPU address.
+//! Only [`map`](mmcq::host::Dma::map), `sync` and `unmap` copy data between the two, as with a
+//! cache that is not coherent. A driver that omits one of these calls gets old data or poison. A
+//! device that accesses anything outside of a mapping, or against its direction, gets a bus error,
+//! and the access is recorded as a violation.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -15,33 +16,33 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Byte that fills fresh memory of a read mapping.
+/// Byte that fills the new memory of a read mapping.
 pub const POISON: u8 = 0xb5;
 
-/// Most violations that are kept as text; all are counted.
+/// Largest number of violations that are stored as text; all are counted.
 const KEPT_VIOLATIONS: usize = 64;
 
-/// Unmapped bytes between two windows (pieces of bus address space).
+/// Number of unmapped bytes between two windows (parts of the bus address space).
 const GUARD_BYTES: u64 = 192;
 
-/// Number of low bits that a CPU address and its bus address share: a device sees the same
-/// misalignment.
+/// Number of low bits that are equal in a CPU address and its bus address, so that a device sees
+/// the same misalignment.
 const SHARED_BITS: usize = 7;
 
-/// Error of a device's access to an address without memory.
+/// Error: a device accessed an address that it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusError;
 
-/// Memory as a device reaches it, by bus addresses.
+/// Memory that a device accesses by bus addresses.
 pub trait DeviceMemory {
-    /// Reads `buffer.len()` bytes at `bus`; on an error the buffer is filled with ones.
+    /// Reads `buffer.len()` bytes at bus address `bus`. On an error the buffer is filled with ones.
     fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at `bus`.
+    /// Writes `data` at bus address `bus`.
     fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
 
-    /// Writes `data` at `bus`, in a descriptor that the device has read there and now returns to
-    /// the driver.
+    /// Writes `data` at bus address `bus`, into a descriptor that the device has read there and now
+    /// returns to the driver.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         self.device_write(bus, data)
     }
@@ -56,8 +57,8 @@ impl DeviceMemory for ShadowMemory {
         ShadowMemory::device_write(self, bus, data)
     }
 
-    /// Writes into a descriptor. If its mapping is for `Write`, the CPU does not see the change, as
-    /// no cache line is invalidated.
+    /// If the mapping of the descriptor is for `Write`, the CPU does not see the change, since no
+    /// cache line is invalidated.
     fn device_hand_back(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Write).ok_or(BusError)?;
@@ -69,25 +70,25 @@ impl DeviceMemory for ShadowMemory {
 /// Addresses and limits of a [`ShadowMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// First bus address.
+    /// Lowest bus address.
     pub base: u64,
     /// End of the bus addresses (exclusive); beyond it, mapping fails with [`DmaError::Exhausted`].
     pub end: u64,
     /// Alignment that [`map`](mmcq::host::Dma::map) requires of CPU addresses; a power of two.
     pub align: usize,
-    /// Largest natural alignment: bus addresses begin at a multiple of their memory's size, up to
-    /// this power of two.
-    pub natural: u64,
-    /// Size in bytes of the cache line that the end of a read mapping invalidates as a whole; a
+    /// Largest natural alignment: bus addresses are multiples of the mapping's size, up to this
     /// power of two.
+    pub natural: u64,
+    /// Size in bytes of a cache line, a power of two. The end of a read mapping invalidates whole
+    /// lines.
     pub line: u32,
 }
 
 impl MemoryConfig {
-    /// Bus addresses below 4 GiB.
+    /// Configuration with bus addresses below 4 GiB.
     pub const BITS32: MemoryConfig =
         MemoryConfig { base: 0x4000_0000, end: 0x1_0000_0000, align: 1, natural: 1, line: 1 };
-    /// Bus addresses above 4 GiB only.
+    /// Configuration with bus addresses above 4 GiB only.
     pub const BITS64: MemoryConfig =
         MemoryConfig { base: 0x12_4000_0000, end: 0x100_0000_0000, align: 1, natural: 1, line: 1 };
 }
@@ -100,19 +101,20 @@ struct Live {
     direction: Direction,
 }
 
-/// A piece of bus address space. It keeps its address and is used again.
+/// A window: a part of the bus address space that keeps its address, and is reused by later
+/// mappings.
 #[derive(Debug)]
 struct Window {
     base: u64,
     shadow: Box<[u8]>,
     live: Option<Live>,
-    /// Part of a `Read` mapping that is to be poison and is not filled yet. Most devices write the
-    /// mapping from its beginning to its end, and nothing needs to be filled.
+    /// Part of a `Read` mapping that has to be poison and was not filled yet. Most devices write
+    /// the mapping from beginning to end, so that no poison has to be filled in.
     fresh: Range<usize>,
 }
 
 impl Window {
-    /// Writes data of a device.
+    /// Writes data of a device into the window.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         if at == self.fresh.start && end <= self.fresh.end {
@@ -123,7 +125,7 @@ impl Window {
         self.shadow[at..end].copy_from_slice(data);
     }
 
-    /// Fills everything that was not written with poison.
+    /// Fills all bytes with poison that the device has not written.
     fn poison(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.shadow[fresh].fill(POISON);
@@ -133,10 +135,10 @@ impl Window {
 #[derive(Debug)]
 struct Inner {
     config: MemoryConfig,
-    /// Windows in the order of their addresses, as these are given out upwards.
+    /// Windows in the order of their addresses, which are assigned upwards.
     windows: Vec<Window>,
-    /// Free windows by size, the longest unused first, so that late accesses to a window are
-    /// detected.
+    /// Free windows by size, in the order in which they became free. The oldest is reused first, so
+    /// that a late access by a device is noticed.
     free: BTreeMap<usize, VecDeque<usize>>,
     next: u64,
     last: usize,
@@ -145,7 +147,7 @@ struct Inner {
     violation_count: u64,
 }
 
-/// Shadow memory. Clones share the same memory.
+/// Shadow memory for DMA. Clones share the same memory.
 #[derive(Clone, Debug)]
 pub struct ShadowMemory(Rc<RefCell<Inner>>);
 
@@ -156,7 +158,7 @@ impl Default for ShadowMemory {
 }
 
 impl ShadowMemory {
-    /// Makes empty memory.
+    /// Makes shadow memory without mappings.
     pub fn new(config: MemoryConfig) -> Self {
         ShadowMemory(Rc::new(RefCell::new(Inner {
             config,
@@ -170,8 +172,8 @@ impl ShadowMemory {
         })))
     }
 
-    /// Reads `buffer.len()` bytes at `bus` for a device; on an error the buffer is filled with
-    /// ones.
+    /// Reads `buffer.len()` bytes at bus address `bus` for a device. On an error the buffer is
+    /// filled with ones.
     pub fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         match inner.span(bus, buffer.len(), Direction::Write) {
@@ -186,7 +188,7 @@ impl ShadowMemory {
         }
     }
 
-    /// Writes `data` at `bus` for a device; on an error nothing is written.
+    /// Writes `data` at bus address `bus` for a device. On an error nothing is written.
     pub fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
         let mut inner = self.0.borrow_mut();
         let (window, at) = inner.span(bus, data.len(), Direction::Read).ok_or(BusError)?;
@@ -194,13 +196,13 @@ impl ShadowMemory {
         Ok(())
     }
 
-    /// Returns what devices and drivers did wrong so far: the first 64 violations, with addresses
-    /// and lengths.
+    /// Returns descriptions of the first 64 violations by devices and drivers, with addresses and
+    /// lengths.
     pub fn violations(&self) -> Vec<String> {
         self.0.borrow().violations.clone()
     }
 
-    /// Returns the number of violations.
+    /// Returns the number of violations by devices and drivers.
     pub fn violation_count(&self) -> u64 {
         self.0.borrow().violation_count
     }
@@ -219,7 +221,7 @@ impl Inner {
         }
     }
 
-    /// Returns the window that contains `bus`.
+    /// Returns the index of the window that contains the address `bus`; `None` if there is none.
     fn window_of(&mut self, bus: u64) -> Option<usize> {
         let inside = |w: &Window| bus >= w.base && bus - w.base < w.shadow.len() as u64;
         if self.windows.get(self.last).is_some_and(inside) {
@@ -233,8 +235,8 @@ impl Inner {
         Some(index)
     }
 
-    /// Returns window and offset of a device's access if it is allowed; `needed` is the direction
-    /// that the mapping must have.
+    /// Returns window and offset of a device's access; `None` if the access is not allowed.
+    /// `needed` is the direction that the mapping must have.
     fn span(&mut self, bus: u64, len: usize, needed: Direction) -> Option<(usize, usize)> {
         let verb = if needed == Direction::Write { "read" } else { "write" };
         let Some(index) = self.window_of(bus) else {
@@ -416,7 +418,7 @@ mod tests {
                 }
                 memory.unmap(bus, at(&mut cpu), len, Direction::Read);
                 assert_eq!(cpu, expected);
-                // The same window, for the other direction.
+                // The same window is reused for the other direction.
                 let mut cpu: Vec<u8> = (0..len as u8).collect();
                 let bus = memory.map(at(&mut cpu), len, Direction::Write).unwrap();
                 let mut seen = vec![0; len];

@@ -1,20 +1,21 @@
-//! Work spread over threads, with results in the order of the work, and over machines by shards.
+//! Work that is distributed over threads, with results in the order of the work, and over computers
+//! by shards.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Returns the number of threads that this machine has cores for.
+/// Returns the number of threads for which this computer has cores.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Does `count` pieces of work on this number of threads. Calls `take` with the results in order;
-/// its first error ends the run.
+/// the first error of `take` stops the work.
 ///
 /// # Errors
-/// The error of `take`.
+/// The error that `take` returned.
 pub fn in_order<T: Send, E>(
     count: usize,
     threads: usize,
@@ -59,12 +60,13 @@ pub fn each<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + S
     all
 }
 
-/// One of `count` equal parts of a job: the points whose number modulo `count` is `index`.
+/// A shard: one of `count` equal parts of a job. It has the points whose number modulo `count` is
+/// `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Number of this part, from 0.
+    /// Number of this shard, from 0.
     pub index: usize,
-    /// Number of parts.
+    /// Number of shards.
     pub count: usize,
 }
 
@@ -81,7 +83,7 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Returns the shard's part of this number of points.
+    /// Returns the numbers of the points in this shard, of `points` points.
     pub fn part(self, points: usize) -> impl Iterator<Item = usize> {
         (self.index..points).step_by(self.count)
     }

@@ -1,10 +1,10 @@
-//! Lies on purpose: wrong behaviour of a card that no stack can detect. They test whether the
-//! checker detects it.
+//! Planted bugs of cards, called lies: wrong behaviour that no stack can detect. They test whether
+//! the checker detects it.
 //!
-//! The cards of a thread have the one lie that `choose` set. Use that only in a campaign. Only the
-//! laboratory that `tools/planted.sh` builds contains lies: elsewhere `is` is a constant.
+//! All cards of a thread have the lie that `choose` has set. Only campaigns may use this. Lies
+//! exist only in the laboratory that `tools/planted.sh` builds; in other builds `is` is a constant.
 
-/// A lie of a card.
+/// A planted bug (lie) of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -13,32 +13,32 @@ pub enum Lie {
     WritesFar = 1,
     /// A write is also stored in the next sector.
     WritesNear,
-    /// A write to the user area changes boot partition 1 too.
+    /// A write to the user area also changes boot partition 1.
     ChangesBoot,
-    /// A write to the user area changes the first general purpose partition too.
+    /// A write to the user area also changes the first general purpose partition.
     ChangesGeneral,
-    /// A write to the user area changes the RPMB too.
+    /// A write to the user area also changes the RPMB.
     ChangesRpmb,
-    /// A failed write's data are read by turns with the old content.
+    /// After a failed write, reads return the new and the old content by turns.
     FailedFlips,
     /// A failed write is stored some commands later.
     FailedComesLate,
     /// A failed write is stored, and some commands later its data vanish.
     FailedVanishes,
-    /// Discarded sectors are read as erased and as before, by turns.
+    /// Discarded sectors read as erased and as before, by turns.
     DiscardFlips,
-    /// Erased sectors are read as 00h and as FFh, by turns.
+    /// Erased sectors read as 00h and as FFh, by turns.
     ErasedFlips,
-    /// A power cut restores what was erased, flushed or not.
+    /// A power cut restores erased data, even after a flush.
     EraseUndone,
-    /// A sector that a cut has torn is read as the first version that it ever held.
+    /// A sector that a power cut has torn reads as the first version that it ever held.
     TornIsOld,
-    /// Once something has gone wrong, one sector in sixteen becomes unreadable.
+    /// After the first fault, one sector in sixteen becomes unreadable.
     ReadsFail,
 }
 
 impl Lie {
-    /// All lies.
+    /// All lies, in order.
     pub const ALL: [Lie; 13] = [
         Lie::WritesFar,
         Lie::WritesNear,
@@ -56,14 +56,14 @@ impl Lie {
     ];
 }
 
-/// Returns whether this lie is in force.
+/// Returns whether the cards of this thread have this lie; always false in this build.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn is(_: Lie) -> bool {
     false
 }
 
-/// Returns whether any lie is in force.
+/// Returns whether the cards of this thread have any lie; always false in this build.
 #[cfg(not(planted))]
 #[inline(always)]
 pub(crate) const fn any() -> bool {
@@ -82,23 +82,23 @@ mod planted {
 
     thread_local!(static CHOSEN: Cell<Option<Lie>> = const { Cell::new(None) });
 
-    /// Sets the lie of this thread's cards, in place of the one before; `None` for none.
+    /// Sets the lie of this thread's cards, in place of the one before; `None` removes it.
     pub fn choose(lie: Option<Lie>) {
         CHOSEN.set(lie);
     }
 
-    /// Returns the lie of this thread.
+    /// Returns the lie of this thread's cards; `None` if they have none.
     pub fn chosen() -> Option<Lie> {
         CHOSEN.get()
     }
 
-    /// Returns whether this lie is in force.
+    /// Returns whether the cards of this thread have this lie.
     #[inline(always)]
     pub(crate) fn is(lie: Lie) -> bool {
         CHOSEN.get() == Some(lie)
     }
 
-    /// Returns whether any lie is in force.
+    /// Returns whether the cards of this thread have any lie.
     #[inline(always)]
     pub(crate) fn any() -> bool {
         CHOSEN.get().is_some()

@@ -1,4 +1,5 @@
-//! Register ports: each access of a driver happens at a virtual time and takes time.
+//! Register ports: each register access of a driver happens at a virtual time and takes virtual
+//! time.
 
 use crate::time::Time;
 use std::cell::{Cell, RefCell};
@@ -6,14 +7,14 @@ use std::rc::Rc;
 
 /// Register interface of a controller model.
 pub trait RegisterFile {
-    /// Reads `size` bytes at `offset`, at this time.
+    /// Reads `size` bytes at the register offset `offset`, at this time.
     fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32;
 
-    /// Writes `size` bytes at `offset`, at this time.
+    /// Writes `size` bytes at the register offset `offset`, at this time.
     fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64);
 }
 
-/// Implements [`RegisterFile`] by a model's own `read` and `write`.
+/// Implements [`RegisterFile`] for a model by its own methods `read` and `write`.
 macro_rules! register_file {
     ($model:ty) => {
         impl $crate::port::RegisterFile for $model {
@@ -32,24 +33,24 @@ pub(crate) use register_file;
 /// Counters of register accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Reads.
+    /// Number of register reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of register writes.
     pub writes: u64,
 }
 
-/// Register access to a model for the code that runs at [`Time::now`].
+/// Access to the registers of a model, for code whose time is [`Time::now`].
 ///
-/// Every access first advances the model to now, then acts, then charges its time. Clones share
-/// model, time and counters.
+/// Every access first advances the model to the present time, then acts, and then charges its cost.
+/// Clones share model, time and counters.
 pub struct Port<M> {
-    /// The controller's model.
+    /// Model of the controller.
     pub model: Rc<RefCell<M>>,
-    /// Virtual time of the code that accesses it.
+    /// Virtual time of the code that accesses the registers.
     pub time: Time,
-    /// Time of a read in ns.
+    /// Time in ns that a register read takes.
     pub read_cost_ns: u64,
-    /// Time of a write in ns.
+    /// Time in ns that a register write takes.
     pub write_cost_ns: u64,
     counters: Rc<Cell<PortCounters>>,
 }

@@ -1,77 +1,78 @@
-//! Probe at the slot, like an oscilloscope: tokens and blocks with their content, and levels.
+//! A probe at the slot, like an oscilloscope: it sees commands, responses and blocks with their
+//! content, and levels.
 //!
-//! [`BusEvent`](crate::stats::BusEvent) has counts and times; a [`Signal`] has what is needed to
-//! draw every bit. A signal is reported when it ends. So the signals of the CMD line and those of
-//! the DAT lines may come slightly out of the order of their starts.
+//! A [`BusEvent`](crate::stats::BusEvent) has counts and times; a [`Signal`] has all that is needed
+//! to draw every bit. A signal is reported when it ends. So signals of the CMD line and of the DAT
+//! lines may come slightly out of the order of their starts.
 
 use crate::card::{Answer, BusState};
 
-/// Something on a line between controller and card, or on the interrupt line. Times are absolute
-/// virtual nanoseconds.
+/// A signal on a line between controller and card, or on the interrupt line. Times are absolute
+/// virtual ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Signal<'a> {
     /// The host changes the state of the bus.
     Bus {
-        /// Time of the change.
+        /// Time of the change in ns.
         at_ns: u64,
         /// New state of the bus.
         bus: BusState,
-        /// Whether the card holds CMD and DAT0 to DAT3 low, in a voltage switch.
+        /// Whether the card holds CMD and DAT3 to DAT0 low, as it does in a voltage switch.
         low: bool,
     },
-    /// A command token.
+    /// A command on the CMD line.
     Command {
-        /// Its index.
-        index: u8,
-        /// Its argument.
-        arg: u32,
-        /// Whether the controller sent it by itself.
-        auto: bool,
-        /// Its start bit.
-        start_ns: u64,
-        /// Its end bit.
-        end_ns: u64,
-    },
-    /// A response token that the controller saw.
-    Response {
         /// Index of the command.
-        command: u8,
-        /// Its content.
-        answer: Answer,
-        /// Whether its CRC7, if it has one, is right.
-        crc_ok: bool,
-        /// Whether its end bit is right.
-        end_ok: bool,
-        /// Its start bit.
+        index: u8,
+        /// Argument of the command.
+        arg: u32,
+        /// Whether the controller sent the command by itself.
+        auto: bool,
+        /// Time of the command's start bit in ns.
         start_ns: u64,
-        /// Its end bit.
+        /// Time of the command's end bit in ns.
         end_ns: u64,
     },
-    /// A data block.
-    Block {
-        /// Whether it comes from the card.
-        read: bool,
-        /// Its content.
-        data: &'a [u8],
-        /// Whether its CRC16 are right.
+    /// A response that the controller saw.
+    Response {
+        /// Index of the command that the response belongs to.
+        command: u8,
+        /// Content of the response.
+        answer: Answer,
+        /// Whether the CRC7 of the response is right, if it has one.
         crc_ok: bool,
-        /// Its start bit.
+        /// Whether the end bit of the response is right.
+        end_ok: bool,
+        /// Time of the response's start bit in ns.
         start_ns: u64,
-        /// Its end bit, or where an abort command cut it off.
+        /// Time of the response's end bit in ns.
         end_ns: u64,
-        /// Whether an abort command cut it off.
+    },
+    /// A data block on the DAT lines.
+    Block {
+        /// Whether the block comes from the card.
+        read: bool,
+        /// Content of the block.
+        data: &'a [u8],
+        /// Whether the CRC16 of all lines are right.
+        crc_ok: bool,
+        /// Time of the block's start bit in ns.
+        start_ns: u64,
+        /// Time in ns of the block's end bit, or of the abort command that cut it off.
+        end_ns: u64,
+        /// Whether an abort command cut off the block.
         cut: bool,
     },
-    /// The CRC status token after a written block: five bits.
+    /// The CRC status after a written block: five bits on DAT0.
     CrcStatus {
-        /// Whether it is 010 (good), not 101.
+        /// Whether the status is 010 (good); otherwise it is 101 (CRC error).
         good: bool,
-        /// Its start bit.
+        /// Time of the status' start bit in ns.
         start_ns: u64,
-        /// Its end bit.
+        /// Time of the status' end bit in ns.
         end_ns: u64,
     },
-    /// The card holds DAT0 low.
+    /// The card holds DAT0 low (busy).
     Busy {
         /// Begin in ns.
         from_ns: u64,
@@ -85,9 +86,9 @@ pub enum Signal<'a> {
         /// End in ns.
         until_ns: u64,
     },
-    /// The interrupt line changed.
+    /// The level of the interrupt line changed.
     Interrupt {
-        /// Time of the change.
+        /// Time of the change in ns.
         at_ns: u64,
         /// New level; true is high.
         level: bool,

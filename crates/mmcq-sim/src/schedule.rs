@@ -1,7 +1,7 @@
-//! Schedule of events at a slot, as a list with times: faults of the catalogue, power loss of the
+//! Schedule of events at a slot: a list with times, of faults of the catalogue, power loss of the
 //! card, removal and insertion.
 //!
-//! A line of the list has a time in milliseconds, a word, and for some words a length in
+//! A line of the list has a time in milliseconds, a word, and for some words a duration in
 //! milliseconds. `#` begins a comment:
 //!
 //! ```text
@@ -11,8 +11,7 @@
 //! 400  out 500       # the card is taken out, and comes in again after so long
 //! ```
 //!
-//! Faults that take the card or the controller away for good are not allowed: nothing would bring
-//! them back.
+//! Faults after which the card or the controller never comes back are not allowed.
 
 use crate::card::Card;
 use crate::faults::catalogue::{Means, by_injection};
@@ -20,20 +19,20 @@ use crate::faults::{Faults, Plan, Point, Strike};
 use crate::slot::Controller;
 use std::fmt;
 
-/// Most lines of a list.
+/// Largest number of lines in a list.
 pub const LINES_MAX: usize = 1000;
 
 /// Latest time in a list in milliseconds: a day.
 const END_MS: f64 = 86_400_000.0;
 
-/// Action at the slot.
+/// Action at the slot that a line of the list causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The fault strikes at the next event.
     Aim(Point, Strike),
     /// The fault strikes at every event from now on.
     Begin(Point, Strike),
-    /// No fault strikes any more.
+    /// From now on no fault strikes.
     Forgive,
     Supply(bool),
     Out,
@@ -45,9 +44,9 @@ enum Step {
 pub struct Line {
     /// Time in nanoseconds from the beginning of the list.
     pub at_ns: u64,
-    /// A fault's name, `cut` or `out`.
+    /// Name of a fault, or `cut` or `out`.
     pub what: String,
-    /// Duration in nanoseconds; 0 for what happens once.
+    /// Duration in ns; 0 for an event that happens once.
     pub for_ns: u64,
 }
 
@@ -58,7 +57,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// A list, and the position in it.
+/// A list of events, and how far it is executed.
 #[derive(Default)]
 pub struct Schedule {
     lines: Vec<Line>,
@@ -70,7 +69,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses a list. An error is one line.
+    /// Parses a list. `Err` is one line that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut lines, mut steps) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
@@ -98,7 +97,7 @@ impl Schedule {
         &self.lines
     }
 
-    /// Sets now as the list's time 0. A list that has begun continues.
+    /// Begins the list: its time 0 is now. A list that has begun already continues.
     pub fn begin(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         if self.begun_ns.is_some() || self.steps.is_empty() {
             return;
@@ -110,15 +109,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the time in ns at which the next line is due; `None`: the list has not begun, or is
-    /// over.
+    /// Returns the time in ns at which the next line is due; `None` if the list has not begun, or
+    /// has ended.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let (at_ns, _) = self.steps.get(self.next)?;
         Some(self.begun_ns?.saturating_add(*at_ns))
     }
 
-    /// Executes everything on the model that is due by `now_ns`, its own events included.
+    /// Executes all lines that are due by `now_ns`, and advances the model to that time.
     pub fn advance(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= now_ns) {
             reach(model, at_ns);
@@ -147,7 +146,8 @@ impl Schedule {
         }
     }
 
-    /// Takes the card out, or inserts it again. Returns true if it is in the slot now.
+    /// Removes the card, or inserts it again if it was removed. Returns true if the card is in the
+    /// slot now.
     pub fn swap(&mut self, model: &mut (impl Controller + ?Sized), now_ns: u64) -> bool {
         let out = self.away.is_some();
         self.step(model, if out { Step::In } else { Step::Out }, now_ns);
@@ -155,19 +155,19 @@ impl Schedule {
     }
 }
 
-/// Advances the model to `now_ns`, although it stops wherever its interrupt rises.
+/// Advances the model to `now_ns`; the model stops at each rise of its interrupt and is continued.
 fn reach(model: &mut (impl Controller + ?Sized), now_ns: u64) {
     while model.advance(now_ns) < now_ns {}
 }
 
-/// Parses milliseconds, and returns nanoseconds.
+/// Parses a time in milliseconds. Returns it in ns.
 fn time(word: &str) -> Result<u64, String> {
     let ms = word.parse::<f64>().ok().filter(|ms| (0.0..=END_MS).contains(ms));
     let ms = ms.ok_or_else(|| format!("{word}: expected milliseconds, 0 to {END_MS}"))?;
     Ok((ms * 1e6).round() as u64)
 }
 
-/// A parsed line, with the actions at its begin and at its end.
+/// A parsed line, with its actions at the begin and at the end of its duration.
 type Parsed = (Line, [Option<(u64, Step)>; 2]);
 
 fn parse_line(words: &[&str]) -> Result<Parsed, String> {
@@ -210,7 +210,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Makes a controller with a card that has power and a clock and has received commands.
+    /// Makes a controller whose card has power and a clock, and has received commands.
     fn warm() -> Sdhci {
         let name = "sdhc-16g-hs";
         let profile = CardProfile::from_toml(crate::cards::named(name).unwrap(), name).unwrap();
@@ -225,7 +225,7 @@ mod tests {
         model
     }
 
-    /// Sends CMD8 and returns the interrupt status that the command leaves.
+    /// Sends CMD8. Returns the interrupt status after the command.
     fn answers(model: &mut Sdhci, now_ns: &mut u64) -> u32 {
         model.write(0x2f, 1, 6, *now_ns);
         *now_ns += MS;
@@ -248,7 +248,7 @@ mod tests {
         list.begin(&mut model, begin);
         list.begin(&mut model, begin + MS);
         assert_eq!(list.next_ns(), Some(begin + 10 * MS));
-        // Command Complete; with a bad checksum; a timeout.
+        // The cases are Command Complete, Command Complete with a CRC error, and a timeout.
         let cases = [(5, 1), (11, 0x2_8001), (15, 1), (21, 0x1_8000), (26, 1), (41, 0x1_8000), (50, 1)];
         for (ms, status) in cases {
             let mut now = begin + ms * MS;

@@ -1,7 +1,7 @@
-//! SplitMix64, the random data of load generators: generates it, and recognises it.
+//! SplitMix64, the random data of load generators: this module generates and recognises it.
 //!
-//! A sequence is the outputs for a state, for the state after it, and so on. Eight bytes take a few
-//! instructions, and any place in the sequence can be computed directly.
+//! A sequence has the outputs for a state, for the state after it, and so on. Eight bytes take a
+//! few instructions, and each place in the sequence can be computed directly.
 
 use multiversion::multiversion;
 
@@ -14,14 +14,14 @@ pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// Returns the state this number of words later.
+/// Returns the state of the generator this number of words later.
 #[inline(always)]
 #[must_use]
 pub const fn later(state: u64, words: usize) -> u64 {
     state.wrapping_add(STEP.wrapping_mul(words as u64))
 }
 
-/// Returns the output for this state.
+/// Returns the output word for this state.
 #[inline(always)]
 #[must_use]
 pub const fn word(state: u64) -> u64 {
@@ -30,10 +30,11 @@ pub const fn word(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the state that has this output.
+/// Returns the state whose output is this word.
 #[must_use]
 pub const fn state_of(output: u64) -> u64 {
-    // Three shifts by 27 to 31 bits shift everything out; each factor has an inverse modulo 2^64.
+    // Three shifts by 27 to 31 bits move all bits out, so two terms undo an xor-shift. Each odd
+    // factor has an inverse modulo 2^64.
     let z = unshifted(output, 31).wrapping_mul(const { inverse(SECOND) });
     let z = unshifted(z, 27).wrapping_mul(const { inverse(FIRST) });
     unshifted(z, 30)
@@ -55,8 +56,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Writes the sequence that begins with this state, little-endian. The last word is cut off where
-/// the room ends.
+/// Writes the sequence that begins with this state, as little-endian words. The last word is cut
+/// off at the end of `bytes`.
 pub fn write(state: u64, bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<WORD>();
     write_words(state, words);
@@ -70,8 +71,8 @@ pub fn is(state: u64, words: &[[u8; WORD]]) -> bool {
     differences(state, words) == 0
 }
 
-// Half of what a simulated write costs is its data: with the widest words that the processor has, a
-// quarter.
+// Half of the cost of a simulated write is generating its data; with the processor's widest vector
+// instructions it is a quarter.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn write_words(state: u64, words: &mut [[u8; WORD]]) {
     for (n, bytes) in words.iter_mut().enumerate() {
@@ -79,8 +80,8 @@ fn write_words(state: u64, words: &mut [[u8; WORD]]) {
     }
 }
 
-/// Returns the bits that differ in any word. The loop does not stop at the first difference: a loop
-/// without an early exit is compiled to handle many words at a time.
+/// Returns the bits in which any word differs from the sequence. The loop does not stop at the
+/// first difference, so that the compiler can handle many words at a time.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn differences(state: u64, words: &[[u8; WORD]]) -> u64 {
     let mut differ = 0;
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_sequence_is_splitmix64() {
-        // The outputs that its authors print for the seed 1234567.
+        // Outputs that the authors of SplitMix64 publish for the seed 1234567.
         let published = [
             6457827717110365317,
             3203168211198807973,

@@ -1,7 +1,7 @@
-//! What all controllers have in common: a slot with a card, a time, an interrupt line, counters and
-//! logs.
+//! What all controller models have in common: a slot with a card, a time, an interrupt line,
+//! counters and logs.
 //!
-//! A model contains a `Slot` and implements what happens when one of its alarms expires.
+//! A model contains a `Slot`, and implements what its alarms do when their time comes.
 //! [`Controller`] is the public interface of every model.
 
 use crate::alarms::{Alarms, NEVER};
@@ -12,23 +12,23 @@ use crate::stats::{BusEvent, BusStats};
 use crate::wire::Beat;
 use crate::world::Device;
 
-/// Most alarms of a model.
+/// Largest number of alarms of a model.
 const ALARMS: usize = 12;
 
-/// A function that receives every event on the bus.
+/// A callback that gets every event on the bus.
 pub type Log = Box<dyn FnMut(BusEvent)>;
 
-/// The slot and its surroundings, in each model.
+/// The slot of a controller model, with its bus and its interrupt line.
 pub(crate) struct Slot {
     card: Option<Box<dyn Card>>,
     alarms: Alarms<ALARMS>,
     now_ns: u64,
-    /// Latest time in ns that the card was given; it never decreases.
+    /// Latest time in ns that the model has given to the card; it never decreases.
     card_ns: u64,
     faults: Faults,
     gone: bool,
     removed: Option<Box<dyn Card>>,
-    /// The card while it is in the slot without power, whatever the controller does.
+    /// The card while the slot has no power for it, whatever the controller does.
     dark: Option<Box<dyn Card>>,
     violations: u64,
     log: Option<Log>,
@@ -36,11 +36,11 @@ pub(crate) struct Slot {
     pub line: Line,
     /// State of the bus.
     pub bus: BusState,
-    /// Time in ns until which DAT0 is low.
+    /// Time in ns until which DAT0 is low (busy).
     pub busy_until_ns: u64,
     /// Counters of the bus.
     pub stats: BusStats,
-    /// Receives every signal.
+    /// Callback that gets every signal; `None`: no probe.
     pub probe: Option<Probe>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns whether it is low and no fault keeps it low.
+    /// Returns whether the line is low and no fault holds it low.
     pub fn may_rise(&self) -> bool {
         !self.high && !self.lost
     }
@@ -62,7 +62,7 @@ impl Line {
         self.high
     }
 
-    /// Makes a fault keep it low until [`forgive`](Self::forgive).
+    /// Makes a fault hold the line low until [`forgive`](Self::forgive).
     pub fn lose(&mut self) {
         self.lost = true;
     }
@@ -75,14 +75,14 @@ impl Line {
         self.lost = false;
     }
 
-    /// Sets the level. Returns true if it changed.
+    /// Sets the level of the line. Returns true if it changed.
     pub fn set(&mut self, high: bool) -> bool {
         std::mem::replace(&mut self.high, high) != high
     }
 }
 
 impl Slot {
-    /// Makes a slot at time 0, with a bus that is off.
+    /// Makes a slot at time 0, with the bus switched off.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         Slot {
             card,
@@ -103,12 +103,12 @@ impl Slot {
         }
     }
 
-    /// Returns the time in ns.
+    /// Returns the time of the model in ns.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Returns the later of this time and the one that the card was last given.
+    /// Returns the later of this time and the last time that the card was given, in ns.
     pub fn card_ns(&self, now_ns: u64) -> u64 {
         self.card_ns.max(now_ns)
     }
@@ -117,21 +117,21 @@ impl Slot {
         self.card.as_deref()
     }
 
-    /// Calls the card, if there is one, with a time that never decreases.
+    /// Calls the card with a time that never decreases; `None` if the slot is empty.
     pub fn with_card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
         let card = self.card.as_deref_mut()?;
         self.card_ns = self.card_ns.max(now_ns);
         Some(call(card, self.card_ns))
     }
 
-    /// Informs the card of the bus state.
+    /// Informs the card of the present state of the bus.
     pub fn tell_bus(&mut self, now_ns: u64) {
         let bus = self.bus;
         self.with_card(now_ns, |card, now_ns| card.bus_changed(&bus, now_ns));
     }
 
-    /// Returns whether a fault removed the controller: each register reads as ones and ignores
-    /// writes.
+    /// Returns whether a fault has made the controller disappear: each register reads as ones and
+    /// ignores writes.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
@@ -150,19 +150,19 @@ impl Slot {
         }
     }
 
-    /// Counts a violation by the driver.
+    /// Counts a mistake of the driver.
     pub fn violation(&mut self) {
         self.violations += 1;
     }
 
-    /// Records that the interrupt line rises.
+    /// Records that the interrupt line rises, with this interrupt status.
     pub fn interrupt(&mut self, now_ns: u64, status: u32) {
         self.stats.interrupts += 1;
         self.line.rose_ns = Some(now_ns);
         self.note(BusEvent::Interrupt { at_ns: now_ns, status });
     }
 
-    /// Shows the probe the level of the interrupt line, if it has changed.
+    /// Shows the level of the interrupt line to the probe, if it has changed.
     pub fn set_line(&mut self, level: bool, now_ns: u64) {
         if self.line.set(level)
             && let Some(probe) = &mut self.probe
@@ -180,13 +180,13 @@ impl Slot {
         }
     }
 
-    /// Returns the position of this time on the bus clock.
+    /// Returns the edge of the bus clock at this time.
     pub fn beat(&self, now_ns: u64) -> Beat {
         Beat::new(now_ns, self.bus.clock_hz)
     }
 }
 
-/// Implements access to the slot for a model that has it in a field of that name.
+/// Implements the access to a slot for models whose field `slot` holds it.
 macro_rules! has_slot {
     () => {
         fn slot(&self) -> &$crate::slot::Slot {
@@ -200,16 +200,16 @@ macro_rules! has_slot {
 }
 pub(crate) use has_slot;
 
-/// What a model must implement for this module.
+/// What each controller model must implement for this module.
 pub(crate) trait Core {
     fn slot(&self) -> &Slot;
 
     fn slot_mut(&mut self) -> &mut Slot;
 
-    /// Handles an alarm that has expired and is no longer set.
+    /// Handles an alarm whose time has come; the alarm is not set any more.
     fn alarm(&mut self, alarm: usize, now_ns: u64);
 
-    /// Handles the insertion of a card. Does nothing where the board handles card detection.
+    /// Handles the insertion of a card. A model whose board detects cards does nothing.
     fn card_came(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
@@ -219,25 +219,26 @@ pub(crate) trait Core {
         let _ = now_ns;
     }
 
-    /// Updates everything that may depend on the card.
+    /// Updates everything in the model that may depend on the card.
     fn look(&mut self, now_ns: u64);
 
-    /// Applies a fault that differs between controllers. Returns the fault if the calling code must
-    /// handle it.
+    /// Applies a fault whose effect differs between controllers. Returns the fault if the caller
+    /// must apply it.
     fn struck(&mut self, point: Point, strike: Strike, now_ns: u64) -> Option<Strike> {
         let _ = (point, now_ns);
         Some(strike)
     }
 
-    /// Counts an event at this point. Faults that have the same effect at every point are applied
-    /// here; others are returned for the calling code.
+    /// Counts an event at this point. Applies a fault that has the same effect at every point;
+    /// returns any other fault for the caller.
     #[inline]
     fn strike(&mut self, point: Point, now_ns: u64) -> Option<Strike> {
         let strike = self.slot_mut().faults.strike(point)?;
         self.struck_anywhere(point, strike, now_ns)
     }
 
-    /// Is there a fault at this answer?
+    /// Counts the event of a response. Returns the fault that strikes it; `None` if no fault
+    /// strikes.
     fn strike_answer(&mut self, answer: Answer, now_ns: u64) -> Option<Strike> {
         let strike = self.strike(Point::Response, now_ns);
         let is_lost = matches!(strike, Some(Strike::Lost | Strike::Crc | Strike::EndBit | Strike::Index));
@@ -267,8 +268,8 @@ pub(crate) trait Core {
         None
     }
 
-    /// Sets the interrupt line from its causes. A fault that keeps it low ends with them, or with a
-    /// new cause.
+    /// Sets the interrupt line to `level`. A fault that holds the line low ends when all causes are
+    /// cleared, or at a new cause.
     fn drive_line(&mut self, level: bool, status: u32, new: bool, now_ns: u64) {
         if !level || new {
             self.slot_mut().line.forgive();
@@ -292,7 +293,7 @@ pub(crate) trait Core {
         card
     }
 
-    /// Handles the next event, if it is due by then. Returns whether there was one.
+    /// Handles the next event if it is due by `until_ns`. Returns whether an event was due.
     #[inline]
     fn fire(&mut self, until_ns: u64) -> bool {
         let slot = self.slot_mut();
@@ -310,8 +311,8 @@ pub(crate) trait Core {
         true
     }
 
-    /// Handles everything up to `now_ns`, and sets the time. Time never decreases, whatever the
-    /// caller gives.
+    /// Handles all events up to `now_ns`, and sets the model's time. Returns this time: it never
+    /// decreases, whatever the caller gives.
     #[inline]
     fn reach(&mut self, now_ns: u64) -> u64 {
         while self.fire(now_ns) {}
@@ -346,11 +347,11 @@ impl<T: Core> Device for T {
     }
 }
 
-/// Interface of each controller model, besides its registers. As a [`Device`] it runs in parallel
-/// to the CPU.
+/// Interface of each controller model, apart from its registers. As a [`Device`] the model works in
+/// parallel to the CPU.
 #[allow(private_bounds, reason = "sealed")]
 pub trait Controller: Core + Device {
-    /// Returns the time in ns at which the interrupt line last rose.
+    /// Returns the time in ns at which the interrupt line last rose; `None` if it never did.
     fn irq_rose_ns(&self) -> Option<u64> {
         self.slot().line.rose_ns
     }
@@ -367,7 +368,7 @@ pub trait Controller: Core + Device {
         self.look(now_ns);
     }
 
-    /// Removes the card from the slot and returns it.
+    /// Removes the card from the slot and returns it; `None` if the slot is empty.
     fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let now_ns = self.reach(now_ns);
         let card = self.take_card(now_ns);
@@ -375,8 +376,8 @@ pub trait Controller: Core + Device {
         card
     }
 
-    /// Takes the power from the card, whatever the controller does, or restores it. The slot does
-    /// not report that.
+    /// Switches the card's power off or on, whatever the controller does. The controller does not
+    /// report the change.
     fn set_supply(&mut self, on: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         let slot = self.slot_mut();
@@ -396,13 +397,13 @@ pub trait Controller: Core + Device {
         self.slot_mut().card.as_deref_mut()
     }
 
-    /// Sets the faults of the controller and its bus from now on. A card has faults of its own,
-    /// mostly the same ones.
+    /// Sets the faults of the controller and its bus. The card has its own handle for faults,
+    /// mostly of the same plan.
     fn set_faults(&mut self, faults: Faults) {
         self.slot_mut().faults = faults;
     }
 
-    /// Returns the card that a fault took out of the slot, if one did.
+    /// Returns the card that a fault has removed from the slot; `None` if no fault did.
     fn removed(&mut self) -> Option<Box<dyn Card>> {
         self.slot_mut().removed.take()
     }
@@ -422,13 +423,13 @@ pub trait Controller: Core + Device {
         std::mem::take(&mut self.slot_mut().stats)
     }
 
-    /// Returns the number of the driver's violations: a command while another is under way,
-    /// reserved values, a clock changed under the card, and others.
+    /// Returns the number of mistakes of the driver, such as a command during another one, reserved
+    /// values, or a clock change while the card gets the clock.
     fn protocol_violations(&self) -> u64 {
         self.slot().violations
     }
 
-    /// Sets the log that receives everything on the bus from now on; `None` for no log.
+    /// Sets a callback that gets every event on the bus from now on; `None` removes it.
     fn set_log(&mut self, log: Option<Log>) {
         self.slot_mut().log = log;
     }

@@ -1,37 +1,37 @@
 //! Counters and times of what was transferred on the bus.
 
-/// Counters of one controller. Times are virtual nanoseconds.
+/// Counters of one controller. Times are virtual ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusStats {
-    /// Command tokens by index, automatic ones included.
+    /// Number of commands by index, including automatic ones.
     pub commands: [u64; 64],
-    /// Commands that should have got a response and did not.
+    /// Number of commands whose expected response did not come.
     pub silent: u64,
-    /// Blocks received with a good CRC.
+    /// Number of blocks received with a right CRC.
     pub blocks_read: u64,
-    /// Blocks sent and acknowledged by the card.
+    /// Number of blocks sent with a good CRC status.
     pub blocks_written: u64,
-    /// Blocks with a bad CRC in either direction, or without CRC status.
+    /// Number of blocks with a wrong CRC in either direction, or without a CRC status.
     pub blocks_bad: u64,
-    /// Bytes of good blocks.
+    /// Number of bytes in good blocks.
     pub bytes: u64,
     /// Number of rises of the interrupt line.
     pub interrupts: u64,
-    /// Time of the CMD line in use: command, gap, response, gap.
+    /// Time in ns for which the CMD line was in use: command, gap, response, gap.
     pub command_ns: u64,
-    /// Time of the DAT lines in use: gap, block, CRC status.
+    /// Time in ns for which the DAT lines were in use: gap, block, CRC status.
     pub data_ns: u64,
-    /// Time for which the bus waited for the first or next block of a read.
+    /// Time in ns for which the bus waited for the first or next block of a read.
     pub access_ns: u64,
-    /// Time for which the bus waited for the card to release DAT0.
+    /// Time in ns for which the bus waited for the card to release DAT0 (busy).
     pub busy_ns: u64,
-    /// Time for which the card could have continued, but the controller had no room or no data
-    /// (PIO, SDMA boundary, block gap, DMA not started).
+    /// Time in ns for which the card could have continued, but the controller had no room or no
+    /// data (PIO, SDMA boundary, block gap, DMA not started).
     pub held_ns: u64,
-    /// Time for which the card's queue held tasks, and none was ready or under way. Commands during
-    /// it count as well.
+    /// Time in ns for which the card's queue held tasks, none of them ready or under way. Commands
+    /// in this time count as well.
     pub fetching_ns: u64,
-    /// Descriptors fetched.
+    /// Number of DMA descriptors that the controller fetched.
     pub descriptors: u64,
 }
 
@@ -57,13 +57,13 @@ impl Default for BusStats {
 }
 
 impl BusStats {
-    /// Returns the time in ns that the wires themselves took.
+    /// Returns the time in ns for which the lines were in use.
     pub fn wire_ns(&self) -> u64 {
         self.command_ns + self.data_ns
     }
 
-    /// Returns the least time in ns that this work takes on this bus and card, without any host:
-    /// wires and card, one after the other.
+    /// Returns the shortest time in ns that this work can take on this bus and card, if the host
+    /// takes no time: the lines and the card, one after the other.
     pub fn physical_ns(&self) -> u64 {
         self.wire_ns() + self.access_ns + self.busy_ns
     }
@@ -88,54 +88,54 @@ impl BusStats {
         self.descriptors += other.descriptors;
     }
 
-    /// Returns the number of all command tokens.
+    /// Returns the number of all commands.
     pub fn command_count(&self) -> u64 {
         self.commands.iter().sum()
     }
 }
 
-/// Something that happened on the bus, or on the interrupt line; see
-/// [`Controller::set_log`](crate::slot::Controller::set_log).
+/// An event on the bus or on the interrupt line.
+/// [`Controller::set_log`](crate::slot::Controller::set_log) sets the callback that gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusEvent {
-    /// A command token.
+    /// A command on the CMD line.
     Command {
-        /// Its index.
-        index: u8,
-        /// Its argument.
-        arg: u32,
-        /// Whether the controller sent it by itself.
-        auto: bool,
-        /// Its start bit.
-        start_ns: u64,
-        /// Its end bit.
-        end_ns: u64,
-    },
-    /// A response token.
-    Response {
         /// Index of the command.
         index: u8,
-        /// The content of a short one; the upper 32 bits of a long one.
-        content: u32,
-        /// Errors found by the controller: error bits of SDHCI's register 30h, or rtsx's STAT1.
-        errors: u32,
-        /// Its end bit.
-        end_ns: u64,
-    },
-    /// A data block.
-    Block {
-        /// Whether it comes from the card.
-        read: bool,
-        /// Bytes on the wire.
-        bytes: u32,
-        /// Whether its CRC, or its CRC status, is good.
-        good: bool,
-        /// Its start bit.
+        /// Argument of the command.
+        arg: u32,
+        /// Whether the controller sent the command by itself.
+        auto: bool,
+        /// Time of the command's start bit in ns.
         start_ns: u64,
-        /// Its end bit.
+        /// Time of the command's end bit in ns.
         end_ns: u64,
     },
-    /// The card held DAT0 low while the bus waited for it.
+    /// A response on the CMD line.
+    Response {
+        /// Index of the command that the response belongs to.
+        index: u8,
+        /// Content of a 48-bit response, or the upper 32 bits of a 136-bit response.
+        content: u32,
+        /// Error bits that the controller reports: of SDHCI's register 30h, or of rtsx's STAT1.
+        errors: u32,
+        /// Time of the response's end bit in ns.
+        end_ns: u64,
+    },
+    /// A data block on the DAT lines.
+    Block {
+        /// Whether the block comes from the card.
+        read: bool,
+        /// Number of bytes on the lines.
+        bytes: u32,
+        /// Whether the CRC of the block, or its CRC status, is good.
+        good: bool,
+        /// Time of the block's start bit in ns.
+        start_ns: u64,
+        /// Time of the block's end bit in ns.
+        end_ns: u64,
+    },
+    /// The card held DAT0 low (busy) while the bus waited for it.
     Busy {
         /// Begin in ns.
         from_ns: u64,
@@ -144,9 +144,9 @@ pub enum BusEvent {
     },
     /// The interrupt line rose.
     Interrupt {
-        /// Time in ns.
+        /// Time of the rise in ns.
         at_ns: u64,
-        /// SDHCI's register 30h, or rtsx's BIPR.
+        /// Interrupt status at that time: SDHCI's register 30h, or rtsx's BIPR.
         status: u32,
     },
 }

@@ -3,31 +3,31 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Virtual time of the code that runs right now, in nanoseconds.
+/// Virtual time in ns of the code that is executed at present.
 ///
-/// Code itself takes no time and is charged for what it did. The charge advances this cursor, so
+/// Code takes no time by itself: it is charged for what it did. A charge advances this cursor, so
 /// that the next action of the code, such as a register write, happens at the right time. The event
-/// loop sets the cursor back when it continues with an earlier event of another actor.
+/// loop sets the cursor back when it continues with an earlier event of another part of the system.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Rc<Cell<u64>>);
 
 impl Time {
-    /// Makes a time line, at 0.
+    /// Makes a clock at time 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the time in nanoseconds.
+    /// Returns the virtual time in ns.
     pub fn now(&self) -> u64 {
         self.0.get()
     }
 
-    /// Charges the running code `ns` nanoseconds.
+    /// Charges the code that is executed `ns` nanoseconds.
     pub fn charge(&self, ns: u64) {
         self.0.set(self.0.get() + ns);
     }
 
-    /// Sets the time, when the event loop continues with another event.
+    /// Sets the time; the event loop does this when it continues with another event.
     pub fn set(&self, now: u64) {
         self.0.set(now);
     }

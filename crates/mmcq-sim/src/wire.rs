@@ -1,28 +1,30 @@
-//! Durations on the wires in clocks, and the virtual times of clock edges.
+//! Durations on the bus in clocks, and the virtual times of clock edges.
 //!
-//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]. Where a
-//! standard gives a range, the value is the usual one of a fast controller.
+//! Lengths of commands, responses and gaps come from the bus timing diagrams [SD 4.12], [eMMC
+//! 6.15]. Where a standard gives a range, the value is the usual one of a fast controller.
 
-/// A command token: start, direction, index, argument, CRC7, end.
+/// Clocks of a command: start bit, direction, index, argument, CRC7, end bit.
 pub const COMMAND_CLK: u64 = 48;
-/// A 48-bit response token.
+/// Clocks of a 48-bit response.
 pub const RESPONSE_CLK: u64 = 48;
-/// A 136-bit response token (R2).
+/// Clocks of a 136-bit response (R2).
 pub const LONG_RESPONSE_CLK: u64 = 136;
-/// N_CR: from the end of a command to the start of its response (2 to 64; most cards take about 8).
+/// Clocks of N_CR, from the end of a command to the start of its response (2 to 64; most cards take
+/// about 8).
 pub const N_CR_CLK: u64 = 8;
-/// N_RC and N_CC: from a response, or from a command without one, to the next command (at least 8).
+/// Clocks of N_RC and N_CC, from a response, or from a command without a response, to the next
+/// command (at least 8).
 pub const N_RC_CLK: u64 = 8;
-/// Longest N_CR: a response that has not begun by then will not come.
+/// Clocks of the longest N_CR: a response that has not begun by then will not come.
 pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
-/// Clocks before the start bit of a data block: the least N_AC and N_WR.
+/// Clocks before the start bit of a data block: the shortest N_AC and N_WR.
 pub const BLOCK_GAP_CLK: u64 = 8;
-/// Clocks after a written block: 2 of turn-around (N_CRC), 5 of CRC status token, 3 to turn around
-/// again.
+/// Clocks after a written block: 2 until the card drives the line (N_CRC), 5 for the CRC status,
+/// and 3 until the controller drives it.
 pub const CRC_STATUS_CLK: u64 = 10;
-/// Clocks of [`CRC_STATUS_CLK`] before the token.
+/// Clocks between a written block and its CRC status, a part of [`CRC_STATUS_CLK`].
 pub const CRC_TURN_CLK: u64 = 2;
-/// Clocks of [`CRC_STATUS_CLK`] for the token: start, three bits, end.
+/// Clocks of the CRC status itself (start bit, three bits, end bit), a part of [`CRC_STATUS_CLK`].
 pub const CRC_TOKEN_CLK: u64 = 5;
 
 /// Returns the clocks of one data block: start bit, data, CRC16 on each line (and on each edge),
@@ -34,7 +36,8 @@ pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A clock edge: a number of clocks after a time. Adding clocks never accumulates rounding errors.
+/// A clock edge: a number of clocks after a time. Rounding errors do not add up when clocks are
+/// added.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
     anchor_ns: u64,
@@ -54,7 +57,7 @@ impl Beat {
     /// Returns the edge this number of clocks later.
     pub fn plus(self, clocks: u64) -> Self {
         let mut beat = Beat { clocks: self.clocks.saturating_add(clocks), ..self };
-        // Whole seconds move into the anchor, exactly, so that the product in `ns` stays small.
+        // Whole seconds move exactly into the start time, so that the product in `ns` stays small.
         if beat.clocks >= beat.hz {
             beat.anchor_ns = beat.anchor_ns.saturating_add((beat.clocks / beat.hz).saturating_mul(SECOND_NS));
             beat.clocks %= beat.hz;
@@ -63,7 +66,7 @@ impl Beat {
         beat
     }
 
-    /// Returns its time in nanoseconds, rounded down.
+    /// Returns the time of the edge in ns, rounded down.
     pub fn ns(self) -> u64 {
         self.ns
     }
@@ -75,7 +78,7 @@ impl Beat {
     }
 }
 
-/// Returns the CRC7 of bytes [SD 4.5].
+/// Returns the CRC7 of these bytes [SD 4.5].
 pub(crate) fn crc7(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0u8, |crc, &byte| {
         (0..8).fold(crc, |crc, bit| {
@@ -91,20 +94,21 @@ mod tests {
 
     #[test]
     fn crc7_of_the_standards_examples() {
-        // [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
+        // Examples of [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
         assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
         assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
         assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
     }
 
-    /// Converts clocks at a frequency to nanoseconds.
+    /// Converts a number of clocks at a frequency to ns.
     fn ns(clocks: u64, hz: u32) -> u64 {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
     #[test]
     fn a_block_takes_what_the_timing_diagrams_say() {
-        // 8 lines, both edges: 256 clocks of data; 4 lines, one edge: 1024; 1 line: 4096.
+        // Data of 512 bytes take 256 clocks on 8 lines with both edges, 1024 on 4 lines with one
+        // edge, and 4096 on 1 line.
         assert_eq!(BLOCK_GAP_CLK + block_clk(512, 8, true), 282);
         assert_eq!(BLOCK_GAP_CLK + block_clk(512, 4, false), 1024 + 18 + 8);
         assert_eq!(block_clk(512, 1, false), 4096 + 18);
@@ -127,7 +131,7 @@ mod tests {
     fn sdr104_block_is_5_05_us() {
         let block = BLOCK_GAP_CLK + block_clk(512, 4, false);
         assert_eq!(ns(block, 208_000_000), 5_048);
-        // 101.4 MB/s: 198 068 blocks a second.
+        // 101.4 MB/s is 198 068 blocks a second.
         assert_eq!(ns(block * 198_095, 208_000_000), 999_998_798);
     }
 

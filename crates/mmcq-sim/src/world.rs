@@ -1,8 +1,8 @@
 //! The queue of events in virtual time, and streams of random numbers.
 //!
-//! Of simultaneous events, the one that was added first comes first. Every purpose draws from a
-//! stream of its own, so that one more event somewhere does not change the random numbers
-//! everywhere else.
+//! Of events with the same time, the one that was added first comes first. Every purpose has its
+//! own stream of random numbers, so that an additional event does not change the numbers of other
+//! purposes.
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -10,31 +10,32 @@ use std::collections::VecDeque;
 
 /// A model that runs in parallel to the CPU and interrupts it: a controller with its card.
 pub trait Device {
-    /// Runs the model until this time, but stops as soon as its interrupt line rises. Returns the
-    /// time that it reached. Time never decreases, and while the line is high the call returns at
-    /// once.
+    /// Advances the model to this time, but stops as soon as its interrupt line rises. Returns the
+    /// time that the model has reached. The time never decreases, and while the line is high the
+    /// call returns at once.
     fn advance(&mut self, until_ns: u64) -> u64;
 
-    /// Returns the next time in ns at which something happens by itself.
+    /// Returns the time in ns of the model's next own event; `None` if there is none.
     fn next_event_ns(&self) -> Option<u64>;
 
     /// Returns the level of the interrupt line.
     fn irq(&self) -> bool;
 }
 
-/// Events in the order of their time.
+/// Queue of events in the order of their times.
 ///
-/// Few events are near, and most new events come before most of those: a list with the next event
-/// at its end takes fewer steps than a heap. Where each request has a deadline, there are many
-/// deadlines, and a new one comes after most others: these are kept in a second list.
+/// Few events are near, and most new events come before most of the near ones. For such events a
+/// list with the next event at its end takes fewer steps than a heap. If each request has a
+/// deadline there are many deadlines, and a new one comes after most others: these are in a second
+/// list.
 pub struct Queue<E> {
-    /// The nearest events, with the next at the end. Empty only if there are no events.
+    /// The nearest events, with the next one at the end. The list is empty only if the queue is.
     soon: Vec<(u64, E)>,
-    /// All other events, with the next at the front.
+    /// All other events, with the next one at the front.
     later: VecDeque<(u64, E)>,
 }
 
-/// Most events in the list of near ones.
+/// Largest number of events in the list of near ones.
 const SOON_MAX: usize = 32;
 
 impl<E> Default for Queue<E> {
@@ -62,13 +63,13 @@ impl<E> Queue<E> {
         }
     }
 
-    /// Returns the time in ns of the next event.
+    /// Returns the time in ns of the next event; `None` if the queue is empty.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.soon.last().map(|event| event.0)
     }
 
-    /// Takes out the next event.
+    /// Removes and returns the next event; `None` if the queue is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
         let next = self.soon.pop();
@@ -80,7 +81,7 @@ impl<E> Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Refills the list of near events, which is empty.
+    /// Fills the empty list of near events from the other list.
     #[cold]
     fn come_near(&mut self) {
         let count = self.later.len().min(SOON_MAX / 2);
@@ -94,27 +95,27 @@ impl<E> Queue<E> {
 pub struct Stream(Xoshiro256StarStar);
 
 impl Stream {
-    /// Makes the stream of this purpose under this seed.
+    /// Makes the stream of random numbers for this purpose under this seed.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        // FNV-1a over the purpose's name: streams depend on their names alone, not on the order in
-        // which they are made.
+        // FNV-1a hash of the purpose's name: a stream depends on its name only, not on the order in
+        // which streams are made.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         Stream(Xoshiro256StarStar::seed_from_u64(seed ^ name))
     }
 
-    /// Returns 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Draws evenly from 0 to `n` - 1; returns 0 for `n` = 0.
+    /// Draws a number from 0 to `n` - 1, all equally likely; returns 0 for `n` = 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Draws evenly from the open interval (0, 1).
+    /// Draws a number from the open interval (0, 1), all equally likely.
     pub fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
@@ -138,8 +139,9 @@ impl Stream {
     }
 }
 
-/// Returns the natural logarithm of a positive normal number. Only the four exact operations are
-/// used, so that a seed gives the same trace on every platform, whatever its mathematical library.
+/// Returns the natural logarithm of a positive normal number. The function uses only the four basic
+/// operations, whose results are exact by standard, so that a seed gives the same trace with every
+/// mathematical library.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn between_others_an_event_keeps_its_place() {
         crate::fuzz::fuzz("between_others_an_event_keeps_its_place", 300, |u| {
-            // The number that an event has of its own is that of its coming.
+            // The number of an event is its place in the order of insertion.
             let (mut queue, mut waiting) = (Queue::new(), Vec::new());
             for number in 0..u.int_in_range(1..=200)? {
                 if u.ratio(2, 3)? {

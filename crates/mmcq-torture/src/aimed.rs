@@ -1,9 +1,9 @@
-//! Small runs aimed at what chance seldom hits:
+//! Small campaigns aimed at cases that random faults seldom hit:
 //!
-//! - an answer that comes just as the data end;
-//! - a lost answer that would have reported the status of a write;
-//! - a stop that completes twice;
-//! - a bad block in a piece of a write;
+//! - a response that comes just when the data end;
+//! - the loss of a response that would have reported the status of a write;
+//! - a CMD12 that the controller completes twice;
+//! - a bad block in a write that the engine sends in pieces;
 //! - a power loss between a write and its flush, or between a write's data and its status.
 
 use super::case::{BusyBy, Case, Luck, Operation, Setup};
@@ -19,13 +19,13 @@ use mmcq_sim::faults::{Point, Shot, Strike};
 /// Names of the campaigns, in the order of [`CAMPAIGNS`].
 pub const NAMES: [&str; 6] =
     ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
-/// A campaign of this file: takes the number of threads and a callback for its progress.
+/// Type of a campaign in this file. It takes the number of threads and a callback for its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
 /// All campaigns of this file.
 pub const CAMPAIGNS: [Campaign; 6] =
     [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
-/// Runs all campaigns, one after the other.
+/// Executes all campaigns of this file, one after the other.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let mut total = Score::default();
     for campaign in CAMPAIGNS {
@@ -36,9 +36,10 @@ pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 }
 
 const WRITE: Asked = Asked::Write { durable: false };
-/// Cards of the machines: an SD card and an eMMC.
+/// Names of the two cards that the machines use: an SD card and an eMMC.
 const MADE: [&str; 2] = ["sdhc-16g-hs", "emmc-hs200"];
-/// Time of a register access in ns. It makes a driver's work take time, in which events can come.
+/// Time in ns that a register access takes. So the driver's work takes time, in which events can
+/// happen.
 const ACCESS_NS: u8 = 150;
 
 fn machine(name: &str) -> Setup {
@@ -60,13 +61,15 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Returns the number of events of this point before the first request, and in the whole run.
+/// Returns the number of events of this point before the first request, and in the whole run of the
+/// case.
 fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])
 }
 
-/// Makes the outcome a failure if any request failed: these faults must not fail a request.
+/// Makes the outcome a failure if any request failed: the faults of this campaign must not fail a
+/// request.
 fn all_well(mut outcome: Outcome) -> Outcome {
     if outcome.violation.is_none() && outcome.errors > 0 {
         let text = format!("{} requests failed, and what went wrong was nothing of theirs", outcome.errors);
@@ -75,18 +78,17 @@ fn all_well(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Most responses of one load that are made late.
+/// Largest number of responses of a workload that the campaign delays.
 const RESPONSES_MAX: u64 = 12;
-/// Largest delay of an answer in ns: more than every transfer here takes, less than every deadline.
+/// Largest delay of a response in ns: longer than every transfer here, shorter than every deadline.
 const LATEST_NS: u64 = 4_000_000;
-/// Range of delays around the end of the data: from 500 ns before to 1500 ns after it, in steps of
-/// 50 ns.
+/// Delays around the end of the data: from 500 ns before it to 1500 ns after it, in steps of 50 ns.
 const AROUND_NS: (u64, u64, usize) = (500, 1_500, 50);
-/// Extra time in ns above which a run counts as delayed by the late answer. Less can come from the
-/// timing of register accesses.
+/// Extra time in ns from which a request counts as delayed by the late response. A smaller
+/// difference can come from the timing of register accesses.
 const LATER_NS: u64 = 2 * ACCESS_NS as u64;
 
-/// Makes a response later than the end of the data, by a little more each time, so that it falls on
+/// Delays a response beyond the end of the data, by a little more each time, so that it comes at
 /// each moment of the driver's work at that end.
 fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, 2), (Asked::Read, 0, 2), (Asked::Read, 1, 1), (WRITE, 2, 1)];
@@ -118,7 +120,7 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Returns the delay in ns from which on the request waits for the late answer.
+/// Returns the shortest delay in ns at which the request waits for the late response.
 fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -> u64 {
     let (mut sooner, mut later) = (0, LATEST_NS);
     while later - sooner > 1 {
@@ -131,7 +133,8 @@ fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -
     later
 }
 
-/// Makes the outcome a failure if recovery began: a late answer is not a lost one.
+/// Makes the outcome a failure if recovery began: the driver must not take a late response for a
+/// lost one.
 fn only_late(mut outcome: Outcome) -> Outcome {
     if outcome.violation.is_none() && outcome.steps.0[RecoveryStep::Classify as usize] > 0 {
         let text = "something was recovered from, and an answer was only late";
@@ -140,16 +143,16 @@ fn only_late(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Damages of the answer to a read.
+/// Faults of the response to a read.
 const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike::Index];
-/// CARD_ECC_FAILED [SD 4.10.1].
+/// Bit CARD_ECC_FAILED of R1 [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// Damages the answer to a read that would have reported the status of the write before it.
+/// Damages the response to a read that would have reported the status of the write before it.
 ///
-/// In one case the read's own block is bad and the card reports ECC_FAILED when it is asked: the
-/// write has not failed. In the other case the write has failed, and the card never reports that
-/// again. In both cases the stack must write once more, with success.
+/// In one case the read's own block is bad, and the card reports ECC_FAILED when it is asked: the
+/// write has not failed. In the other case the write has failed, and the card does not report it a
+/// second time. In both cases the stack must repeat the write, with success.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
@@ -174,12 +177,12 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Delays in ns after the answer to CMD12 at which such a controller raises Transfer Complete once
-/// more: before the driver can begin a new transfer.
+/// Delays in ns after the response to CMD12 at which a faulty controller raises a second Transfer
+/// Complete. They are shorter than the driver needs to begin a new transfer.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// Makes the controller end a CMD12 with a Transfer Complete that no request waits for. The
-/// interrupt must not end the next transfer.
+/// Makes the controller end a CMD12 with a further Transfer Complete that no request waits for.
+/// This interrupt must not end the next transfer.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =
@@ -204,14 +207,14 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Numbers of damaged blocks at the beginning of a write. After the third the engine continues in
-/// pieces, after more in smaller ones.
+/// Numbers of damaged blocks at the beginning of a write. After the third the engine sends the
+/// write in pieces, after more blocks in smaller pieces.
 const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
-/// Blocks of the write that is damaged.
+/// Number of blocks in the write that is damaged.
 const WRITTEN: u32 = 8;
 
-/// Makes a block bad in a write that continues in pieces. The error comes with the answer to the
-/// next piece, but belongs to the request of the bad block.
+/// Makes a block bad in a write that the engine sends in pieces. The response to the next piece
+/// reports the error, which belongs to the request of the bad block.
 fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
     spread(jobs, &|index, bench, score| {
@@ -233,7 +236,7 @@ fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Takes the card's power away for a moment at each answer of a load with a cache, flushes and
+/// Makes the card's supply voltage dip at each response of a workload with a cache, flushes and
 /// durable writes.
 fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
@@ -251,14 +254,14 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Faults of the answer that would report the status of a write that is already complete.
+/// Faults of the response that would report the status of a write which is already complete.
 const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
 
-/// Loses the answer that reports the status of a write, or the card's power, after the write was
-/// reported complete with its data. The next flush must fail.
+/// After a write was reported complete with its data, loses the response that reports its status,
+/// or the card's power. The next flush must fail.
 ///
-/// On a card without a cache the power stays on: there the checker cannot distinguish a write that
-/// was lost on its way to the medium from one that is on it.
+/// On a card without a cache the power stays on. There the checker cannot distinguish a write that
+/// was lost on its way to the medium from one that is on the medium.
 fn told_early(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let loads = [7, 8].map(workload);
     let by = [BusyBy::Interrupt, BusyBy::Level, BusyBy::Status];

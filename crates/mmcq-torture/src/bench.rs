@@ -1,4 +1,5 @@
-//! Bench: what runs use again, such as profiles, memory, wakers and the checker.
+//! The bench of a campaign: what its runs (executions of cases) reuse, such as profiles, memory,
+//! wakers and the checker.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -25,56 +26,57 @@ impl Wake for Flag {
     }
 }
 
-/// Number of memory pieces for requests of at most [`LONGEST`] blocks. A dropped request keeps its
-/// piece for a while.
+/// Number of memory pieces for requests of up to [`LONGEST`] blocks. The engine keeps the piece of
+/// a dropped request for some time.
 const SMALL: usize = 2 * SLOTS;
 /// Number of memory pieces for larger requests.
 const LARGE: usize = 8;
 
-/// What runs use again: profiles, memory, wakers and the checker.
+/// What runs of cases reuse: profiles, memory, wakers and the checker.
 pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
-    /// Memory of the requests. Pieces that are not in `free` belong to the engine.
+    /// Memory of the requests. The engine owns the pieces that are not in `free`.
     pub(super) memory: Vec<Piece>,
-    /// State of each piece of memory: from its first word on, and from its second.
+    /// State of each piece of memory, if a request uses it from its first word on, and from its
+    /// second.
     pub(super) claims: [Vec<Claim>; 2],
-    /// Whether every second piece begins at its second word.
+    /// Whether requests use every second piece only from its second word on.
     pub(super) is_shifted: bool,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Piece,
-    /// The engine's page, for headers of packed commands and for extension registers of an SD card.
+    /// Page of memory that the engine uses for headers of packed commands and for extension
+    /// registers of an SD card.
     pub(super) page: Piece,
     pub(super) mask: Arc<AtomicU64>,
-    /// Wakers, one for each client and one for the supervisor.
+    /// Wakers, one for each client, and one for the supervisor.
     pub(super) wakers: Vec<Waker>,
-    /// Second wakers of the same clients: a task that polls again may have another waker than
-    /// before.
+    /// Second waker of each client: a task may poll again with another waker than before.
     pub(super) others: Vec<Waker>,
     pub(super) checker: Checker,
-    /// Names of slots whose requests are over. They must never name a request again.
+    /// Slot names (`SlotId`) of requests that have ended. They must never name a request again.
     pub(super) stale: Vec<SlotId>,
 }
 
-/// Memory aligned to the smallest boundary at which a controller can be made to stop.
+/// A page of memory, aligned to the smallest boundary at which a controller can be made to stop.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
 struct Page([u64; 512]);
 
-/// A piece of memory of whole pages.
+/// A piece of memory for a request, in whole pages.
 pub(super) struct Piece(Box<[Page]>);
 
 impl Deref for Piece {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        // SAFETY: a page is its words and has no padding.
+        // SAFETY: a page consists of its words without padding.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 512) }
     }
 }
 
 impl DerefMut for Piece {
     fn deref_mut(&mut self) -> &mut [u64] {
-        // SAFETY: a page is its words and has no padding, and any word is a good one.
+        // SAFETY: a page consists of its words without padding, and every value of a word is valid.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 512) }
     }
 }
@@ -83,14 +85,16 @@ fn piece(bytes: usize) -> Piece {
     Piece(vec![Page([0; 512]); bytes.div_ceil(4096)].into_boxed_slice())
 }
 
-/// Lends memory as a DMA buffer.
+/// Lends memory as a DMA buffer to the engine.
 ///
 /// # Safety
-/// No code uses the memory until the buffer has come back, or the machine that had it is dropped.
+/// No code may use the memory until the buffer has come back, or the machine that got it is
+/// dropped.
 pub(super) unsafe fn lend(memory: &mut [u64]) -> DmaBuf {
     let len = size_of_val(memory) as u32;
     let start = std::ptr::NonNull::from(memory).cast();
-    // SAFETY: initialised memory of this length; the rest is the caller's promise.
+    // SAFETY: the memory is initialised and has this length; the caller promises the remaining
+    // conditions.
     unsafe { DmaBuf::from_raw(start, len) }
 }
 
@@ -101,19 +105,19 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Takes a free piece of memory for this number of blocks; `None` if there is none.
+    /// Takes a free piece of memory for this number of blocks; `None` if no piece is free.
     pub(super) fn take_piece(&mut self, blocks: u32) -> Option<usize> {
         let fits = |&piece: &usize| (piece >= SMALL) == (blocks > LONGEST);
         let at = self.free.iter().rposition(fits)?;
         Some(self.free.remove(at))
     }
 
-    /// Returns the first word that a request uses of a piece of memory: 0 or 1.
+    /// Returns the index of the first word of a piece that a request uses: 0 or 1.
     pub(super) fn first_word(&self, piece: usize) -> usize {
         if self.is_shifted { piece % 2 } else { 0 }
     }
 
-    /// Makes a bench. Each thread has one of its own.
+    /// Makes a bench. Each thread has its own.
     #[must_use]
     pub fn new() -> Self {
         let mask = Arc::new(AtomicU64::new(0));
@@ -125,11 +129,11 @@ impl Bench {
             CardProfile::from_toml(text, name).expect("the campaign's cards are good")
         };
         let size = |piece: usize| if piece < SMALL { LONGEST } else { LARGEST };
-        // A word more, for those that begin at the second.
+        // One more word, for requests that use the piece from its second word on.
         let mut memory: Vec<_> =
             (0..SMALL + LARGE).map(|at| piece((size(at) * BLOCK_BYTES) as usize + 8)).collect();
         let claims = [0, 1].map(|first| {
-            // SAFETY: each buffer is gone at once.
+            // SAFETY: each buffer is dropped at once.
             memory.iter_mut().map(|piece| unsafe { lend(&mut piece[first..]) }.claim()).collect()
         });
         Bench {

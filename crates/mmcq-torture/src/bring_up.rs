@@ -1,14 +1,14 @@
-//! Bring-up of a card with one fault: each command, response, register block, byte of an SPI bus
+//! Campaign of bring-ups with one fault: each command, response, register block, byte on an SPI bus
 //! and step of the bus is lost, damaged or late once.
 //!
-//! The card must come up all the same, at most [`EXTRA_NS`] later than without the fault, and at
-//! most one speed slower.
+//! In spite of the fault the card must come up, at most [`EXTRA_NS`] later than without it, and at
+//! most one bus speed slower.
 //!
-//! In a slot with a supervisor the card was out, and is put in: what the supervisor reports first
-//! counts.
+//! In a slot with a supervisor the card was removed and is inserted again: the first report of the
+//! supervisor counts.
 //!
-//! Then two of these at once, [`PAIRS`] pairs at random for each slot. The card comes up, or
-//! bring-up ends with an error, and the next bring-up finds the card.
+//! A second part has two such faults at once, with [`PAIRS`] random pairs for each slot. The card
+//! comes up, or bring-up returns an error and the next bring-up finds the card.
 
 use super::case::{Chip, Host, Setup};
 use super::machine::{Machine, Step};
@@ -32,51 +32,51 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// Extra time in ns that a bring-up with a fault may take over one without.
+/// Extra time in ns that a bring-up with one fault may take.
 pub const EXTRA_NS: u64 = 500_000_000;
-/// Steps of the machine after which a bring-up counts as endless.
+/// Number of machine steps after which a bring-up counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
-/// Most events at which one kind of fault strikes.
+/// Largest number of events at which one kind of fault strikes.
 const EVENTS_MAX: u64 = 4_000;
-/// Distance between the bytes of an SPI bus that are struck: one in seven.
+/// Interval of the bytes on an SPI bus that a fault strikes: one in seven.
 const EVERY_BYTE: u64 = 7;
 /// Number of pairs of faults for each slot.
 pub const PAIRS: u64 = 300;
-/// Longest that a bring-up with two faults may take more, in nanoseconds.
+/// Extra time in ns that a bring-up with two faults may take.
 const PAIR_EXTRA_NS: u64 = 4_000_000_000;
-/// Most failures that a row keeps as text.
+/// Largest number of failures that a row stores as text.
 const KEPT: usize = 8;
 
 /// A slot of the campaign: a controller, a card, and the program that brings the card up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Name of the controller, as in the table.
+    /// Name of the controller in the table.
     pub name: &'static str,
     host: Host,
-    /// The program that brings the card up.
+    /// Which function of the stack brings the card up.
     kind: Kind,
-    /// The card: one of [`CARDS`](mmcq_sim::cards::CARDS), or `combo`.
+    /// Name of the card: one of [`CARDS`](mmcq_sim::cards::CARDS), or `combo`.
     pub card: &'static str,
 }
 
-/// Which program brings the card up.
+/// Function of the stack that brings the card up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// `bring_up`.
+    /// The function `bring_up`.
     Any,
-    /// `bring_up_sd`, or `bring_up_emmc`.
+    /// The function `bring_up_sd`, or `bring_up_emmc`.
     Named,
-    /// The same with a lean profile.
+    /// The function `bring_up_sd`, or `bring_up_emmc`, with a lean profile of the engine.
     Lean,
-    /// `bring_up_io`.
+    /// The function `bring_up_io`.
     Io,
-    /// `supervise`: the card was out, and is put in.
+    /// The function `supervise`: the card was removed and is inserted again.
     Kept,
 }
 
-/// The card of an I/O card's slot, and one with memory beside its functions.
+/// Names of the I/O cards: one without memory, and a combo card with memory and functions.
 const IO: [&str; 2] = ["bt-type-a", "combo"];
-/// The memory part of that.
+/// Name of the card that is the memory part of the combo card.
 const COMBO_MEMORY: &str = "sdhc-16g-hs";
 
 const fn slot(name: &'static str, host: Host, kind: Kind, card: &'static str) -> Slot {
@@ -117,7 +117,7 @@ pub const SLOTS: [Slot; 28] = [
 
 const MS: u64 = 1_000_000;
 
-/// Faults that are tried, each at every event of its point.
+/// Faults that the campaign tries, each at every event of its point.
 const STRIKES: [(Point, Strike); 18] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -139,34 +139,34 @@ const STRIKES: [(Point, Strike); 18] = [
     (Point::Exchange, Strike::Lost),
 ];
 
-/// Bus speed that a bring-up reached.
+/// Bus speed that a bring-up has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Speed {
     timing: Timing,
     width: Width,
 }
 
-/// Results of one slot.
+/// Results of the bring-ups in one slot.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Bring-ups in which a fault struck.
+    /// Number of bring-ups that a fault struck.
     pub runs: u64,
-    /// Number of them that ended without a card.
+    /// Number of struck bring-ups that ended without a card.
     pub failed: u64,
-    /// Number of them that took more than [`EXTRA_NS`] longer than without a fault.
+    /// Number of struck bring-ups that took more than [`EXTRA_NS`] longer than without the fault.
     pub late: u64,
-    /// Number of them that ended more than one speed below the best.
+    /// Number of struck bring-ups that ended more than one speed below the best.
     pub slow: u64,
     /// Longest extra time in ns of a bring-up that found the card.
     pub worst_ns: u64,
-    /// Number of bring-ups in which two faults struck.
+    /// Number of bring-ups that two faults struck.
     pub pairs: u64,
-    /// Number of these that ended without a card.
+    /// Number of bring-ups with two faults that ended without a card.
     pub refused: u64,
-    /// Number of these after which the next bring-up found no card either, or which took more than
-    /// four seconds longer.
+    /// Number of bring-ups with two faults after which the next bring-up found no card either, or
+    /// which took more than four seconds longer.
     pub stuck: u64,
-    /// The first bring-ups that broke a promise, as text.
+    /// Descriptions of the first bring-ups that broke a promise.
     pub first: Vec<String>,
 }
 
@@ -186,11 +186,11 @@ impl Row {
 
 thread_local!(static SCRATCH: RefCell<Option<DmaBuf>> = const { RefCell::new(None) });
 
-/// Returns the setup with a card of the same kind as this slot's card.
+/// Returns the setup of a machine with a card like this slot's card.
 fn setup_of(slot: Slot) -> Setup {
     let like = if IO.contains(&slot.card) { COMBO_MEMORY } else { slot.card };
     let card = EVERY_CARD.iter().position(|name| *name == like).unwrap_or(0);
-    // Of a reader each access to a register counts.
+    // With the card reader, each register access takes time.
     let access_ns = if slot.host == Host::Reader { ACCESS_NS } else { 0 };
     Setup { card, host: slot.host, access_ns, ..Setup::PLAIN }
 }
@@ -215,10 +215,10 @@ async fn programs<B: Platform, const N: usize>(
     (card.map(|card| Speed { timing: card.timing, width: card.width }), scratch)
 }
 
-/// Result of a bring-up and the time that it took in ns; or a text if it never ended.
+/// Result of a bring-up and its time in ns; `Err` says why it never ended.
 type Ended = Result<(Result<Speed, Error>, u64), String>;
 
-/// Brings the card of this machine up, and with `again` a second time if that ends without a card.
+/// Brings the card of this machine up. With `again`, does it a second time if no card was found.
 /// Returns the first result and its time in ns.
 fn drive<B: Platform>(
     slot: Slot,
@@ -259,9 +259,9 @@ fn bring_up<B: Platform>(slot: Slot, machine: &Machine<B>, options: Options) -> 
     Err("no end".to_owned())
 }
 
-/// Takes the card out of a slot with a supervisor and puts it in again. From then on there are
-/// these faults. Returns what the supervisor reports first, and the time in ns until then. With
-/// `again`, a report of no card must be followed by one of the card.
+/// Takes the card out of a slot with a supervisor, and inserts it again; from then on these faults
+/// strike. Returns the first report of the supervisor, and the time in ns until it came. With
+/// `again`, a report of no card must be followed by a report of the card.
 fn kept<B: Platform>(machine: &Machine<B>, options: Options, again: bool, faults: &Faults) -> Ended {
     let (told, up) = (RefCell::new(Vec::new()), Cell::new(false));
     let stack = &machine.stack;
@@ -317,7 +317,8 @@ fn kept<B: Platform>(machine: &Machine<B>, options: Options, again: bool, faults
     }
 }
 
-/// Returns what an event reports of a card that was put in.
+/// Returns what an event of the supervisor reports about an inserted card; `None` if the event is
+/// about something else.
 fn report(event: Event) -> Option<Result<Speed, Error>> {
     match event {
         Event::Inserted(result) => Some(result.map(|card| Speed { timing: card.timing, width: card.width })),
@@ -340,7 +341,8 @@ fn card_of(slot: Slot) -> Result<Box<dyn Card>, String> {
     Ok(Box::new(io.build().0.with_memory(memory)))
 }
 
-/// Runs one bring-up with these faults, and with `again` a second one if it ends without a card.
+/// Executes one bring-up with these faults. With `again`, executes a second one if no card was
+/// found.
 fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults) {
     let faults = Faults::new(plan);
     let setup = &setup_of(slot);
@@ -349,7 +351,7 @@ fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults
         Err(error) => return (Err(error), faults),
     };
     let emmc = !setup.is_removable();
-    // A supervisor's card comes up well at first.
+    // In a slot with a supervisor, the first bring-up has no faults.
     let none = Faults::none();
     let at = if slot.kind == Kind::Kept { &none } else { &faults };
     let again = (again, &faults);
@@ -372,8 +374,8 @@ fn once(slot: Slot, options: Options, plan: Plan, again: bool) -> (Ended, Faults
     (result, faults)
 }
 
-/// Runs a bring-up without faults. Returns the best speed of this slot, the next lower one, and the
-/// time in ns.
+/// Executes a bring-up without faults. Returns the best bus speed of this slot, the next lower
+/// speed, and the time in ns.
 fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     let up = |options| {
         let (result, ns) = once(slot, options, Plan::none(), false).0?;
@@ -385,11 +387,12 @@ fn clean(slot: Slot) -> Result<(Speed, Speed, u64), String> {
     Ok((best, below, ns))
 }
 
-/// Strikes one kind of fault at each of its events in one slot, and counts the results in the row.
+/// Makes one kind of fault strike at each of its events in one slot, and counts the results in the
+/// row.
 fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<(), String> {
     let (best, below, clean_ns) = clean(slot)?;
     let stride = if point == Point::Exchange { EVERY_BYTE } else { 1 };
-    // Without the interrupt that tells of the card the supervisor is not woken.
+    // Without the interrupt that reports the inserted card, nothing would wake the supervisor.
     let first = if slot.kind == Kind::Kept && point == Point::Interrupt { 2 } else { 1 };
     for nth in (first..).step_by(stride as usize).take(EVENTS_MAX as usize) {
         let (result, faults) = once(slot, Options::DEFAULT, Plan::none().shot(point, nth, strike), false);
@@ -428,7 +431,7 @@ fn sweep(slot: Slot, (point, strike): (Point, Strike), row: &mut Row) -> Result<
     Ok(())
 }
 
-/// Runs one slot with pairs of faults at random.
+/// Executes bring-ups in one slot with random pairs of faults.
 fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     let (result, events) = once(slot, Options::DEFAULT, Plan::none(), false);
     let (_, clean_ns) = result?;
@@ -437,7 +440,7 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     for pair in 0..PAIRS {
         let mut shot = |plan: Plan, more: u64| {
             let (point, strike) = kinds[random.below(kinds.len() as u64) as usize];
-            // The second may strike in what the first has made necessary.
+            // The second fault may strike in an event that exists only because of the first.
             plan.shot(point, 1 + random.below(events.events(point) + more), strike)
         };
         let plan = shot(Plan::none(), 0);
@@ -462,7 +465,7 @@ fn pairs(slot: Slot, row: &mut Row) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps these slots. Calls `progress` once for each kind of fault in each slot.
+/// Sweeps these slots. Calls `progress` after each kind of fault in each slot.
 #[must_use]
 pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Vec<(Slot, Row)> {
     let rows: Vec<_> = slots.iter().map(|&slot| Mutex::new((slot, Row::default()))).collect();
@@ -492,10 +495,10 @@ pub fn sweeps(slots: &[Slot], jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> V
     rows.into_iter().map(|row| row.into_inner().unwrap_or_else(|poison| poison.into_inner())).collect()
 }
 
-/// Number of calls of `progress` when [`sweeps`] is run on all slots.
+/// Number of calls of `progress` when [`sweeps`] gets all slots.
 pub const STEPS: u64 = (SLOTS.len() * (STRIKES.len() + 1)) as u64;
 
-/// Returns the rows as a table.
+/// Returns the rows as a table of text.
 #[must_use]
 pub fn table(rows: &[(Slot, Row)]) -> String {
     let mut text = "| Controller | Card | Runs | No card | Over 500 ms | Over one speed | Worst | Pairs | No card | Stuck |\n\

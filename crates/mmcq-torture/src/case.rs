@@ -1,4 +1,4 @@
-//! A case: a machine, a list of requests, and what goes wrong. A case can be repeated and made
+//! A case: a machine, a list of requests, and what goes wrong. A case can be repeated, and made
 //! shorter.
 
 use super::machine::Keeps;
@@ -9,38 +9,39 @@ use mmcq_sim::faults::{Plan, Point, Shot, Strike};
 use mmcq_sim::world::Stream;
 use std::fmt;
 
-/// Most requests under way at once: slots of mmcq's engine.
+/// Number of slots of the engine, which is the largest number of requests under way.
 pub const SLOTS: usize = 32;
-/// Blocks of the longest request of most campaigns.
+/// Number of blocks in the longest request of most campaigns.
 pub const LONGEST: u32 = 64;
-/// Blocks of the longest request in the campaign of [large](super::large) requests: 1 MiB.
+/// Number of blocks in the longest request of the campaign of [large](super::large) requests: 1
+/// MiB.
 pub const LARGEST: u32 = 2048;
 
 /// One request of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Kind of request: read, write, flush, erase, discard or zero.
+    /// Kind of the request: read, write, flush, erase, discard or zero.
     pub asked: Asked,
-    /// Partition of an eMMC, numbered as in PARTITION_CONFIG; 0 is the user area. The other
+    /// Number of the partition on an eMMC, as in PARTITION_CONFIG; 0 is the user area. Other
     /// partitions get only reads and writes.
     pub area: u8,
-    /// First sector, counted from the beginning of the run's window of sectors.
+    /// First sector of the request, counted from the beginning of the case's window of sectors.
     pub at: u32,
     /// Number of sectors.
     pub blocks: u32,
-    /// Whether the request is submitted only when all before it are answered.
+    /// Whether the request is submitted only after all earlier requests are answered.
     pub alone: bool,
-    /// The future is dropped after this number of events; 0: never.
+    /// Number of events after which the client drops the request's future; 0: never.
     pub dropped_after: u16,
-    /// Whether the answer is waited for by the name of the slot instead of a future.
+    /// Whether the client waits for the answer by the name of the slot, and not by a future.
     pub by_slot: bool,
-    /// Pause before the request in microseconds, in which no request is submitted. Only where
+    /// Pause in microseconds before the request, in which no request is submitted. Used only if
     /// `alone` is set.
     pub rest_us: u32,
 }
 
 impl Operation {
-    /// Returns a request to the user area without any option.
+    /// Returns a request to the user area, without any further option.
     pub const fn plain(asked: Asked, at: u32, blocks: u32) -> Operation {
         Operation { asked, area: 0, at, blocks, alone: false, dropped_after: 0, by_slot: false, rest_us: 0 }
     }
@@ -75,8 +76,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Returns the partitions besides the user area that requests may name on this card: boot areas and
-/// general purpose partitions.
+/// Returns the numbers of the partitions, apart from the user area, that requests may use on this
+/// card.
 #[must_use]
 pub fn areas(card: usize) -> &'static [u8] {
     match super::run::EVERY_CARD[card] {
@@ -86,7 +87,7 @@ pub fn areas(card: usize) -> &'static [u8] {
     }
 }
 
-/// Share of each kind of request in a run.
+/// Share of each kind of request in a case.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     read: u64,
@@ -99,35 +100,35 @@ struct Mix {
     most: u32,
 }
 
-/// A power cut, or another event of the whole machine, at a given event of the run.
+/// A power cut at a given event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Number of the event in the run, from 1.
     pub at: u64,
-    /// What the cut leaves of the writes under way or in the card's cache.
+    /// What the cut leaves of writes that are under way or in the card's cache.
     pub keeps: Keeps,
 }
 
-/// What goes wrong with the controller and the card.
+/// Faults of the controller and the card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Luck {
-    /// Nothing.
+    /// No faults.
     #[default]
     Good,
-    /// Each of these faults strikes with its probability at each event of its point. The first
-    /// field is the seed.
+    /// Faults that each strike with a probability at each event of their point. The first field is
+    /// the seed.
     Chances(u64, Vec<(Point, Strike, f64)>),
-    /// Each of these faults strikes once.
+    /// Faults that each strike once.
     Shots(Vec<Shot>),
-    /// The fault strikes at this event of its point and at every later one.
+    /// A fault that strikes at one event of its point and at every later one.
     Always(Shot),
-    /// The first fault strikes once. From then on the second strikes at its event and at every
-    /// later one.
+    /// Two faults: the first strikes once. From then on the second strikes at its event and at
+    /// every later one.
     Brought(Shot, Shot),
 }
 
 impl Luck {
-    /// Returns the plan of faults in the form that the models take.
+    /// Returns the plan of faults as the models use it.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {
@@ -146,57 +147,56 @@ impl Luck {
     }
 }
 
-/// Everything that decides a run.
+/// A case: everything that decides how a run goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Seed of the case; the data of its writes are made from it.
+    /// Seed of the case. The data of its writes depend on it.
     pub seed: u64,
-    /// The machine.
+    /// Settings of the machine.
     pub setup: Setup,
     /// Requests, in the order in which they are submitted.
     pub operations: Vec<Operation>,
-    /// Power cuts in order. One more comes at the end of the run.
+    /// Power cuts in order. One more cut comes at the end of the run.
     pub cuts: Vec<Cut>,
     /// Faults of the controller and the card.
     pub luck: Luck,
     /// Whether the run ends with the first power cut.
     pub one_life: bool,
-    /// Whether the run records, at every event, what a power cut would leave undecided.
+    /// Whether the run records at every event what a power cut could do to the sectors.
     pub dry: bool,
-    /// Event at which the card is taken out, and what is inserted then; or at which it is
-    /// write-protected.
+    /// Number of the event at which something happens to the card (removal, write protection), and
+    /// what happens.
     pub visit: Option<(u64, Visit)>,
 }
 
-/// What is inserted after the card was taken out, or what else happens to it.
+/// What happens to the card during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// Another card.
+    /// The card is replaced by another card.
     Swap,
-    /// The same card; it goes out and in again this many times (bouncing contacts).
+    /// The same card goes out and in again this many times (bouncing contacts).
     Bounce(u8),
-    /// Nothing is taken out: the card is write-protected by its CSD, for this number of events.
+    /// The card stays in the slot, and its CSD write-protects it for this number of events.
     Protect(u32),
 }
 
-/// What a campaign asks of the cases that are drawn for it.
+/// What a campaign wants in its random cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Mean probability that a fault of an enabled kind strikes at an event that it can strike.
+    /// Mean probability that an enabled kind of fault strikes at an event of its point.
     pub faults: f64,
-    /// Mean number of power cuts drawn for a run besides the one at its end. A cut that is drawn
-    /// beyond the end of the run does not happen.
+    /// Mean number of power cuts in a case, without the cut at its end. A cut that is drawn beyond
+    /// the end of the run does not happen.
     pub cuts: f64,
-    /// Mean number of requests.
+    /// Mean number of requests in a case.
     pub operations: u32,
-    /// Number of cards to choose from.
+    /// Number of cards from which cases choose.
     pub cards: usize,
-    /// Number of the only card to use; `None`: any.
+    /// Number of the card that all cases use; `None`: any card.
     pub card: Option<usize>,
 }
 
-/// Faults that may strike by chance in a random run: those that end, so that the run continues
-/// after them.
+/// Faults that may strike in a random case. Each of them ends, so that the run continues.
 pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
@@ -223,11 +223,11 @@ pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Medium, Strike::Fail),
 ];
 
-/// Rough number of events of a run per request, used to place power cuts.
+/// Approximate number of events in a run for each request. It places power cuts.
 const EVENTS: u64 = 9;
 
 impl Case {
-    /// Returns how this case uses the queue of an SD card.
+    /// Returns how the stack uses the command queue of an SD card in this case.
     #[must_use]
     pub fn sd_queue(&self) -> SdQueue {
         let mut random = Stream::new(self.seed, "sd queue");
@@ -236,7 +236,7 @@ impl Case {
         SdQueue::DEFAULT.any(true).sequential(sequential).writes(writes).self_test(self_test)
     }
 
-    /// Draws the case of this seed.
+    /// Draws the random case of this seed.
     #[must_use]
     pub fn draw(seed: u64, wishes: &Wishes) -> Case {
         let random = &mut Stream::new(seed, "case");
@@ -282,13 +282,14 @@ impl Case {
         }
     }
 
-    /// Sends, in some runs with an eMMC, some of the reads and writes to its other partitions.
+    /// Makes some reads and writes go to other partitions, in some of the cases with an eMMC.
     fn scatter(operations: &mut [Operation], card: usize, random: &mut Stream) {
         let areas = areas(card);
         if areas.is_empty() || !random.chance(0.4) {
             return;
         }
-        // Often one after the other, now and then one alone between those of the user area.
+        // Often several such requests follow each other; sometimes a single one is between requests
+        // to the user area.
         let (share, stays) = ([0.05, 0.2, 0.7][random.below(3) as usize], 0.6);
         let mut area = 0;
         for operation in operations {
@@ -306,7 +307,7 @@ impl Case {
         }
     }
 
-    /// Returns the partitions that the requests of the case name, without the user area (0).
+    /// Returns the numbers of the partitions that the requests use, without the user area (0).
     #[must_use]
     pub fn areas(&self) -> Vec<u8> {
         let mut areas: Vec<u8> = self.operations.iter().map(|operation| operation.area).collect();
@@ -316,14 +317,14 @@ impl Case {
         areas
     }
 
-    /// Returns whether the card refuses writes at some time.
+    /// Returns whether the card of this case refuses writes at some time.
     #[must_use]
     pub fn protects(&self) -> bool {
         self.setup.refuses != Refuses::Nothing || matches!(self.visit, Some((_, Visit::Protect(_))))
     }
 
-    /// Draws some of the faults that can strike, each with a probability of its own. One run in
-    /// five has no faults.
+    /// Draws which faults can strike, each with its own probability. One case in five has no
+    /// faults.
     fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;
@@ -334,15 +335,15 @@ impl Case {
                 chances.push((point, strike, faults * random.exponential()));
             }
         }
-        // Supply that is lost costs seconds and all that was not flushed: more seldom than the
-        // others.
+        // A dip of the supply costs seconds, and all data that were not flushed. So it is rarer
+        // than other faults.
         if other.chance(0.2) {
             chances.push((Point::Response, Strike::BrownOut, 0.05 * faults * other.exponential()));
         }
         Luck::Chances(random.bits(), chances)
     }
 
-    /// Makes the card fail flushes in some runs with faults, beside the other faults.
+    /// Makes the card fail flushes in some cases, in addition to other faults.
     fn fail_flushes(luck: &mut Luck, random: &mut Stream, faults: f64) {
         if let Luck::Chances(_, chances) = luck
             && random.chance(0.1)
@@ -352,14 +353,14 @@ impl Case {
         }
     }
 
-    /// Draws, in some runs, the event at which the card is taken out. A soldered card is only
-    /// swapped, which the host does not notice by itself.
+    /// Draws the event at which something happens to the card, in some cases. A soldered card is
+    /// only replaced, which the host cannot notice by itself.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
         if faults <= 0.0 || !random.chance(0.1) {
             return None;
         }
         let visit = match random.below(3) {
-            // A soldered card is swapped without a word to the host.
+            // A soldered card is replaced without a report to the host.
             _ if !setup.is_removable() => Visit::Swap,
             0 => Visit::Swap,
             bounces => Visit::Bounce(4 * bounces as u8 + 1 + random.below(2) as u8),

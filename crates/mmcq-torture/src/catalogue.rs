@@ -1,9 +1,9 @@
 //! The table of known failures: what proves that the stack survives each, how often it was tried,
-//! and what the worst recovery cost.
+//! and how long the worst recovery took.
 //!
-//! Failures that a strike can cause are run by the sweeps. Cuts, swaps and clocks have campaigns of
-//! their own. The rest is proved by tests that are named here; `tests/torture.rs` checks that they
-//! exist.
+//! The sweeps execute failures that a single strike can cause. Power cuts, replaced cards and
+//! clocks have their own campaigns. Tests prove the remaining ones, and their names are here;
+//! `tests/torture.rs` checks that these tests exist.
 
 use super::case::{Case, Wishes};
 use super::exhaustive::exhaustive;
@@ -19,14 +19,14 @@ use std::fmt::Write;
 /// What proves that the stack survives an injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The sweep: each event of thirteen workloads is struck once, and the fault stays from each of
-    /// four events on.
+    /// The sweep: a fault strikes each event of thirteen workloads once, and a lasting fault
+    /// strikes from each of four events on.
     Sweep,
-    /// A sweep in which the fault stays from an event on.
+    /// A sweep in which the fault lasts from one event on.
     Lasting,
-    /// A campaign of this table.
+    /// A campaign of the table, by its name.
     Campaign(&'static str),
-    /// A test: file and function.
+    /// A test, by its file and function.
     Test(&'static str, &'static str),
 }
 
@@ -45,7 +45,7 @@ const ODD: &str = "crates/mmcq-sim/tests/odd_cards.rs";
 const ODD_SPI: &str = "crates/mmcq-sim/tests/spi_odd.rs";
 const OURS: &str = "crates/mmcq-torture/tests/campaigns.rs";
 
-/// Proofs of the injections that no strike causes.
+/// Proofs for the injections that no strike causes.
 const PROOFS: &[(&str, Proof)] = &[
     ("discard-corrupts", PROFILES),
     ("hpi-breaks", PROFILES),
@@ -172,14 +172,14 @@ const PROOFS: &[(&str, Proof)] = &[
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];
 
-/// Returns what proves that the stack survives this injection. `None`: nothing does, and the table
-/// is not complete.
+/// Returns what proves that the stack survives this injection; `None` if nothing does, so that the
+/// table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
     if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
         return Some(Proof::Test("crates/mmcq/tests/sdio.rs", "a_fault_is_cleaned_up_by_its_owner"));
     }
-    // Those of a queue and of an SPI bus have tests of their own.
+    // Faults of a command queue and of an SPI bus have their own tests.
     let own = injection.aim().is_some_and(|(point, _)| point.is_of_queue() || point.is_of_spi());
     if injection.shot(1).is_some() && !own {
         return Some(Proof::Sweep);
@@ -190,20 +190,20 @@ pub fn proof(injection: &Injection) -> Option<Proof> {
     PROOFS.iter().find(|(name, _)| *name == injection.name).map(|(_, proof)| *proof)
 }
 
-/// Requests of each of the two random campaigns `always` and `clock`.
+/// Number of requests in each of the two random campaigns `always` and `clock`.
 const REQUESTS: u64 = 50_000;
 
 /// Results of the campaigns that the table names.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// Sum of all scores.
+    /// Sum of the scores of all campaigns.
     pub all: Score,
     /// Results of the bring-up sweeps.
     pub bring_ups: Vec<(bring_up::Slot, bring_up::Row)>,
 }
 
 impl Tried {
-    /// Runs the campaigns. Calls `progress` after each.
+    /// Executes the campaigns. Calls `progress` after each.
     pub fn run(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Self {
         let silent: &(dyn Fn(u64) + Sync) = &|_| {};
         let mut all = Score::default();
@@ -246,8 +246,8 @@ impl Tried {
         Tried { all, bring_ups }
     }
 
-    /// Returns how often an injection was tried and its worst cost in ns: first where it struck
-    /// once, then where it stayed.
+    /// Returns how often an injection was tried and its longest extra time in ns: first as a single
+    /// strike, then as a lasting fault.
     #[must_use]
     pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
         let name = match proof(injection) {
@@ -260,14 +260,14 @@ impl Tried {
         })
     }
 
-    /// Returns the runs that broke a promise.
+    /// Returns the cases that broke a promise.
     #[must_use]
     pub fn broken(&self) -> &[(Case, Violation)] {
         &self.all.failures
     }
 }
 
-/// Returns the columns of an entry that do not depend on any run.
+/// Returns those columns of an entry that do not depend on executions.
 #[must_use]
 pub fn fixed(entry: &Entry) -> String {
     let mut proofs: Vec<String> = Vec::new();
@@ -286,7 +286,7 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
-/// Text above the tables, up to the row that is explained as an example.
+/// Text above the tables, up to the row that serves as an example.
 pub const INTRODUCTION: &str = "\
 # Failures that the stack lives with
 
@@ -314,7 +314,7 @@ The columns:
 
 ";
 
-/// Returns the explanation of an example row, and what the times do not show.
+/// Returns the explanation of an example row, and of what the times do not show.
 fn reading(tried: &Tried) -> String {
     let mut text = String::new();
     let [once, stays] = entries()
@@ -361,7 +361,7 @@ next bring-up ended without a card too, or the first took longer.
 
 ";
 
-/// Returns the whole page.
+/// Returns the text of the whole page.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
     let mut text = INTRODUCTION.to_owned() + &reading(tried);

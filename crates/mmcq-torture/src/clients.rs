@@ -1,5 +1,5 @@
-//! Clients of the stack. Some are futures that are polled when they are woken, or too often, or
-//! dropped. Others know a request by the name of its slot.
+//! Clients of the stack. Some are futures: they are polled when they are woken, or too often, or
+//! they are dropped. Others name a request by its slot.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -17,17 +17,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Most old slot names that are kept and tried again.
+/// Largest number of old slot names that are stored and tried again.
 const STALE_MAX: usize = 8;
 
 /// How a client waits for its answer.
 enum Way<'a, B: Platform> {
     Future(Request<'a, B>),
-    /// By the name of its slot, as platforms do that keep a table of requests.
+    /// By the name of its slot, as programs do that have a table of requests.
     Slot(SlotId),
 }
 
-/// A request under way.
+/// A client whose request is under way.
 pub(super) struct Client<'a, B: Platform> {
     way: Way<'a, B>,
     ticket: Ticket,
@@ -37,17 +37,17 @@ pub(super) struct Client<'a, B: Platform> {
     piece: Option<usize>,
     blocks: u32,
     submitted_ns: u64,
-    /// Event of this life (power-on to power cut) at which the future is dropped.
+    /// Event of this life (from power-on to power cut) at which the client drops its future.
     drop_at: u64,
 }
 
 /// Result of an attempt to submit a request.
 pub(super) enum Began<'a, B: Platform> {
-    /// The request is under way.
+    /// The request is under way, and has this client.
     Client(Client<'a, B>),
     /// The request was answered at once.
     Answered,
-    /// No slot is free. Dropped requests may occupy slots for a while.
+    /// No slot of the engine is free. Dropped requests may occupy slots for some time.
     Full,
 }
 
@@ -64,8 +64,8 @@ impl<B: Platform> Client<'_, B> {
 }
 
 impl Run<'_> {
-    /// Submits no request for this long, while other things may happen. Returns true when the time
-    /// is over.
+    /// Submits no request for this time, while other events may happen. Returns true when the time
+    /// has passed.
     pub(super) fn wait_for_rest<B: Platform>(&mut self, machine: &Machine<B>, rest_us: u32) -> bool {
         if rest_us == 0 {
             return true;
@@ -77,7 +77,7 @@ impl Run<'_> {
         over
     }
 
-    /// Takes memory for an operation. Returns `None` if all of it belongs to dropped requests.
+    /// Takes memory for an operation. Returns `None` if dropped requests own all of it.
     pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
@@ -99,7 +99,7 @@ impl Run<'_> {
         self.bench.take_piece(operation.blocks).map(Some)
     }
 
-    /// Submits an operation.
+    /// Submits an operation as a request to the stack.
     pub(super) fn ask<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -120,8 +120,8 @@ impl Run<'_> {
         if let Some(piece) = piece {
             let bytes = (blocks * BLOCK_BYTES) as usize;
             let first = self.bench.first_word(piece);
-            // SAFETY: the piece is free: its last request has given it back, or its machine is
-            // gone.
+            // SAFETY: the piece is free: its last request has returned it, or the machine is
+            // dropped.
             buf = unsafe { lend(&mut self.bench.memory[piece][first..][..bytes / 8]) };
             match operation.asked {
                 Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
@@ -188,7 +188,7 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// Checks that the old names of slots, whose requests are over, name no request any more.
+    /// Checks that old slot names, whose requests have ended, do not name a request any more.
     fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
@@ -203,7 +203,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Polls a client. Returns true if it has its answer now.
+    /// Polls a client. Returns true if its request was answered.
     pub(super) fn poll<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -250,7 +250,7 @@ impl Run<'_> {
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
         if self.case.one_life {
-            // The call before may have taken a step.
+            // The call before may have started a step of recovery.
             self.look_at_ladder(machine);
             self.stop_watch(client.submitted_ns, now_ns);
         }
@@ -263,24 +263,25 @@ impl Run<'_> {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
-            // Not every card erases, or not in pieces of this size, and no controller without CMD23
-            // moves so many blocks in another partition; and of a card that has just come the
-            // engine does not know yet.
+            // These errors are allowed for special requests: a card may not support erases, or not
+            // of this size; a controller without CMD23 cannot move so many blocks in another
+            // partition; and the engine may not know a new card yet.
             Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
         if answer != Answer::Done && (!special || answer != Answer::Refused) {
             self.outcome.errors += 1;
-            // What strikes at the driver's own access to a register is seen at the next event only.
+            // A fault that strikes a register access of the driver is noticed only at the next
+            // event.
             if self.faults.strikes() > self.strikes {
                 self.bench.checker.trouble();
             }
             let because = match completion.result {
-                // Elsewhere a fault may set that bit of an answer.
+                // In other cases a fault may set this bit of a response.
                 Err(Error::Protected) if self.case.protects() => Some(self.was_protected(machine, &client)),
                 _ => None,
             };
-            // Whether a cache was lost the judge knows best.
+            // The checker itself judges answers that report a lost cache.
             if answer != Answer::CacheLost
                 && !because.unwrap_or_else(|| self.bench.checker.may_fail(client.ticket))
             {
@@ -296,8 +297,8 @@ impl Run<'_> {
         result
     }
 
-    /// Returns whether the card has refused writes to the sectors of this request since it was
-    /// submitted, or when it was initialised last.
+    /// Returns whether the card has refused writes to the sectors of this request since its
+    /// submission, or since the card's last initialisation.
     fn was_protected<B: Platform>(&self, machine: &Machine<B>, client: &Client<'_, B>) -> bool {
         let (at, bytes) = (client.lba * SECTOR_BYTES as u64, u64::from(client.blocks) * SECTOR_BYTES as u64);
         let mut model = machine.model.borrow_mut();
@@ -306,8 +307,8 @@ impl Run<'_> {
         is_so || self.protected_ns.is_some_and(|ns| known || ns >= client.submitted_ns)
     }
 
-    /// Checks that a request's memory comes back as it was lent, with the data to write unchanged.
-    /// `left`: the memory may also have been given up to a controller that nothing stops.
+    /// Checks that a request's memory comes back as it was lent, with the data of a write
+    /// unchanged. With `left`, the memory may also be given up to a controller that nothing stops.
     fn came_back<B: Platform>(
         &self,
         client: &Client<'_, B>,
@@ -332,7 +333,7 @@ impl Run<'_> {
         if done && completion.done_bytes as usize != buf.len() {
             return wrong("done, and not as long as it was");
         }
-        // One of its sectors, each time another.
+        // The check compares one sector of the request, each time another one.
         let sector = client.ticket.version() as usize % blocks;
         let bytes = &buf[sector * SECTOR_BYTES..][..SECTOR_BYTES];
         let same = match client.asked {
@@ -343,7 +344,7 @@ impl Run<'_> {
         if same { Ok(()) } else { wrong("with other data than it was given") }
     }
 
-    /// Drops the futures whose time has come. Returns how many it dropped.
+    /// Drops the futures whose time has come. Returns how many it has dropped.
     pub(super) fn drop_due<B: Platform>(
         &mut self,
         stack: &Stack<B>,
@@ -373,18 +374,20 @@ impl Run<'_> {
     }
 }
 
-/// Longest time in ns of a switch to another partition. No card of the campaign declares more.
+/// Longest time in ns of a switch to another partition: no card of the campaign declares a longer
+/// one.
 const SWITCH_NS: u64 = 100_000_000;
 
-/// Builds the request for an access to a partition other than the user area. `config`:
-/// PARTITION_CONFIG for that partition.
+/// Builds the request for an access to another partition than the user area. `config` is the value
+/// of PARTITION_CONFIG for it.
 fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
     let visit = PartitionAccess { config, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
-/// Returns the secure erase of these blocks: of whole groups a secure erase.
+/// Returns the secure operation for these blocks: secure erase for whole groups, secure trim for
+/// others.
 fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let group = u64::from(erasing.group_blocks.max(1));
@@ -392,7 +395,7 @@ fn secure(erasing: &Erasing, lba: u64, blocks: u32) -> Erase {
     if is_whole { Erase::SecureErase(sure) } else { Erase::SecureTrim(sure) }
 }
 
-/// Builds the request for the engine. `trims`: the card erases single blocks by a trim.
+/// Builds the request for the engine. With `trims` the card erases single blocks by a trim.
 fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
     let erase = |how| Kind::Erase { lba, blocks, how };
     match asked {

@@ -1,8 +1,8 @@
-//! Random runs in the corners that the other campaigns do not visit: a card above 2 TB, erased
-//! memory that reads as ones, secure erases, a card that rests, memory that is copied, writes that
-//! fail after their answer, and write protection that comes during use.
+//! Random cases in corners that other campaigns do not test: a card above 2 TB, erased memory that
+//! reads as ones, secure erases, a card that sleeps, memory that is copied, writes that fail after
+//! their answer, and write protection during use.
 //!
-//! A seed is in one corner: the next seed is in the next one.
+//! The seed decides the corner: seeds that follow each other have different corners.
 
 use super::case::{
     BusyBy, Case, Chip, Host, LONGEST, Luck, Operation, Place, Refuses, Unused, Visit, Wishes,
@@ -17,24 +17,25 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// [`Wishes::faults`] and [`Wishes::cuts`]; a run draws one pair.
+/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_5, 0.5), (0.002, 1.0)];
-/// Sectors of an erase group of the eMMCs.
+/// Number of sectors in an erase group of the eMMCs.
 const GROUP: u32 = 1024;
-/// Sectors that secure erases go to: several erase groups.
+/// Number of sectors that secure erases use: several erase groups.
 const GROUPS: u32 = 4 * GROUP;
-/// Sectors of which the second of three mebibytes is protected.
+/// Number of sectors in three mebibytes, of which the second mebibyte is write-protected.
 const THREE_MIB: u32 = 3 * 2048;
-/// Requests of a run that examines thousands of sectors after each cut.
+/// Number of requests in a case that examines thousands of sectors after each cut.
 const FEW: u32 = 80;
-/// Share of a run's requests that become an erase, discard or zero; a run draws one.
+/// Share of a case's requests that become an erase, discard or zero; each case draws one value.
 const ERASES: [f64; 3] = [0.05, 0.2, 0.5];
-/// Share of a run's requests with a pause before them; a run draws one.
+/// Share of a case's requests that come after a pause; each case draws one value.
 const RESTS: [f64; 3] = [0.05, 0.2, 0.6];
-/// Longest of these pauses in microseconds; a run draws one. The card rests after 5 ms.
+/// Longest pause in microseconds; each case draws one value. An unused card goes to rest after 5
+/// ms.
 const REST_US: [u32; 3] = [6_000, 20_000, 200_000];
 
-/// A corner.
+/// A corner: a situation that other campaigns do not test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corner {
     /// A card above 2 TB, whose addresses have 38 bits.
@@ -43,13 +44,13 @@ pub enum Corner {
     Ones,
     /// Secure erase and secure trim.
     Secure,
-    /// An unused card sleeps, or its clock stops.
+    /// An unused card sleeps, or its clock is stopped.
     Rest,
-    /// Memory that the controller cannot use.
+    /// Requests have memory that the controller cannot use, so that it is copied.
     Bounce,
-    /// Writes are complete with their data, and fail later.
+    /// Writes are reported complete with their data, and fail later.
     Early,
-    /// Write protection of a part, or that comes and goes.
+    /// A part of the card is write-protected, or the whole card for some time.
     Protected,
 }
 
@@ -71,26 +72,26 @@ impl Corner {
         Corner::ALL[(seed % Corner::ALL.len() as u64) as usize]
     }
 
-    /// Returns the cards of the corner.
+    /// Returns the names of the cards that the corner uses.
     fn cards(self) -> &'static [&'static str] {
         match self {
             Corner::Sduc => &["sduc-4t"],
             Corner::Secure => &["emmc-hs200", "hbg4a2", "emmc-4g-old"],
             Corner::Ones => &["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g", "sduc-4t"],
-            // An SD card has no sleep.
+            // An SD card cannot sleep; its clock is stopped.
             Corner::Rest => &["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "emmc-queue"],
             Corner::Bounce | Corner::Early | Corner::Protected => &CARDS,
         }
     }
 }
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each case.
 pub fn corners(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Draws the case of this seed.
+/// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let corner = Corner::of(seed);
@@ -105,7 +106,7 @@ pub fn draw(seed: u64) -> Case {
     }
     match corner {
         Corner::Sduc => {
-            // Behind 32 bits of sectors, or across the end of them.
+            // Sectors with numbers above 32 bits, or on both sides of that border.
             case.setup.place = *one_of(&[Place::Middle, Place::Middle, Place::End, Place::Start], random);
             erase(&mut case, random);
         }
@@ -133,8 +134,8 @@ pub fn draw(seed: u64) -> Case {
         }
         Corner::Early => {
             case.setup.early = true;
-            // A sector that cannot be read may cost a controller the answer to the read as well, and
-            // with it the news of the writes before: then a flush fails although nothing is lost.
+            // An unreadable sector may cost a controller the response to the read, and with it the
+            // report about earlier writes. Then a flush fails although nothing is lost.
             for cut in &mut case.cuts {
                 if let Keeps::Luck(luck) = cut.keeps {
                     cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
@@ -150,7 +151,7 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Controllers besides the SDHCI of most runs.
+/// Controllers that some cases use instead of an SDHCI.
 const HOSTS: [Host; 5] =
     [Host::Smhc, Host::DesignWare, Host::Sdmmc(Chip::H7), Host::Sdmmc(Chip::U5), Host::Sdmmc(Chip::N6)];
 
@@ -158,7 +159,7 @@ fn one_of<'a, T>(all: &'a [T], random: &mut Stream) -> &'a T {
     &all[random.below(all.len() as u64) as usize]
 }
 
-/// Moves the case to another controller, as the campaigns of [hosts](super::hosts) do.
+/// Gives the case another controller, as the campaigns of [hosts](super::hosts) do.
 fn go_to(case: &mut Case, host: Host, random: &mut Stream) {
     (case.setup.host, case.setup.scheduler, case.visit) = (host, 0, None);
     if matches!(host, Host::Sdmmc(_)) {
@@ -166,7 +167,7 @@ fn go_to(case: &mut Case, host: Host, random: &mut Stream) {
     }
 }
 
-/// Makes some requests erases, discards and zeros.
+/// Makes some requests erases, discards or zeros.
 fn erase(case: &mut Case, random: &mut Stream) {
     let share = *one_of(&ERASES, random);
     for operation in &mut case.operations {
@@ -176,11 +177,11 @@ fn erase(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Spreads the requests over a larger window. All go to the user area, as other partitions may be
-/// smaller.
+/// Distributes the requests over a larger window. All go to the user area, since other partitions
+/// may be smaller.
 fn spread(case: &mut Case, window: u32, random: &mut Stream) {
     case.setup.window = window;
-    // The place of an erase group is a multiple of its size there.
+    // At the start of the card, erase groups begin at multiples of their size in the window.
     case.setup.place = Place::Start;
     for operation in &mut case.operations {
         operation.area = 0;
@@ -188,7 +189,7 @@ fn spread(case: &mut Case, window: u32, random: &mut Stream) {
     }
 }
 
-/// Makes half of the erases erases of whole groups.
+/// Makes half of the erases cover whole erase groups.
 fn whole_groups(operation: &mut Operation, random: &mut Stream) {
     if operation.asked == Asked::Erase && random.chance(0.5) {
         let groups = 1 + random.below(2) as u32;
@@ -208,14 +209,15 @@ fn rest(operations: &mut [Operation], random: &mut Stream) {
     }
 }
 
-/// Protects a part of the card, or all of it from the end of its life on, or for a while.
+/// Write-protects a part of the card, or the whole card from the end of its life on, or for some
+/// time.
 fn protect(case: &mut Case, random: &mut Stream) {
     case.visit = None;
     let events = 9 * case.operations.len() as u64;
     match random.below(3) {
         0 => {
             case.setup.refuses = Refuses::Worn;
-            // So much is written that the life ends.
+            // The writes are long enough to use up the card's life.
             for operation in &mut case.operations {
                 if matches!(operation.asked, Asked::Write { .. }) && operation.area == 0 {
                     operation.blocks = case.setup.window.min(LONGEST);
@@ -262,7 +264,7 @@ mod tests {
             count(Corner::Protected, &|case| matches!(case.visit, Some((_, Visit::Protect(_))))),
         ];
         assert!(kinds.iter().all(|kind| *kind > 20) && kinds.iter().sum::<usize>() == 100, "{kinds:?}");
-        // No request leaves the window.
+        // Every request lies inside the window.
         let inside = |case: &Case| case.operations.iter().all(|o| o.at + o.blocks <= case.setup.window);
         assert!(cases.iter().all(|(_, case)| inside(case)));
     }

@@ -1,4 +1,4 @@
-//! Describes a run in words: the machine, the requests, and what goes wrong.
+//! Describes a case in words: the machine, the requests, and what goes wrong.
 
 use super::case::{BusyBy, Case, Chip, Cut, Defer, Host, Luck, Place, Refuses, Setup, Unused, Visit};
 use super::machine::Keeps;
@@ -9,7 +9,7 @@ use mmcq_sim::card::quirk::Discarded;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::fmt::Write;
 
-/// Returns a time in the largest unit that expresses it exactly.
+/// Returns a time as text, in the largest unit that gives a whole number.
 #[must_use]
 pub fn time(ns: u64) -> String {
     match ns {
@@ -20,7 +20,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// Returns the words for a point of the models.
+/// Returns the words for a point at which faults strike.
 #[must_use]
 pub fn point(point: Point) -> &'static str {
     match point {
@@ -56,7 +56,7 @@ pub fn point(point: Point) -> &'static str {
     }
 }
 
-/// Returns the words for a strike.
+/// Returns the words for a kind of fault.
 #[must_use]
 pub fn strike(strike: Strike) -> String {
     match strike {
@@ -85,7 +85,7 @@ pub fn strike(strike: Strike) -> String {
     }
 }
 
-/// Returns the words for a fault and its event.
+/// Returns the words for a fault and the event that it strikes.
 #[must_use]
 pub fn shot(shot: &Shot) -> String {
     format!("{} {}: {}", point(shot.point), shot.nth, strike(shot.strike))
@@ -101,7 +101,7 @@ fn cut(cut: &Cut) -> String {
     format!("power cut at event {}: {keeps}", cut.at)
 }
 
-/// Returns what goes wrong in a case, one line each.
+/// Returns what goes wrong in a case, one line for each thing.
 fn wrong(case: &Case) -> Vec<String> {
     let mut lines: Vec<String> = case.cuts.iter().map(cut).collect();
     match &case.luck {
@@ -219,7 +219,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Returns what only some runs have, most of them in the [corners](super::corners).
+/// Returns settings that only some cases have, most of them in the [corners](super::corners).
 fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
     let some = [
         (setup.ones, "erased memory", "ones".to_owned()),
@@ -233,7 +233,8 @@ fn corner(setup: &Setup) -> Vec<(&'static str, String)> {
     some.into_iter().filter(|(has, ..)| *has).map(|(_, what, value)| (what, value)).collect()
 }
 
-/// Returns a description of the whole run before it begins: machine, requests, what goes wrong.
+/// Returns a description of the whole case for printing before its execution: machine, requests,
+/// what goes wrong.
 #[must_use]
 pub fn run(case: &Case) -> String {
     let mut text = "machine\n".to_owned();
@@ -256,7 +257,7 @@ pub fn run(case: &Case) -> String {
     text + "  " + end + "\n"
 }
 
-/// Returns one line that identifies the run among those of the campaigns. A random run is
+/// Returns one line that identifies the case among those of the campaigns. A random case is
 /// identified by its seed.
 #[must_use]
 pub fn line(case: &Case) -> String {

@@ -1,5 +1,5 @@
-//! Runs every small program, cuts the power at every event, and tries every result that the cut can
-//! have.
+//! Executes every small program of requests, cuts the power at every event, and tries every result
+//! that the cut can have.
 
 use super::case::{BusyBy, Case, Cut, Luck, Operation, Setup};
 use super::machine::Keeps;
@@ -8,7 +8,8 @@ use super::score::Score;
 use super::spread::spread;
 use mmcq_sim::checker::Asked;
 
-/// Requests that programs are made of: W0, W1, W01, FUA0, FLUSH, R0.
+/// Requests of which programs consist: write of sector 0, of sector 1, of both, durable write of
+/// sector 0, flush, read of sector 0.
 const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Write { durable: false }, 0, 1),
     (Asked::Write { durable: false }, 1, 1),
@@ -18,8 +19,8 @@ const ALPHABET: [(Asked, u32, u32); 6] = [
     (Asked::Read, 0, 1),
 ];
 
-/// Returns the machines that programs run on: a cached eMMC with one request at a time, with four,
-/// and with busy polled by status.
+/// Returns the machines that execute the programs. All have an eMMC with its cache on: with one
+/// request at a time, with four, and with busy polled by status.
 fn setups() -> [Setup; 3] {
     let card = CARDS.iter().position(|card| *card == "emmc-hs200").unwrap_or(0);
     let plain = Setup { card, window: 2, ..Setup::PLAIN };
@@ -36,7 +37,7 @@ pub fn programs(length: u32) -> u64 {
     (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()
 }
 
-/// Returns program number `index`; shorter programs come first.
+/// Returns program number `index`; shorter programs have lower numbers.
 #[must_use]
 pub fn program(mut index: u64) -> Vec<Operation> {
     let letters = ALPHABET.len() as u64;
@@ -56,10 +57,11 @@ pub fn program(mut index: u64) -> Vec<Operation> {
 
 /// Tries all programs of up to `length` operations. Calls `progress` after each.
 ///
-/// Two kinds of cuts are left out, as they could show nothing new:
+/// Two kinds of cuts are left out, since they can show nothing new:
 ///
-/// - at an event at which sectors at stake, answers and requests are those of the event before;
-/// - before the last request is submitted, as the machine has then seen only a shorter program.
+/// - at an event with the same sectors at stake, answers and requests as at the event before;
+/// - before the last request is submitted, since the machine has then executed only a shorter
+///   program.
 pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let (setups, count) = (setups(), programs(length));
     spread(jobs, &|index, bench, score| {

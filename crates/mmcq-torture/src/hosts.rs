@@ -1,7 +1,7 @@
-//! Random runs on controllers that are no SDHCI and leave no transfers open: a mobile storage host
-//! (Allwinner's or DesignWare's) and ST's SDMMC.
+//! Random cases on controllers that are not SDHCI and leave no transfers open: a mobile storage
+//! host (Allwinner's or DesignWare's) and ST's SDMMC.
 //!
-//! Cards are not removed or inserted: Allwinner's and ST's controllers do not report that.
+//! Cards are not removed or inserted, since Allwinner's and ST's controllers do not report it.
 
 use super::case::{BusyBy, Case, Chip, Host, Luck, Wishes};
 use super::run::{CARDS, EVERY_CARD};
@@ -11,30 +11,30 @@ use super::swarm::OPERATIONS;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Faults, cuts and requests, as in the other campaigns.
+/// Frequency of faults and cuts, and number of requests, as in other campaigns.
 const WISHES: Wishes =
     Wishes { faults: 0.002, cuts: 1.0, operations: OPERATIONS, cards: CARDS.len(), card: None };
-/// A card that switches to 1.8 V, and its share of the cases.
+/// Name of a card that switches to 1.8 V, and its share of the cases.
 const FAST_CARD: (&str, f64) = ("sdxc-64g-a2", 0.2);
-/// Share of the cases of ST's SDMMC in which the interrupt for the end of busy is used.
+/// Share of the cases with ST's SDMMC that use the interrupt for the end of busy.
 const TELLS_BUSY: f64 = 0.75;
-/// Additional faults: a voltage switch that fails, a tuning block with a bad CRC, a reset that
-/// never ends.
+/// Additional faults: a failed voltage switch, a tuning block with a wrong CRC, a reset that never
+/// ends.
 const STRIKES: [(Point, Strike); 3] =
     [(Point::Voltage, Strike::Fail), (Point::Tuning, Strike::Crc), (Point::Reset, Strike::Never)];
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases on a mobile storage host until they have had the wanted number of requests, or
+/// until too many promises are broken. Calls `progress` with the requests of each case.
 pub fn hosts(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Runs the same on ST's SDMMC.
+/// Executes cases on ST's SDMMC, as [`hosts`] does on a mobile storage host.
 pub fn sdmmc(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw_sdmmc)
 }
 
-/// Draws the case of this seed on a mobile storage host.
+/// Draws the random case of this seed on a mobile storage host.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "hosts");
@@ -42,7 +42,7 @@ pub fn draw(seed: u64) -> Case {
     on(host, seed, random, &WISHES)
 }
 
-/// Draws the case of this seed on ST's SDMMC.
+/// Draws the random case of this seed on ST's SDMMC.
 #[must_use]
 pub fn draw_sdmmc(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "sdmmc");
@@ -50,7 +50,7 @@ pub fn draw_sdmmc(seed: u64) -> Case {
     on(Host::Sdmmc(chip), seed, random, &WISHES)
 }
 
-/// Draws the case of this seed on this controller, one of those of this campaign.
+/// Draws the random case of this seed on this controller.
 pub(super) fn draw_on(host: Host, seed: u64, wishes: &Wishes) -> Case {
     on(host, seed, &mut Stream::new(seed, "hosts"), wishes)
 }

@@ -1,5 +1,5 @@
-//! Random runs with requests of up to 1 MiB and with erases that the engine splits. Such requests
-//! have more than one segment of memory or more than one descriptor.
+//! Random cases with requests of up to 1 MiB, and with erases that the engine splits. Such requests
+//! have more than one memory segment or DMA descriptor.
 
 use super::case::{Case, Chip, Host, LARGEST, LONGEST, Operation, Wishes};
 use super::run::CARDS;
@@ -10,25 +10,25 @@ use mmcq::host::sdhci::OpenWrites;
 use mmcq_sim::checker::Asked;
 use mmcq_sim::world::Stream;
 
-/// Mean number of requests of a run. One large request transfers as many blocks as a whole run of
-/// the other campaigns.
+/// Mean number of requests in a case. One large request moves as many blocks as a whole case of
+/// other campaigns.
 const OPERATIONS: u32 = 60;
-/// [`Wishes::faults`] and [`Wishes::cuts`]; a run draws one pair.
+/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.5), (0.000_2, 0.5), (0.002, 1.0)];
-/// Share of a run's requests that are large; a run draws one.
+/// Share of a case's requests that are large; each case draws one value.
 const SHARES: [f64; 3] = [0.01, 0.1, 0.4];
-/// Share of a run's requests that become an erase, discard or zero; a run draws one.
+/// Share of a case's requests that become an erase, discard or zero; each case draws one value.
 const ERASES: [f64; 3] = [0.02, 0.1, 0.3];
-/// Size in sectors of the window that requests go to: several erase groups of these cards.
+/// Size in sectors of the window that requests use: several erase groups of these cards.
 const WINDOW: u32 = 8192;
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each case.
 pub fn large(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Draws the case of this seed.
+/// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "large");
@@ -44,8 +44,8 @@ pub fn draw(seed: u64) -> Case {
     case
 }
 
-/// Draws the controller: an SDHCI in a third of the runs. No SPI bus, where each byte would be an
-/// event.
+/// Draws the controller: an SDHCI in a third of the cases, and never an SPI bus, on which each byte
+/// would be an event.
 fn host(random: &mut Stream) -> Host {
     match random.below(12) {
         0 => Host::Smhc,
@@ -60,8 +60,8 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes some requests large, and spreads all requests over the window. All go to the user area, as
-/// other partitions are smaller than the window.
+/// Makes some requests large, and distributes all requests over the window. All go to the user
+/// area, since other partitions are smaller than the window.
 fn grow(case: &mut Case, random: &mut Stream) {
     let share = SHARES[random.below(SHARES.len() as u64) as usize];
     let erases = ERASES[random.below(ERASES.len() as u64) as usize];
@@ -82,14 +82,14 @@ fn grow(case: &mut Case, random: &mut Stream) {
     }
 }
 
-/// Draws the number of blocks of a large request, limited by the memory for requests that transfer
-/// data.
+/// Draws the number of blocks of a large request. Requests with data are limited by the size of
+/// their memory.
 fn large_blocks(operation: &Operation, random: &mut Stream) -> u32 {
     let most = match operation.asked {
         Asked::Erase | Asked::Discard => WINDOW,
         _ => LARGEST,
     };
-    // Often as long as it can be, and often a power of two.
+    // Often the request is as long as possible, and often its length is a power of two.
     match random.below(4) {
         0 => most,
         1 => LONGEST << random.below(6).min(5),
@@ -115,7 +115,7 @@ mod tests {
         assert!(hosts(|host| matches!(host, Host::Open(_))) > 3);
         let erased = |case: &&Case| case.operations.iter().any(|o| o.blocks > LARGEST);
         assert!(cases.iter().filter(erased).count() > 100);
-        // No request leaves the window.
+        // Every request lies inside the window.
         let inside = |o: &Operation| o.at + o.blocks <= WINDOW;
         assert!(cases.iter().all(|case| case.operations.iter().all(inside)));
     }

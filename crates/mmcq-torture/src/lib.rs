@@ -1,14 +1,14 @@
-//! Torture: the whole stack on its models, with power cuts and faults, judged by an independent
-//! checker.
+//! Torture of the whole stack on its models, with power cuts and faults. An independent checker
+//! judges the results.
 //!
-//! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run)
-//! runs it and says which promise was broken, if any. The campaigns make cases: [`swarm`] at
-//! random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of
-//! thirteen [`workloads`], [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves
-//! transfers open, [`hosts`] on a mobile storage host or ST's SDMMC, [`spi`] on a card in SPI mode,
-//! [`queues`] on cards with a command queue, [`large`] with requests of up to 1 MiB, [`corners`]
-//! where the others do not come; [`bring_up`] strikes before there is a card. `plants` plants bugs in the core and tells how soon the campaigns
-//! find them.
+//! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong. [`run`](run::run)
+//! executes it and says which promise was broken, if any. Campaigns make cases: [`swarm`] at
+//! random; [`exhaustive`] all small programs with all cuts; [`sweep`] faults at every event of
+//! thirteen [`workloads`]; [`aimed`] situations that random faults seldom hit; [`streams`] on a
+//! reader that leaves transfers open; [`hosts`] on a mobile storage host or ST's SDMMC; [`spi`] on
+//! a card in SPI mode; [`queues`] on cards with a command queue; [`large`] with requests of up to 1
+//! MiB; [`corners`] with rare settings. [`bring_up`] makes faults strike while the card is brought
+//! up. `plants` plants bugs in the core and measures how soon the campaigns find them.
 //!
 //! # The crates beside it
 //! [`mmcq`](https://docs.rs/mmcq) is the stack itself.

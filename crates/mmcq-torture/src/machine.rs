@@ -14,14 +14,14 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Handle of mmcq's engine.
+/// The stack of a machine: a handle of mmcq's engine.
 pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
-/// A request to the engine as a future.
+/// Future of a request to the stack.
 pub type Request<'a, B> = RequestFuture<'a, B, SLOTS>;
 
-/// A controller model that counts what its driver did and must not do.
+/// A controller model that counts the driver's forbidden actions.
 pub trait Model: Controller {
-    /// Returns the number of forbidden actions of the driver, and a text about the first.
+    /// Returns the number of forbidden actions of the driver, and a description of the first.
     fn wrongs(&self) -> (u64, String) {
         (self.protocol_violations(), "what its model forbids".to_owned())
     }
@@ -31,56 +31,56 @@ thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Timer of the stack. It sets no alarm: the machine reads the engine's deadline itself.
+/// Timer of the stack. It sets no alarm, since the machine reads the engine's deadline itself.
 pub const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
-/// Calls of the interrupt handler in a row after which the interrupt counts as stuck. With PIO each
-/// block is one call.
+/// Number of interrupt handler calls in a row after which the interrupt counts as stuck. With PIO
+/// each block needs one call.
 const CALLS_MAX: u32 = 4096;
 
 /// Result of one step of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The controller had an event of its own.
+    /// The controller model had an event of its own.
     Event,
-    /// The interrupt handler was called, or time advanced to the deadline that the stack has set.
+    /// The interrupt handler was called, or the time has advanced to the stack's deadline.
     Called,
-    /// There is nothing left that could ever happen.
+    /// No event can ever happen again.
     Quiet,
-    /// The driver left its interrupt asserted.
+    /// The driver did not clear its interrupt, which stays asserted.
     Storm,
 }
 
-/// Controller, memory, driver and engine, with the card in the slot.
+/// A machine: controller, memory, driver and engine, with the card in the slot.
 pub struct Machine<B: Platform> {
-    /// The engine with its driver.
+    /// The engine, with its driver.
     pub stack: Stack<B>,
-    /// The controller's model.
+    /// Model of the controller.
     pub model: Rc<RefCell<dyn Model>>,
-    /// Memory that DMA can reach.
+    /// Memory for DMA.
     pub memory: ShadowMemory,
     time: Time,
-    /// Number of mappings that the driver has made for itself.
+    /// Number of mappings that the driver has made for its own use.
     mapped: usize,
-    /// Whether writes are reported complete before their status: because the case asks for it, or
-    /// because the driver may leave a transfer open.
+    /// Whether writes are reported complete before their status: the case wants it, or the driver
+    /// may leave a transfer open.
     early: bool,
-    /// Memory that the driver uses; it must be dropped after the driver.
+    /// Memory that the driver uses. It must be dropped after the driver.
     _tables: Box<dyn Any>,
 }
 
-/// A controller at power-on, with its card in the slot and the memory that its DMA can reach.
+/// A controller after power-on, with its card and the memory for its DMA.
 pub struct Powered<M> {
-    /// The controller's model.
+    /// Model of the controller.
     pub model: Rc<RefCell<M>>,
-    /// Memory that DMA can reach.
+    /// Memory for DMA.
     pub memory: ShadowMemory,
-    /// Virtual time, as the code under test sees it.
+    /// Virtual time of the code under test.
     pub time: Time,
 }
 
 impl<M: Model + 'static> Powered<M> {
-    /// Powers on the controller that `build` makes of memory and card.
+    /// Powers on the controller that `build` makes from memory and card.
     pub fn new(
         memory: ShadowMemory,
         mut card: Box<dyn Card>,
@@ -98,8 +98,8 @@ impl<M: Model + 'static> Powered<M> {
         Powered { model, memory, time }
     }
 
-    /// Adds the engine. `early`: writes are reported complete before their status. `tables`: memory
-    /// of the driver, which goes back to its pools after the driver is dropped.
+    /// Adds the engine. With `early`, writes are reported complete before their status. `tables` is
+    /// memory of the driver; it returns to its pool after the driver is dropped.
     pub fn machine<B: Platform>(self, stack: Stack<B>, early: bool, tables: impl Any) -> Machine<B> {
         let Powered { model, memory, time } = self;
         let mapped = memory.live_mappings();
@@ -108,7 +108,7 @@ impl<M: Model + 'static> Powered<M> {
 }
 
 impl<M: RegisterFile> Powered<M> {
-    /// Returns the register port, with this time in ns for each access.
+    /// Returns the register port; each access takes this time in ns.
     pub fn port(&self, access_ns: u8) -> Port<M> {
         let access_ns = u64::from(access_ns);
         Port::new(self.model.clone(), self.time.clone(), access_ns, access_ns)
@@ -116,9 +116,9 @@ impl<M: RegisterFile> Powered<M> {
 }
 
 impl<B: Platform> Machine<B> {
-    /// Returns the number of mappings that should not exist: all but the driver's own table and the
-    /// buffers given up. A buffer is given up to a controller that no reset stops, which may use it
-    /// for ever.
+    /// Returns the number of mappings that should not exist: all except the driver's own table and
+    /// buffers that were given up. A buffer is given up to a controller that no reset stops, since
+    /// it may use the buffer for ever.
     pub fn mappings_left(&self) -> usize {
         let given_up = self.stack.with(|engine| engine.stats().leaked);
         self.memory.live_mappings().saturating_sub(self.mapped + given_up as usize)
@@ -129,8 +129,8 @@ impl<B: Platform> Machine<B> {
         self.time.now()
     }
 
-    /// Lets the next thing happen: an interrupt, an event of the controller, or the stack's
-    /// deadline.
+    /// Advances to the next event and handles it: an interrupt, an event of the controller, or the
+    /// stack's deadline.
     pub fn step(&self) -> Step {
         if self.model.borrow().irq() {
             NOW_NS.set(self.time.now());
@@ -163,8 +163,8 @@ impl<B: Platform> Machine<B> {
         }
     }
 
-    /// Advances time to `until_ns`. If an interrupt, event or deadline comes before, it only
-    /// returns whether `until_ns` is already reached.
+    /// Advances the time to `until_ns`, if no interrupt, event or deadline comes before. Returns
+    /// whether `until_ns` is reached.
     pub fn rests_until(&self, until_ns: u64) -> bool {
         let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         let event = self.model.borrow().next_event_ns();
@@ -181,8 +181,8 @@ impl<B: Platform> Machine<B> {
         NOW_NS.set(self.time.now());
     }
 
-    /// Returns whether a completed write is durable: the card has no cache or the cache is off, and
-    /// no write is reported complete before its status.
+    /// Returns whether a complete write is durable: the card has no cache or its cache is off, and
+    /// writes are reported complete only after their status.
     pub fn write_through(&self) -> bool {
         !self.early
             && self
@@ -195,8 +195,8 @@ impl<B: Platform> Machine<B> {
         self.stack.with(|engine| engine.card_params().map_or(0, |target| target.sectors))
     }
 
-    /// Returns a text about the first thing that controller, driver or memory did wrong, or `None`.
-    /// `lenient`: the driver's commands are not checked.
+    /// Returns a description of the first wrong action of controller, driver or memory; `None` if
+    /// there was none. With `lenient` the driver's commands are not checked.
     pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
@@ -207,8 +207,8 @@ impl<B: Platform> Machine<B> {
             .then(|| format!("the driver broke the controller's rules {violations} times, first {first}"))
     }
 
-    /// Cuts the power and returns the card. `keeps` decides what is left of the writes that were
-    /// under way or in the card's cache.
+    /// Cuts the power. Returns the card; `keeps` decides what is left of writes that were under way
+    /// or in its cache.
     pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
         let mut model = self.model.borrow_mut();
@@ -219,20 +219,20 @@ impl<B: Platform> Machine<B> {
     }
 }
 
-/// What a power cut leaves of the sectors at stake (those whose writes are not yet on the medium).
+/// What a power cut leaves of the sectors at stake, whose writes are not on the medium yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// The content before the writes.
+    /// The content before the writes, for every sector.
     Nothing,
-    /// All writes.
+    /// The content of all writes.
     Everything,
-    /// Choice number n for every sector, as [`Keeps::choices`] counts them.
+    /// Result number n for every sector, as [`Keeps::choices`] counts the results.
     Choice(u64),
-    /// One of the possible results for each sector, at random from this seed.
+    /// A random result for each sector, from this seed.
     Luck(u64),
 }
 
-/// Returns all results that a power cut can have for a sector at stake.
+/// Returns all results that a power cut can have for one version at stake.
 fn ways(what: &AtStake) -> &'static [Kept] {
     match what.stage {
         Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
@@ -240,7 +240,7 @@ fn ways(what: &AtStake) -> &'static [Kept] {
     }
 }
 
-/// Returns the number of results for a sector with these versions.
+/// Returns the number of results that a power cut can have for a sector with these versions.
 fn product<'a>(versions: impl Iterator<Item = &'a AtStake>) -> u64 {
     versions.fold(1, |product, what| product.saturating_mul(ways(what).len() as u64))
 }
@@ -250,16 +250,16 @@ fn same_sector(one: &AtStake, other: &AtStake) -> bool {
 }
 
 impl Keeps {
-    /// Returns the largest number of results that a cut can have for one sector. Results of
-    /// different sectors are independent, and the checker examines each sector alone. So the
-    /// results of all sectors are tried side by side: no combination of them could show more.
+    /// Returns the largest number of results that a power cut can have for one sector. Sectors are
+    /// independent, and the checker examines each alone. So one number is used for all sectors at
+    /// the same time: no combination could show more.
     #[must_use]
     pub fn choices(at_stake: &[AtStake]) -> u64 {
         let of_sector = |what| product(at_stake.iter().filter(|other| same_sector(what, other)));
         at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    /// Returns what is left of `what`, one of the writes at stake.
+    /// Returns what the cut leaves of `what`, one of the versions at stake.
     pub fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {
@@ -279,5 +279,5 @@ impl Keeps {
     }
 }
 
-/// The transfer modes, for lists.
+/// The transfer modes from which cases draw.
 pub const TRANSFERS: [TransferMode; 3] = [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio];

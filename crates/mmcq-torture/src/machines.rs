@@ -32,35 +32,35 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::thread::LocalKey;
 
-/// Descriptors in the driver's table.
+/// Number of descriptors in a driver's DMA table.
 const DESCRIPTORS: usize = 129;
-/// Segments of memory in a task of the command queue engine.
+/// Number of memory segments in a task of the command queue engine.
 const PIECES: usize = 16;
-/// Transfers in a chain.
+/// Number of transfers in a chain.
 const CHAINED: usize = 8;
-/// Segments of memory in the list of an SDMMC of ST that has lists.
+/// Number of memory segments in the list of an SDMMC that has linked lists.
 const LISTED: usize = 64;
 
-/// Pieces of the memory that stands in for memory that the controller cannot use, and their size:
-/// room for two of the longest requests.
+/// Number and size of the buffers that replace memory which the controller cannot use. They hold
+/// two of the longest requests.
 const COPIED: usize = 16;
 const COPIED_BYTES: usize = 4096;
 
-/// Driver of an SDHCI.
+/// Driver of an SDHCI controller.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
-/// Driver of an SDHCI whose memory is copied where it cannot be used.
+/// Driver of an SDHCI controller that copies memory which the controller cannot use.
 pub type BounceDriver = sdhci::Sdhci<Port, Bounce<ShadowMemory, COPIED>, DESCRIPTORS>;
-/// Driver of an SDHCI with a command queue engine.
+/// Driver of an SDHCI controller with a command queue engine.
 pub type QueueDriver = Cqhci<Port, ShadowMemory, DESCRIPTORS, PIECES>;
-/// Driver of an SDHCI that executes chains.
+/// Driver of an SDHCI controller that executes chains (ADMA3).
 pub type ChainDriver = Adma3<Port, ShadowMemory, DESCRIPTORS, CHAINED, PIECES>;
-/// Driver of an SDHCI that leaves transfers open.
+/// Driver of an SDHCI controller that leaves transfers open.
 pub type OpenDriver = Streams<Port, ShadowMemory, DESCRIPTORS>;
-/// Driver of Realtek's reader.
+/// Driver of Realtek's card reader.
 pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
-/// Driver of a mobile storage host, with the surroundings of its board.
+/// Driver of a mobile storage host, with the parts of its board.
 pub type HostDriver<L> = Surrounded<MshcDriver<L, MshcPort, ShadowMemory, MshcBoard, DESCRIPTORS>, MshcBoard>;
-/// Driver of ST's SDMMC, with the surroundings of its board.
+/// Driver of ST's SDMMC, with the parts of its board.
 pub type SdmmcDriver<const PIECES: usize> =
     Surrounded<sdmmc::Stm32Sdmmc<SdmmcPort, ShadowMemory, Board, PIECES>, Board>;
 
@@ -81,40 +81,42 @@ impl Model for SpiSlot {
     }
 }
 
-// Memory of machines that are gone: a driver wants it for ever, and a campaign has many drivers.
+// Pools of memory from machines that were dropped. A driver needs static memory, and a campaign
+// makes many drivers.
 thread_local! {
     static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory of command queue engines.
+    /// Memory for command queue engines.
     static LISTS: Pool<TaskList<PIECES>> = const { RefCell::new(Vec::new()) };
     static CHAINS: Pool<ChainList<CHAINED, PIECES>> = const { RefCell::new(Vec::new()) };
-    /// Memory of readers.
+    /// Memory for card readers.
     static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
-    /// Memory of mobile storage hosts.
+    /// Memory for mobile storage hosts.
     static LINKS: Pool<Descriptors<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
-    /// Memory of ST's SDMMC with one buffer.
+    /// Memory for ST's SDMMC with a single buffer.
     static SINGLES: Pool<Pieces<1>> = const { RefCell::new(Vec::new()) };
     static LISTED_PIECES: Pool<Pieces<LISTED>> = const { RefCell::new(Vec::new()) };
-    /// Memory for copies.
+    /// Memory for copies of request data.
     static COPIES: Pool<Copies> = const { RefCell::new(Vec::new()) };
-    /// Memory of SPI buses.
+    /// Memory for SPI buses.
     static WIRES: Pool<SpiMemory> = const { RefCell::new(Vec::new()) };
 }
 
-/// Memory for copies, aligned as every controller needs it.
+/// Memory for copies of request data, aligned as all controllers need it.
 #[repr(C, align(4096))]
 struct Copies([u8; COPIED * COPIED_BYTES]);
 
 type Pool<T> = RefCell<Vec<NonNull<T>>>;
 
-/// Memory lent to a driver; dropping the lease puts it back into its pool.
+/// Memory that a driver has from a pool. Dropping the lease returns the memory to the pool.
 struct Lease<T: 'static>(NonNull<T>, &'static LocalKey<Pool<T>>);
 
-/// Lends memory for a driver from this pool. The lease must be dropped after the driver.
+/// Lends memory of this pool to a driver. The lease must be dropped after the driver.
 #[expect(clippy::mut_from_ref, reason = "what is leased is not in the pool")]
 fn lease<T>(pool: &'static LocalKey<Pool<T>>, new: fn() -> T) -> (&'static mut T, Lease<T>) {
     let free = pool.with_borrow_mut(Vec::pop);
     let mut place = free.unwrap_or_else(|| NonNull::from(Box::leak(Box::new(new()))));
-    // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
+    // SAFETY: the memory is leaked, and nothing except the lease owns it until the driver is
+    // dropped.
     (unsafe { place.as_mut() }, Lease(place, pool))
 }
 
@@ -124,9 +126,9 @@ impl<T> Drop for Lease<T> {
     }
 }
 
-/// Clock of an SPI bus in Hz.
+/// Clock of the SPI bus in Hz.
 const SPI_HZ: u32 = 25_000_000;
-/// Fastest card clock in Hz of a mobile storage host, and of ST's SDMMC, in these campaigns.
+/// Highest card clock in Hz that these campaigns use with a mobile storage host or ST's SDMMC.
 const HOST_HZ: u32 = 52_000_000;
 const SDMMC_HZ: u32 = 200_000_000;
 
@@ -135,7 +137,7 @@ const PAGE: u64 = 4096;
 /// Boundary in bytes at which SDMA stops.
 const BOUNDARY: u64 = 512 * 1024;
 
-/// Bytes in a cache line of a machine that copies.
+/// Size in bytes of a cache line of the machine that copies request data.
 const LINE: usize = 64;
 
 fn memory_of(setup: &Setup) -> ShadowMemory {
@@ -152,12 +154,12 @@ fn engine_config(setup: &Setup) -> engine::Config {
         .acknowledge(if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed })
 }
 
-/// Turns the error of a driver that does not start into text.
+/// Converts the error of a driver that refuses to start into text.
 fn told<H, E: std::fmt::Display>(driver: Result<H, E>) -> Result<H, String> {
     driver.map_err(|error| error.to_string())
 }
 
-/// An SDHCI with its driver, before the engine takes the driver.
+/// An SDHCI controller with its driver, before the engine gets the driver.
 type WithDriver = (Powered<Sdhci>, Driver, Lease<Table<DESCRIPTORS>>);
 
 fn with_driver(
@@ -176,7 +178,7 @@ fn with_driver(
 }
 
 impl<P: Profile> Machine<(NoLock, Driver, P)> {
-    /// Makes an SDHCI, with power-on at this time.
+    /// Makes a machine with an SDHCI controller; its power comes on at `now_ns`.
     pub fn sdhci(
         setup: &Setup,
         profile: P,
@@ -192,8 +194,8 @@ impl<P: Profile> Machine<(NoLock, Driver, P)> {
 }
 
 impl Machine<(NoLock, BounceDriver)> {
-    /// Makes an SDHCI that needs memory in whole cache lines, with power-on at this time. Other
-    /// memory is copied.
+    /// Makes a machine with an SDHCI controller that needs memory in whole cache lines; other
+    /// memory is copied. Its power comes on at `now_ns`.
     pub fn bounced(
         setup: &Setup,
         emmc: bool,
@@ -214,7 +216,8 @@ impl Machine<(NoLock, BounceDriver)> {
 }
 
 impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
-    /// Makes an SDHCI with a command queue engine, with power-on at this time.
+    /// Makes a machine with an SDHCI controller that has a command queue engine; its power comes on
+    /// at `now_ns`.
     pub fn queue_engine(
         setup: &Setup,
         profile: P,
@@ -224,8 +227,8 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
         now_ns: u64,
     ) -> Result<Self, String> {
         let (mut model, driver) = configs(setup, emmc);
-        // Tasks of 64 bits; of 128; of 128 with descriptors of 96, as Intel's, which keep ends of
-        // tasks that were cleared.
+        // Engine 1 has tasks of 64 bits, engine 2 of 128 bits. Engine 3 has tasks of 128 bits with
+        // descriptors of 96, as Intel's, and reports cleared tasks as complete.
         let (bits, spec) = match setup.engine {
             1 => (0, model.spec),
             2 => (3 << 27, SdhciConfig::GENERIC_4_20.spec),
@@ -239,7 +242,7 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
         let (powered, driver, leased) = with_driver((model, driver), setup, card, faults, now_ns)?;
         let (list, listed) = lease(&LISTS, TaskList::new);
         let quirks = if short_descriptors { CqhciQuirks::SHORT_DESCRIPTORS } else { CqhciQuirks::NONE };
-        // SAFETY: the model has its engine there.
+        // SAFETY: the model has its command queue engine at this offset.
         let config = unsafe { CqhciConfig::at(at.offset) }.quirks(quirks);
         let host = Cqhci::new(driver, list, config);
         let stack = Stack::with_policy(NoLock::new(), TIMER, host, engine_config(setup), profile);
@@ -248,7 +251,8 @@ impl<P: Profile> Machine<(NoLock, QueueDriver, P)> {
 }
 
 impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
-    /// Makes an SDHCI that executes chains, with power-on at this time.
+    /// Makes a machine with an SDHCI controller that executes chains; its power comes on at
+    /// `now_ns`.
     pub fn chains(
         setup: &Setup,
         profile: P,
@@ -268,7 +272,8 @@ impl<P: Profile> Machine<(NoLock, ChainDriver, P)> {
 }
 
 impl Machine<(NoLock, OpenDriver)> {
-    /// Makes an SDHCI that leaves transfers open, with power-on at this time.
+    /// Makes a machine with an SDHCI controller that leaves transfers open; its power comes on at
+    /// `now_ns`.
     pub fn open(
         setup: &Setup,
         writes: OpenWrites,
@@ -285,7 +290,8 @@ impl Machine<(NoLock, OpenDriver)> {
 }
 
 impl Machine<(NoLock, ReaderDriver)> {
-    /// Makes a reader that leaves transfers open, with power-on at this time.
+    /// Makes a machine with a card reader that leaves transfers open; its power comes on at
+    /// `now_ns`.
     pub fn reader(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         let build = |memory, card| Rtsx::new(RtsxConfig::GENERIC, memory, card);
         let powered = Powered::new(memory_of(setup), card, faults, now_ns, build);
@@ -300,14 +306,14 @@ impl Machine<(NoLock, ReaderDriver)> {
 }
 
 impl Machine<(NoLock, HostDriver<SmhcLayout>)> {
-    /// Makes Allwinner's mobile storage host, with power-on at this time.
+    /// Makes a machine with Allwinner's mobile storage host; its power comes on at `now_ns`.
     pub fn smhc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::mshc([MshcConfig::H3, MshcConfig::A64], setup, card, faults, now_ns)
     }
 }
 
 impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
-    /// Makes DesignWare's mobile storage host, with power-on at this time.
+    /// Makes a machine with DesignWare's mobile storage host; its power comes on at `now_ns`.
     pub fn designware(
         setup: &Setup,
         card: Box<dyn Card>,
@@ -319,7 +325,8 @@ impl Machine<(NoLock, HostDriver<DesignWareLayout>)> {
 }
 
 impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
-    /// Makes a mobile storage host: an old one runs at high speed, a newer one as fast as it can.
+    /// Makes a machine with a mobile storage host. The old one uses high speed at most, the new one
+    /// its highest clock.
     fn mshc(
         [old, new]: [MshcConfig; 2],
         setup: &Setup,
@@ -353,14 +360,16 @@ impl<L: MshcLayout> Machine<(NoLock, HostDriver<L>)> {
 }
 
 impl Machine<(NoLock, SdmmcDriver<1>)> {
-    /// Makes ST's SDMMC with one buffer, with power-on at this time.
+    /// Makes a machine with an SDMMC of ST that has a single buffer; its power comes on at
+    /// `now_ns`.
     pub fn sdmmc(setup: &Setup, card: Box<dyn Card>, faults: &Faults, now_ns: u64) -> Result<Self, String> {
         Self::stm32(Chip::H7, lease(&SINGLES, Pieces::new), setup, card, faults, now_ns)
     }
 }
 
 impl Machine<(NoLock, SdmmcDriver<LISTED>)> {
-    /// Makes ST's SDMMC of a chip with a list of buffers, with power-on at this time.
+    /// Makes a machine with an SDMMC of ST that has a linked list of buffers; its power comes on at
+    /// `now_ns`.
     pub fn sdmmc_with_list(
         chip: Chip,
         setup: &Setup,
@@ -408,7 +417,7 @@ impl<const PIECES: usize> Machine<(NoLock, SdmmcDriver<PIECES>)> {
 }
 
 impl<P: Profile> Machine<(NoLock, Spi<Wire>, P)> {
-    /// Makes a card in SPI mode on a bus of its own, with power-on at this time.
+    /// Makes a machine with a card in SPI mode on its own bus; its power comes on at `now_ns`.
     pub fn spi(
         setup: &Setup,
         profile: P,

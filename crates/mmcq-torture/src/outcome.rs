@@ -1,4 +1,4 @@
-//! Outcome of a run: what the torture counts.
+//! Outcome of a run (the execution of a case): what the torture counts.
 
 use super::stopwatch::Class;
 use mmcq::engine::RecoveryStep;
@@ -10,7 +10,7 @@ use mmcq_sim::faults::{Point, Shot};
 pub struct Steps(pub [u64; RecoveryStep::COUNT]);
 
 impl Steps {
-    /// Adds these numbers.
+    /// Adds these numbers of steps.
     pub fn add(&mut self, more: [u64; RecoveryStep::COUNT]) {
         self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
     }
@@ -19,45 +19,46 @@ impl Steps {
 /// Counters of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Requests answered, or cut off by a power cut.
+    /// Number of requests that were answered, or cut off by a power cut.
     pub requests: u64,
-    /// Power cuts.
+    /// Number of power cuts.
     pub cuts: u64,
-    /// Answers that were errors.
+    /// Number of answers that were errors.
     pub errors: u64,
-    /// Futures dropped before their answer.
+    /// Number of futures that clients dropped before their answer.
     pub dropped: u64,
-    /// Events of the controllers.
+    /// Number of events of the controllers.
     pub events: u64,
-    /// Virtual time in ns.
+    /// Virtual time of the whole run in ns.
     pub elapsed_ns: u64,
-    /// Longest time from submission to answer in ns.
+    /// Longest time in ns from the submission of a request to its answer.
     pub longest_ns: u64,
-    /// Faults that struck.
+    /// Faults that have struck.
     pub struck: Vec<Shot>,
-    /// Number of events, and of those at each point, when the first requests were submitted.
+    /// Number of controller events, and of events at each point, before the first requests were
+    /// submitted.
     pub before: (u64, [u64; Point::COUNT]),
     /// Number of events at each point in the whole run.
     pub points: [u64; Point::COUNT],
-    /// Steps of recovery that were taken.
+    /// Recovery steps that the stack has taken.
     pub steps: Steps,
-    /// Virtual time in ns from the first request to the last answer of the first life (until the
+    /// Virtual time in ns from the first request to the last answer in the first life (until the
     /// first power cut).
     pub work_ns: u64,
-    /// Events at which a cut would have other results than at the event before, each with the
+    /// Events at which a power cut would have other results than at the event before, each with its
     /// number of results ([`Case::dry`](super::case::Case::dry)).
     pub stakes: Vec<(u64, u64)>,
-    /// Number of events at which a cut would have the same results as at the event before.
+    /// Number of events at which a power cut would have the same results as at the event before.
     pub same_stakes: u64,
     /// Number of the event at which the last request was submitted.
     pub all_asked: u64,
-    /// Events of each point: before the first fault, and then at each new step of recovery, to its
-    /// end ([`Case::dry`](super::case::Case::dry)).
+    /// Number of events of each point: before the first fault, at each new step of recovery, and at
+    /// the end of recovery ([`Case::dry`](super::case::Case::dry)).
     pub marks: Vec<[u64; Point::COUNT]>,
     /// Times of recovery in ns, by class ([`Case::one_life`](super::case::Case::one_life)).
     pub times: Vec<(Class, u64)>,
-    /// Sum in ns of the longest read, write and flush that the card declares.
+    /// Sum in ns of the longest times that the card declares for a read, a write and a flush.
     pub card_ns: u64,
-    /// The promise that was broken, if any.
+    /// Promise that was broken; `None` if all were kept.
     pub violation: Option<Violation>,
 }

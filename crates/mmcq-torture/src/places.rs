@@ -1,16 +1,16 @@
-//! Places of faults: the cards of the campaigns, and the points of the models where a fault can
-//! strike.
+//! The cards of the campaigns, and the points of the models at which faults can strike.
 
 use mmcq_sim::faults::Point;
 
-/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache
-/// that power takes away.
+/// Names of the campaigns' cards: SD and eMMC, with byte and block addresses, with and without a
+/// volatile cache.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
-/// Numbers in [`EVERY_CARD`] of the cards with a command queue or packed commands.
+/// Range of the cards with a command queue or packed commands in [`EVERY_CARD`].
 pub const QUEUED: std::ops::Range<usize> = CARDS.len()..CARDS.len() + 6;
 
-/// [`CARDS`], followed by the cards with a command queue or packed commands, and a card of 4 TB.
+/// Names of all cards: [`CARDS`], then the cards with a command queue or packed commands, and a
+/// card of 4 TB.
 pub const EVERY_CARD: [&str; 12] = [
     "sdhc-16g-hs",
     "emmc-hs200",
@@ -26,11 +26,12 @@ pub const EVERY_CARD: [&str; 12] = [
     "sduc-4t",
 ];
 
-/// Boot settings of the first eMMC (with an acknowledge, from boot area 1) and of the eMMC that
-/// comes in its place (from the user area).
+/// Boot settings in PARTITION_CONFIG of the first eMMC (boot with acknowledge from boot area 1) and
+/// of the eMMC that replaces it (boot from the user area).
 pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
 
-/// Points of the models, in the order in which [`Outcome`](super::outcome::Outcome) counts them.
+/// Points of the models, in the order in which [`Outcome`](super::outcome::Outcome) counts their
+/// events.
 pub const POINTS: [Point; Point::COUNT] = [
     Point::Command,
     Point::Response,

@@ -1,4 +1,4 @@
-//! Tests the checker: plants bugs in the core and lies in the cards, and measures how soon the
+//! Test of the checker: plants bugs in the core and lies in the cards, and measures how soon the
 //! campaigns find each.
 
 use super::case::Case;
@@ -19,33 +19,33 @@ use mmcq_sim::parallel;
 use mmcq_sim::plant::{self as lies, Lie};
 use std::time::{Duration, Instant};
 
-/// Requests of one random campaign: to find a planted bug, and to see that nothing is broken
-/// without one.
+/// Number of requests of a random campaign: with a planted bug, and without one to see that no
+/// promise is broken.
 const REQUESTS: (u64, u64) = (400_000, 100_000);
-/// Divisor of the number of requests for the campaign of large requests.
+/// The campaign of large requests has this many times fewer requests.
 const LARGE: u64 = 10;
-/// Seeds from which a random campaign starts; the median over them counts.
+/// Seeds at which a random campaign starts. The median of the results counts.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
-/// Operations of the longest program.
+/// Number of operations in the longest program of the exhaustive campaign.
 const LENGTH: u32 = 2;
 
-/// A bug or lie that is planted.
+/// A planted bug or lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A bug in the core.
     Bug(Bug),
-    /// A lie of the cards: a card that acknowledges what it has not done.
+    /// A lie of the cards: the card acknowledges what it has not done.
     Lie(Lie),
 }
 
 impl Planted {
-    /// Returns all bugs and lies.
+    /// Returns all bugs and lies that can be planted.
     #[must_use]
     pub fn all() -> Vec<Planted> {
         Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
     }
 
-    /// Returns its name in a table.
+    /// Returns the name for tables.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -54,7 +54,7 @@ impl Planted {
         }
     }
 
-    /// Plants a bug or lie for this thread, in place of the one before; `None` removes it.
+    /// Plants a bug or lie for this thread instead of the one before; `None` removes it.
     fn plant(planted: Option<Planted>) {
         let (bug, lie) = match planted {
             Some(Planted::Bug(bug)) => (Some(bug), None),
@@ -66,30 +66,30 @@ impl Planted {
     }
 }
 
-/// A campaign that is used to look for planted bugs.
+/// A campaign that looks for planted bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Campaign {
-    /// Random runs.
+    /// Random cases.
     Random,
-    /// All small programs.
+    /// All small programs with all cuts.
     Programs,
-    /// Another card is inserted at each event.
+    /// The card is replaced by another at each event.
     AnotherCard,
-    /// Random runs on a reader that leaves transfers open.
+    /// Random cases on a reader that leaves transfers open.
     Streams,
-    /// Random runs on ST's SDMMC.
+    /// Random cases on ST's SDMMC.
     Sdmmc,
-    /// Random runs through the queue of a card, or in packed commands.
+    /// Random cases with a command queue or packed commands.
     Queues,
-    /// Random runs with large requests.
+    /// Random cases with large requests.
     Large,
-    /// Random runs in the corners.
+    /// Random cases in the corners ([`super::corners`]).
     Corners,
-    /// Faults of a queue at each of their events.
+    /// Faults of a command queue at each of their events.
     QueueSweep,
-    /// Faults of a queue at each of their events, after a bad block.
+    /// Faults of a command queue at each of their events, after a bad block.
     QueueDouble,
-    /// One of the [aimed] campaigns.
+    /// An [aimed] campaign, by its number.
     Aimed(usize),
 }
 
@@ -114,7 +114,7 @@ impl Campaign {
         Campaign::QueueDouble,
     ];
 
-    /// Returns its name in a table.
+    /// Returns the name of the campaign for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -150,14 +150,13 @@ impl Campaign {
         }
     }
 
-    /// Returns whether its runs are drawn by seeds.
+    /// Returns whether seeds decide the cases of the campaign.
     fn is_random(self) -> bool {
         use Campaign::{Corners, Large, Queues, Random, Sdmmc, Streams};
         matches!(self, Random | Streams | Sdmmc | Queues | Large | Corners)
     }
 
-    /// Returns the campaign that finds this bug soonest, as measured. The others are tried after
-    /// it.
+    /// Returns the campaign that finds this bug soonest, as measured. It is tried first.
     #[must_use]
     pub fn likely(planted: Planted) -> Campaign {
         let wanted = match planted {
@@ -168,24 +167,24 @@ impl Campaign {
     }
 }
 
-/// Result of a search that found the bug.
+/// Result of a search that has found the planted bug.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Campaign that found the bug.
+    /// Campaign that has found the bug.
     pub campaign: Campaign,
-    /// Promise that the bug broke.
+    /// Promise that the bug has broken.
     pub violation: Violation,
-    /// Real time of the search, in one thread.
+    /// Real time that the search took in one thread.
     pub took: Duration,
-    /// Requests until the bug was found. A random campaign has one number for each of its start
-    /// seeds.
+    /// Number of requests until the bug was found. A random campaign has one number for each of its
+    /// start seeds.
     pub requests: Vec<u64>,
-    /// A run that shows the bug.
+    /// A case that shows the bug.
     pub case: Case,
 }
 
 impl Found {
-    /// Returns the median of the requests.
+    /// Returns the median of the numbers of requests.
     #[must_use]
     pub fn median_requests(&self) -> u64 {
         let mut requests = self.requests.clone();
@@ -194,8 +193,8 @@ impl Found {
     }
 }
 
-/// Runs the campaigns without a planted bug. Returns the campaign and the promise if one is broken
-/// all the same. Leaves out the longest campaign, which `check long` runs alone.
+/// Executes the campaigns without a planted bug. Returns campaign and promise if a promise is
+/// broken in spite of that. The longest campaign is left out; `check long` executes it.
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);
@@ -205,8 +204,8 @@ pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)
     })
 }
 
-/// Plants one bug or lie in this thread and looks for it, first in the campaign that is likely to
-/// find it soonest.
+/// Plants one bug or lie in this thread and looks for it, beginning with the campaign that is
+/// likely to find it soonest.
 fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     Planted::plant(Some(planted));
     let (began, likely) = (Instant::now(), Campaign::likely(planted));
@@ -226,7 +225,7 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
     found
 }
 
-/// Looks for all of these, one after the other in each of the threads. Returns the results in their
+/// Looks for all of these bugs; each thread takes one after the other. Returns the results in their
 /// order. Calls `progress` after each.
 pub fn look_for_all(
     all: &[Planted],

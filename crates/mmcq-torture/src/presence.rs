@@ -1,5 +1,5 @@
-//! Removal and insertion of cards: another card is inserted at each event of a workload, or the
-//! same one goes out and in many times.
+//! Removal and insertion of cards: at each event of a workload the card is replaced by another, or
+//! the same card goes out and in many times.
 
 use super::case::{Case, Visit};
 use super::run::{Bench, run};
@@ -7,7 +7,7 @@ use super::score::Score;
 use super::spread::spread;
 use super::workloads::{NAMES, workload};
 
-/// Number of times that a bouncing card goes out and in.
+/// Number of times that a card with bouncing contacts goes out and in.
 const BOUNCES: u8 = 20;
 
 fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -16,7 +16,7 @@ fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Sco
             return false;
         }
         let whole = workload(index as usize);
-        // A soldered card does not bounce; that it is another may not have been seen.
+        // A soldered card does not bounce. It can be replaced, which the host may not notice.
         if !whole.setup.is_removable() && visit != Visit::Swap {
             progress(1);
             return true;
@@ -34,8 +34,7 @@ fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Sco
     })
 }
 
-/// Inserts another card in place of the first at each event. What was meant for one card must never
-/// be found on the other.
+/// Replaces the card by another at each event. Data for one card must never be found on the other.
 pub fn swaps(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     each_event(jobs, Visit::Swap, progress)
 }

@@ -1,5 +1,6 @@
-//! Sweeps of faults of a card's queue: each kind at each event of each workload with a queue, then
-//! a second fault at each event after a block that could not be programmed.
+//! Sweeps of the faults of a card's queue. First each kind of fault strikes at each event of each
+//! workload with a queue. Then a second fault strikes at each event after a block that could not be
+//! programmed.
 
 use super::case::{Case, Luck, Operation, Setup};
 use super::run::{Bench, EVERY_CARD, Outcome, run};
@@ -12,8 +13,8 @@ use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Machines of the sweep: card, whether its cache is on, which command queue engine drives the
-/// queue, and the order of its tasks.
+/// Machines of the sweep: name of the card, whether its cache is on, which command queue engine
+/// drives the queue, and the order of its tasks.
 const MACHINES: [(&str, bool, u8, Option<TaskOrder>); 11] = [
     ("emmc-queue", true, 0, None),
     ("emmc-queue-one", false, 0, None),
@@ -36,8 +37,8 @@ const WRITE: Asked = Asked::Write { durable: false };
 const DURABLE: Asked = Asked::Write { durable: true };
 const FLUSH: Asked = Asked::Flush;
 
-/// Requests of each workload. Some overlap and some do not: enough reads to switch a queue on,
-/// enough writes for a pack, and between them requests that no queue takes.
+/// Requests of each workload. Some overlap and some do not. There are enough reads to switch a
+/// queue on, enough writes for a pack, and between them requests that no queue takes.
 const WORK: [(Asked, u32, u32); 24] = [
     (WRITE, 0, 3),
     (READ, 20, 1),
@@ -65,14 +66,14 @@ const WORK: [(Asked, u32, u32); 24] = [
     (READ, 17, 1),
 ];
 
-/// Returns workload `index`, without faults.
+/// Returns workload number `index`, without faults.
 #[must_use]
 pub fn workload(index: usize) -> Case {
     let (name, cache, engine, tasks) = MACHINES[index % MACHINES.len()];
     let card = EVERY_CARD.iter().position(|card| *card == name).unwrap_or(0);
     let setup = Setup { card, cache, engine, tasks, queue: true, depth: 16, window: 32, ..Setup::PLAIN };
     Case {
-        // What an SD card's queue is used as comes of the seed.
+        // The seed decides how the queue of an SD card is used.
         seed: index as u64,
         setup,
         operations: WORK.iter().map(|&(asked, at, blocks)| Operation::plain(asked, at, blocks)).collect(),
@@ -84,13 +85,13 @@ pub fn workload(index: usize) -> Case {
     }
 }
 
-/// Returns whether no stack can see this fault: wrong data without an error, or an end before the
-/// data.
+/// Returns whether no stack can notice this fault: wrong data without an error, or a completion
+/// before the data.
 fn beyond(point: Point, strike: Strike) -> bool {
     beyond_contract(strike, point) && point != Point::Pack || strike == Strike::Early
 }
 
-/// Returns whether this fault may cost the use of the queue, but no request.
+/// Returns whether this fault may end the use of the queue, but must not fail a request.
 fn passes(point: Point, strike: Strike) -> bool {
     point.is_of_queue() && (point, strike) != (Point::Halt, Strike::Never)
 }
@@ -107,8 +108,7 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Adds one more strike at each event of this point in turn, until a run ends without reaching the
-/// event.
+/// Adds one fault at each event of this point in turn, until a run ends before the event.
 fn each(
     whole: &Case,
     before: &[Shot],
@@ -137,7 +137,7 @@ fn each(
     }
 }
 
-/// Sweeps single faults at the points for which `wanted` returns true.
+/// Sweeps single faults, at the points for which `wanted` returns true.
 pub fn singles(
     wanted: &(dyn Fn(Point) -> bool + Sync),
     jobs: usize,
@@ -154,7 +154,8 @@ pub fn singles(
     })
 }
 
-/// Sweeps two faults: a block that could not be programmed or read, and a second fault after it.
+/// Sweeps pairs of faults: a block that could not be programmed or read, and a second fault after
+/// it.
 pub fn doubles(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {

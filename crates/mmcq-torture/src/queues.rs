@@ -1,6 +1,6 @@
-//! Random runs through a card's command queue, in packed commands, or in chains that the controller
-//! executes. Requests are announced to the card and end in another order than they came. One task
-//! that fails ends the queue of all.
+//! Random cases with a card's command queue, with packed commands, or with chains that the
+//! controller executes. Requests are announced to the card and may end in any order. A failed task
+//! ends all tasks in the queue.
 
 use super::case::{BusyBy, Case, Luck, Wishes};
 use super::places::QUEUED;
@@ -13,7 +13,7 @@ use mmcq_sim::card::TaskOrder;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// [`Wishes::faults`] and [`Wishes::cuts`]; a run draws one pair.
+/// Values of [`Wishes::faults`] and [`Wishes::cuts`]; each case draws one pair.
 const OFTEN: [(f64, f64); 3] = [(0.0, 0.2), (0.000_5, 0.5), (0.002, 1.0)];
 /// Faults of the card's queue, in addition to all others.
 const STRIKES: [(Point, Strike); 9] = [
@@ -41,24 +41,24 @@ const ENGINES: [(Point, Strike); 8] = [
 /// Faults of the controller's chains.
 const CHAINS: [(Point, Strike); 3] =
     [(Point::List, Strike::Lost), (Point::List, Strike::Fail), (Point::Interrupt, Strike::Lost)];
-/// Most requests under way. With fewer than several there is nothing to announce.
+/// Largest numbers of requests under way; each case draws one. A queue needs several requests.
 const DEPTHS: [u8; 4] = [4, 8, 16, 32];
-/// Size in sectors of the window that requests go to: small, so that requests overlap, or large, so
+/// Sizes in sectors of the window that requests use: small, so that requests overlap, or large, so
 /// that they do not.
 const WINDOWS: [u32; 3] = [16, 256, 4096];
 
 /// Orders in which the card makes tasks ready. A card promises no order, and some of these are
-/// unlikely ones.
+/// unlikely.
 const ORDERS: [Option<TaskOrder>; 5] =
     [None, None, Some(TaskOrder::ReadsFirst), Some(TaskOrder::NewestFirst), Some(TaskOrder::StarvesOne)];
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each case.
 pub fn queues(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Draws the case of this seed.
+/// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let random = &mut Stream::new(seed, "queues");
@@ -66,7 +66,7 @@ pub fn draw(seed: u64) -> Case {
     let own = &mut Stream::new(seed, "chains");
     let chains = own.chance(0.25);
     if chains {
-        // They are the controller's business, and any card's.
+        // Chains need only the controller, so any card can be used.
         card = own.below(QUEUED.end as u64) as usize;
     }
     let (faults, cuts) = OFTEN[random.below(OFTEN.len() as u64) as usize];
@@ -75,7 +75,7 @@ pub fn draw(seed: u64) -> Case {
     case.setup.queue = true;
     case.setup.engine = random.below(6).min(3) as u8;
     if case.setup.is_removable() {
-        // The controller's engine is for eMMC.
+        // The controller's command queue engine works only with an eMMC.
         case.setup.engine = 0;
     }
     if chains {
@@ -83,10 +83,10 @@ pub fn draw(seed: u64) -> Case {
         (case.setup.chains, case.setup.queue, case.setup.engine) = (true, queue, 0);
     }
     if case.setup.engine > 0 || chains {
-        // An engine sees the end of busy by itself.
+        // A controller that executes tasks or chains notices the end of busy by itself.
         (case.setup.busy, case.setup.old_host) = (BusyBy::Interrupt, false);
         if random.chance(0.9) {
-            // Without descriptors it is of no use.
+            // Without ADMA2 descriptors it could not be used.
             case.setup.transfer = TransferMode::Adma2;
         }
     }
@@ -103,9 +103,9 @@ pub fn draw(seed: u64) -> Case {
     }
     case.setup.depth = DEPTHS[random.below(DEPTHS.len() as u64) as usize];
     let window = WINDOWS[random.below(WINDOWS.len() as u64) as usize];
-    // Boot areas of the other cards may have fewer sectors.
+    // Boot areas of other cards may have fewer sectors.
     if window > case.setup.window && card >= CARDS.len() {
-        // Requests that were drawn for a smaller one are spread over this.
+        // Requests that were drawn for the smaller window are distributed over the larger one.
         for operation in case.operations.iter_mut().filter(|operation| operation.area == 0) {
             let places = u64::from((window - operation.blocks).max(1));
             operation.at = random.below(places) as u32;

@@ -1,13 +1,13 @@
-//! Examines what a power cut has left on a card, sector by sector and partition by partition.
+//! Examines what a power cut has left on a card, in every sector and partition.
 
 use super::run::Run;
 use mmcq_sim::card::Card;
 use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
 
 impl Run<'_> {
-    /// Examines every sector of the card. Also checks that nothing was changed that no request
-    /// named, in any partition, and that no setting was changed. `which`: 0 is the first card, 1
-    /// the one in its place.
+    /// Examines every sector of the card. Also checks that no partition has changes that no request
+    /// named, and that no setting has changed. `which` is 0 for the first card, 1 for the card that
+    /// replaced it.
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that all settings that survive a power cycle are as they were.
+    /// Checks that all settings that survive a power cycle are unchanged.
     pub(super) fn compare_settings(&self, card: &dyn Card, which: usize) -> Result<(), Violation> {
         let settings = card.settings();
         match self.settings[which].iter().zip(&settings).find(|(before, now)| before != now) {
@@ -51,8 +51,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the first sector of the window that the run uses in a partition: in the user area
-    /// (0) the one that the case gives, in every other partition sector 0.
+    /// Returns the first sector of the window that the case uses in a partition: in the user area
+    /// (0) the case gives it, in other partitions it is sector 0.
     pub(super) fn first(&self, area: u8) -> u64 {
         if area == 0 { self.base } else { 0 }
     }

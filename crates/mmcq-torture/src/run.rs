@@ -1,4 +1,5 @@
-//! Runs a case: a new machine after each power cut, with the same card and the same checker.
+//! Executes a case. After each power cut there is a new machine, with the same card and the same
+//! checker.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -25,35 +26,35 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// Longest virtual time in ns without any answer: more than all budgets of one recovery together.
+/// Longest virtual time in ns without an answer: more than all budgets of one recovery together.
 const PATIENCE_NS: u64 = 150_000_000_000;
-/// Most events between two power cuts: far more than the requests of a run need.
+/// Largest number of events between two power cuts: far more than the requests of a case need.
 const EVENTS_MAX: u64 = 20_000_000;
-/// Attempts to bring the card up; the last is without faults.
+/// Number of attempts to bring the card up; the last attempt is without faults.
 const BRING_UPS: u32 = 3;
-/// Calls of the stack in a row during which time does not advance.
+/// Largest number of calls of the stack in a row in which time does not advance.
 const CALLS_MAX: u32 = 100_000;
-/// Interval, in events, at which a client is polled although it was not woken.
+/// Number of events between two polls of a client that was not woken.
 const POLLED_EVERY: u64 = 61;
-/// Receives the lines of a replay.
+/// Callback that gets the lines of a replay; `None`: no replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 
-/// How a life (power-on to power cut) ended.
+/// How a life (from power-on to power cut) has ended.
 enum End {
-    /// All operations are answered.
+    /// All operations were answered.
     Over,
-    /// A power cut ended it.
+    /// A power cut has ended the life.
     Cut(Cut),
 }
 
-/// What is left when the power is off.
+/// What is left after the power was cut.
 struct Off {
     end: End,
     at_ns: u64,
     in_slot: Option<Box<dyn Card>>,
 }
 
-/// Runs the case. `trace` receives a line for everything that happens.
+/// Executes the case. `trace` gets a line for each event.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let faults = Faults::new(case.luck.plan());
@@ -96,49 +97,48 @@ pub(super) struct Run<'r> {
     pub bench: &'r mut Bench,
     pub outcome: &'r mut Outcome,
     pub faults: &'r Faults,
-    /// Number of operations begun so far.
+    /// Number of operations that were begun.
     next: usize,
-    /// Power cuts still to come.
+    /// Power cuts that are still to come.
     cuts: &'r [Cut],
-    /// First sector of the window of sectors that the run uses.
+    /// First sector of the window of sectors that the case uses.
     pub base: u64,
-    /// Number of faults that were already seen.
+    /// Number of faults that were already noticed.
     pub strikes: usize,
-    /// Whether the card is up.
+    /// Whether the card has been brought up.
     up: bool,
-    /// Times that the bouncing card still goes out or in.
+    /// Number of times that the bouncing card still has to go out or in.
     pub bounces: u8,
-    /// Time until which no request is submitted, in ns.
+    /// Time in ns until which no request is submitted; `None`: no pause.
     pub rest_until_ns: Option<u64>,
-    /// The rest of the case's [`Visit`]: the event at which the card is taken out, and what comes
-    /// then.
+    /// The part of the case's [`Visit`] that is still to come: the event, and what happens to the
+    /// card then.
     pub visit: Option<(u64, Visit)>,
-    /// The card that was taken out.
+    /// The card while it is out of the slot.
     pub out: Option<Box<dyn Card>>,
     /// The checker of the card that is not in the slot.
     pub away: Option<Checker>,
-    /// Whether the checker in charge is that of the card that came in place of the first.
+    /// Whether the checker in use is that of the card which replaced the first.
     pub is_stranger: bool,
-    /// CID of the card that is checked.
+    /// CID of the card whose checker is in use.
     pub cid: [u32; 4],
-    /// Settings of the first card and of the one that comes in its place. No request changes a
-    /// setting.
+    /// Settings of the first card, and of the card that replaces it. No request changes a setting.
     pub settings: [Vec<(&'static str, u8)>; 2],
-    /// Losses of data that the checker has been told of, as the card counts them.
+    /// Number of losses of data that the checker knows, as [`Card::losses`] counts them.
     pub losses: (u64, u64),
-    /// Number of lost answers with ERROR that the checker knows of.
+    /// Number of lost responses with the bit ERROR that the checker knows.
     pub unheard: u64,
     /// Event at which the write protection ends, and the time in ns at which it was last seen.
     pub protected_until: Option<u64>,
     pub protected_ns: Option<u64>,
-    /// Number of writes and reads that the medium has failed, as the checker knows.
+    /// Number of reads and writes that failed on the medium and that the checker knows.
     pub late_failures: usize,
-    /// Measures the times of recovery.
+    /// Stopwatch for the times of recovery.
     pub watch: Stopwatch,
-    /// Number of events of each point until the last step.
+    /// Number of events of each point at the last step without a fault.
     pub quiet: [u64; Point::COUNT],
-    /// State at the last event: the sectors whose content after a power cut is open, the number of
-    /// answers, and the number of requests.
+    /// State at the last event: the sectors at stake, the number of answers, and the number of
+    /// requests.
     stake: (Vec<AtStake>, u64, usize),
 }
 
@@ -193,7 +193,7 @@ impl Run<'_> {
                 }
                 (Some(card), None) => card,
                 (None, out) => {
-                    // It has stayed out, and its supply with the host.
+                    // The card is still out of the slot, and has lost its power like the host.
                     let mut card = out.ok_or_else(gone)?;
                     card.power_cut(now_ns);
                     card
@@ -210,7 +210,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs from power-on to the next power cut on an SDHCI.
+    /// Executes lives, each from power-on to the next power cut, on an SDHCI controller.
     fn sdhci(&mut self, card: Box<dyn Card>, on_ns: u64, trace: &mut Trace<'_>) -> Result<Off, Violation> {
         let (case, faults) = (self.case, self.faults);
         let setup = &case.setup;
@@ -220,8 +220,8 @@ impl Run<'_> {
             2 => Some(Any::Fair(Fair::new(fair::FairConfig::DEFAULT))),
             _ => None,
         };
-        // By its own name, first in first out comes with the fast path: to the card, and to the
-        // queue engine.
+        // The scheduler `Fifo` under its own type has the engine's fast path, to the card and to
+        // the command queue engine.
         match policy {
             policy if setup.chains => {
                 let policy = Chained(Packed(Queued(policy.unwrap_or(Any::Fifo(Fifo)))));
@@ -267,21 +267,22 @@ impl Run<'_> {
         let end = self.life(&machine, trace);
         let at_ns = machine.now();
         self.outcome.elapsed_ns += at_ns - on_ns;
-        // A circuit that stays in use unseen drops a command; and of a controller whose reset never
-        // ends the driver takes clock and supply away all the same, against the letter of its
-        // rules: there is nothing else left to do. The same holds for an engine that does not halt.
+        // Some faults excuse wrong actions of the driver. A circuit that stays in use without
+        // showing it drops a command. If the reset of a controller never ends, the driver switches
+        // off clock and power against the rules, since nothing else is left to do. The same is true
+        // for a command queue engine that does not halt.
         let stuck = |shot: &Shot| {
             let never = matches!(shot.point, Point::Reset | Point::Halt) && shot.strike == Strike::Never;
-            // A card in SPI mode that has lost count of the clocks hears frames and tokens of its own.
-            // One whose busy does not show is spoken to, and so is one that missed the token at the end
-            // of a write: nothing answers that.
+            // A card in SPI mode that has lost count of the clocks sees frames and tokens of its
+            // own. A card that does not show its busy gets commands, and so does a card that has
+            // missed the token at the end of a write: no response shows that.
             let deaf = shot.point == Point::Exchange
                 || shot.strike == Strike::Hidden
                 || (shot.point, shot.strike) == (Point::Command, Strike::Lost);
             shot.strike == Strike::Stuck || never || self.case.setup.host == Host::Spi && deaf
         };
         let struck = self.faults.struck();
-        // By PIO a transfer may fail while the CPU is in the middle of a block.
+        // With PIO a transfer may fail while the CPU is in the middle of a block.
         let disturbed = !struck.is_empty() || self.case.visit.is_some();
         let midway = self.case.setup.access_ns > 0 && disturbed;
         let lenient = midway || struck.iter().any(stuck);
@@ -291,7 +292,7 @@ impl Run<'_> {
         let end = end?;
         let keeps = match end {
             End::Cut(cut) => cut.keeps,
-            // The end of a sweep's run is as bad as it can be.
+            // A run of a sweep ends with the worst result: nothing at stake is left.
             End::Over if self.case.one_life => Keeps::Nothing,
             End::Over => Keeps::Luck(self.case.seed),
         };
@@ -334,7 +335,7 @@ impl Run<'_> {
             let text = "something was recovered from, and nothing had gone wrong";
             return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }
-        // The clients that are left are cut off.
+        // The power cut ends the requests of the clients that are left.
         self.outcome.requests += clients.iter().flatten().count() as u64;
         end
     }
@@ -434,7 +435,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends a life whose operations are all answered: nothing may be left mapped but the driver's
+    /// Ends a life whose operations are all answered: no mapping may be left except the driver's
     /// table.
     fn over<'m, B: Platform>(
         &mut self,
@@ -445,7 +446,8 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let drops = drops || self.case.setup.supervisor;
-        // A command of the engine's own may move its page: a reset of the lines is to end that.
+        // The engine may be executing a command of its own with its page, for instance because of a
+        // reset of the lines.
         let works = !machine.stack.with(|engine| engine.is_idle());
         let left = machine.mappings_left();
         if left > usize::from(works) && !drops {
@@ -453,14 +455,14 @@ impl Run<'_> {
             return Err(Violation::new(Fault::Misdirected, text));
         }
         if drops || works {
-            // Requests whose future was dropped end by themselves.
+            // Requests whose future was dropped end without a client.
             let until_ns = machine.now().saturating_add(PATIENCE_NS);
             while !machine.stack.with(|engine| engine.is_idle()) {
                 if self.bench.mask.swap(0, Ordering::Relaxed) >> SLOTS != 0 {
                     self.kept(machine, supervisor, clients, trace)?;
                 }
                 let stands = match machine.step() {
-                    // The supervisor may just have ended the last of them.
+                    // The supervisor may just have ended the last request.
                     Step::Quiet => !machine.stack.with(|engine| engine.is_idle()),
                     step => step == Step::Storm,
                 };
@@ -475,7 +477,7 @@ impl Run<'_> {
         Ok(End::Over)
     }
 
-    /// Handles an event of the controller. Returns true if the power is cut now.
+    /// Handles an event of the controller. Returns true if the power is to be cut now.
     fn event<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
         if self.case.setup.early {
@@ -536,8 +538,8 @@ impl Run<'_> {
         let options = self.case.setup.options();
         for attempt in 1..=BRING_UPS {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
-            // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again; the page is
-            // used by this machine's engine alone.
+            // SAFETY: `bring_up` has ended or the machine is dropped before the memory is used
+            // again; only this machine's engine uses the page.
             let (scratch, page) = unsafe { (lend(&mut self.bench.scratch), lend(&mut self.bench.page)) };
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
@@ -555,8 +557,8 @@ impl Run<'_> {
                 match machine.step() {
                     Step::Event if self.event(machine, trace) => return Ok(Err(self.take_cut())),
                     Step::Event | Step::Called => {}
-                    // The turn may have completed what the future waits for: it was not polled
-                    // since.
+                    // The call of the stack may have completed what the future waits for, and the
+                    // future was not polled since.
                     Step::Quiet => machine.stack.poll(),
                     Step::Storm => {
                         return Err(Violation::new(Fault::Hang, "bring-up: the interrupt stays asserted"));
@@ -570,7 +572,7 @@ impl Run<'_> {
             self.faults.arm(true);
             match result {
                 Ok(card) => return Ok(Ok(card)),
-                // What struck may stay: then there is no card, and no client is told otherwise.
+                // The fault may last: then there is no card, and no client was promised one.
                 Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Err(End::Over)),
                 Err(error) if attempt == BRING_UPS => {
                     return Err(Violation::new(

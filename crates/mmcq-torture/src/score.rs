@@ -1,4 +1,4 @@
-//! The scoreboard of a campaign.
+//! The score of a campaign: what it has counted.
 
 use super::case::Case;
 use super::describe;
@@ -11,54 +11,54 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Most failures that are kept, one of each shape ([`shape`]).
+/// Largest number of failures that are stored, one of each shape ([`shape`]).
 const FAILURES_MAX: usize = 8;
 /// Number of broken promises at which a campaign stops.
 const BROKEN_MAX: u64 = 64;
 
-/// Returns the text of a violation without its digits, to compare failures.
+/// Returns the text of a violation without its digits, to find violations of the same shape.
 fn shape(violation: &Violation) -> String {
     violation.to_string().chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Everything that a campaign counted.
+/// Everything that a campaign has counted.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
-    /// Runs.
+    /// Number of runs (executions of cases).
     pub runs: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Power cuts.
+    /// Number of power cuts.
     pub cuts: u64,
-    /// Requests that got an error.
+    /// Number of requests that got an error.
     pub errors: u64,
-    /// Futures dropped.
+    /// Number of futures that clients dropped.
     pub dropped: u64,
-    /// Events of controllers.
+    /// Number of events of the controllers.
     pub events: u64,
-    /// Virtual time in ns.
+    /// Total virtual time in ns.
     pub virtual_ns: u64,
-    /// Longest time from submission to answer in ns.
+    /// Longest time in ns from the submission of a request to its answer.
     pub longest_ns: u64,
-    /// The run in which that longest time occurred.
+    /// Description of the case in which this longest time occurred.
     pub longest_in: String,
-    /// Steps of recovery that were taken.
+    /// Recovery steps that the stack has taken.
     pub steps: Steps,
-    /// Faults by point and kind.
+    /// Number of faults that struck, by point and kind.
     pub struck: BTreeMap<(Point, String), u64>,
-    /// Broken promises by kind.
+    /// Number of broken promises, by kind.
     pub broken: [u64; Fault::COUNT],
-    /// The first broken promises, with their runs.
+    /// The first broken promises, each with its case.
     pub failures: Vec<(Case, Violation)>,
-    /// Cost of recovery from each fault of the catalogue that struck once.
+    /// Cost of recovery from each fault of the catalogue that struck once, by name.
     pub recoveries: BTreeMap<String, Recovery>,
-    /// Cost of each fault of the catalogue that stayed.
+    /// Cost of each lasting fault of the catalogue, by name.
     pub lasting: BTreeMap<String, Recovery>,
     /// Times of recovery, by class.
     pub classes: BTreeMap<Class, Times>,
-    /// The first recoveries that took longer than their budget, as text.
+    /// Descriptions of the first recoveries that took longer than their budget.
     pub late: Vec<String>,
-    /// Number of things that were not tried, by reason.
+    /// Number of things that were left out, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -67,16 +67,15 @@ pub struct Score {
 pub struct Times {
     /// Number of recoveries.
     pub count: u64,
-    /// Longest time of an answer in ns. `after` names the fault before it.
+    /// Longest time in ns until an answer; `after` names the fault before it.
     pub longest_ns: u64,
-    /// Fault of the catalogue before the longest recovery.
+    /// Name of the fault before the longest recovery, as in the catalogue.
     pub after: String,
     /// Number of recoveries that have a budget.
     pub judged: u64,
     /// Number of recoveries that took longer than their budget.
     pub over: u64,
-    /// Time and budget in ns of the recovery that came nearest to its budget, or went farthest
-    /// beyond it.
+    /// Time and budget in ns of the recovery that came nearest to its budget, or exceeded it most.
     pub nearest_ns: (u64, u64),
 }
 
@@ -100,14 +99,14 @@ impl Times {
 /// Cost of a kind of fault.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Extra virtual time in ns of each run with the fault.
+    /// Extra virtual time in ns of each run that the fault struck.
     pub times_ns: Vec<u64>,
-    /// Requests that got an error.
+    /// Number of requests that got an error.
     pub errors: u64,
 }
 
 impl Recovery {
-    /// Returns the median and the longest of the times in ns.
+    /// Returns the median and the longest of the extra times in ns.
     #[must_use]
     pub fn p50_p100_ns(&self) -> (u64, u64) {
         let mut times = self.times_ns.clone();
@@ -132,14 +131,14 @@ pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns a strike's name without its numbers.
+/// Returns the name of a kind of fault without its numbers.
 pub fn name(strike: Strike) -> String {
     let text = format!("{strike:?}");
     text.split('(').next().unwrap_or_default().to_owned()
 }
 
 impl Score {
-    /// Adds a run. Returns whether it kept all promises.
+    /// Adds the outcome of a run. Returns whether all promises were kept.
     pub fn add(&mut self, case: &Case, outcome: &Outcome) -> bool {
         self.runs += 1;
         self.requests += outcome.requests;
@@ -148,7 +147,8 @@ impl Score {
         self.dropped += outcome.dropped;
         self.events += outcome.events;
         self.virtual_ns += outcome.elapsed_ns;
-        // Of equal ones the same is named in whatever order runs end; most runs need no words.
+        // Of several equal times the same case is named, whatever the order in which runs end. Most
+        // runs need no description.
         if outcome.longest_ns >= self.longest_ns {
             let longest = (outcome.longest_ns, describe::line(case));
             if (longest.0, &longest.1) > (self.longest_ns, &self.longest_in) {
@@ -211,19 +211,19 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// Records a run in which this fault struck: its errors, and the extra time in ns.
+    /// Records a run in which this fault struck once: number of errors, and extra time in ns.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.recoveries, name, errors, ns);
     }
 
-    /// Records a run in which this fault stayed from one event on: its errors, and the extra time
+    /// Records a run in which this fault lasted from one event on: number of errors, and extra time
     /// in ns.
     pub fn lasted(&mut self, name: &str, errors: u64, ns: u64) {
         add(&mut self.lasting, name, errors, ns);
     }
 
-    /// Records the time of a recovery of this class after this fault of the catalogue, and compares
-    /// it with its budget if it has one.
+    /// Records the time of a recovery of this class after this fault of the catalogue. Compares the
+    /// time with its budget if it has one.
     pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,
@@ -246,7 +246,7 @@ impl Score {
         self.classes.values().map(|times| times.over).sum()
     }
 
-    /// Records that `count` things were not tried.
+    /// Records that `count` things were left out for this reason.
     pub fn left_out(&mut self, what: &'static str, count: u64) {
         if count > 0 {
             *self.left_out.entry(what).or_default() += count;
@@ -265,14 +265,14 @@ impl Score {
         self.broken.iter().sum()
     }
 
-    /// Returns the number of faults that struck.
+    /// Returns the number of faults that have struck.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.struck.values().sum()
     }
 
-    /// Returns the scoreboard of one campaign as text. Without `took`, the text is the same on
-    /// every machine.
+    /// Returns the score of one campaign as text. Without `took`, the text is the same on every
+    /// computer.
     #[must_use]
     pub fn text(&self, title: &str, took: Option<Duration>) -> String {
         let mut text = format!("{title}\n");
@@ -335,8 +335,8 @@ impl Score {
             );
         }
         if !self.classes.is_empty() {
-            // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's
-            // alone.
+            // A whole reset of an SDHCI also switches off the card's power, but its budget counts
+            // only the controller's part.
             text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
             text += "  each run's budget is its class's and the longest transfer, for whole incidents what the card declares for itself; where the card is busy for long or its medium does not\n";
             text += "  answer, the whole incident alone is judged, for that is the card's own time: so p100 may lie above all budgets of its class\n";

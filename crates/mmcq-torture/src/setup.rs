@@ -1,4 +1,4 @@
-//! Setup of a run's machine: controller, card, and their settings.
+//! Settings of a case's machine: controller, card, and how they are used.
 
 use mmcq::card::{Options, Rest, Upkeep};
 use mmcq::host::sdhci::{OpenWrites, SdhciQuirks, TransferMode};
@@ -6,10 +6,10 @@ use mmcq_sim::card::quirk::{Discarded, Quirks};
 use mmcq_sim::card::{CardProfile, TaskOrder};
 use mmcq_sim::world::Stream;
 
-/// How the host learns of the end of busy.
+/// How the host notices the end of busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyBy {
-    /// By an interrupt.
+    /// By an interrupt of the controller.
     Interrupt,
     /// By polling the level of DAT0.
     Level,
@@ -17,30 +17,30 @@ pub enum BusyBy {
     Status,
 }
 
-/// Part of the card that requests go to.
+/// Part of the card that requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// From sector 0.
+    /// The sectors from 0 on.
     Start,
-    /// In the middle.
+    /// Sectors in the middle of the card.
     Middle,
-    /// Up to the last sector.
+    /// The last sectors of the card.
     End,
 }
 
-/// Completions that are handled in a context that may sleep instead of the interrupt.
+/// Completions that the stack handles in a context that may sleep, and not in the interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defer {
-    /// None.
+    /// The interrupt handles all completions.
     Nothing,
-    /// Those of reads by DMA; the others are handled in the interrupt.
+    /// Reads by DMA are completed later; the interrupt handles the others.
     Reads,
-    /// All completions.
+    /// All completions are handled later.
     Everything,
 }
 
 impl Defer {
-    /// Share of the cases that defer everything; as many defer reads alone.
+    /// Share of the cases that defer everything; the same share defers only reads.
     const SHARE: f64 = 0.125;
 
     fn draw(random: &mut Stream) -> Defer {
@@ -55,56 +55,56 @@ impl Defer {
 /// Controller of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// An SDHCI.
+    /// An SDHCI controller.
     Sdhci,
-    /// An SDHCI that leaves transfers open, and writes in this way.
+    /// An SDHCI controller that leaves transfers open, and sends writes in this way.
     Open(OpenWrites),
-    /// Realtek's reader, which leaves transfers open.
+    /// Realtek's card reader, which leaves transfers open.
     Reader,
     /// Allwinner's mobile storage host.
     Smhc,
     /// DesignWare's mobile storage host.
     DesignWare,
-    /// ST's SDMMC, as in this chip.
+    /// ST's SDMMC of this chip.
     Sdmmc(Chip),
-    /// No controller: a card in SPI mode on a bus of its own, where transfers stay open as well.
+    /// A card in SPI mode on its own bus, without an SD controller. Transfers stay open.
     Spi,
 }
 
-/// A chip with ST's SDMMC.
+/// Chips with ST's SDMMC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chip {
-    /// Version 2, with one buffer.
+    /// Version 2 of the SDMMC, with a single buffer.
     H7,
-    /// Version 2, with a list.
+    /// Version 2 of the SDMMC, with a linked list.
     U5,
-    /// Version 3, with a list.
+    /// Version 3 of the SDMMC, with a linked list.
     N6,
 }
 
-/// What an unused card does.
+/// What happens to a card that is not used for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unused {
-    /// It stays ready.
+    /// The card stays ready.
     Ready,
-    /// Its clock stops.
+    /// The card's clock is stopped.
     ClockOff,
-    /// An eMMC sleeps; of other cards the clock stops.
+    /// An eMMC is sent to sleep; the clock of other cards is stopped.
     Sleeps,
 }
 
-/// What the card refuses to write.
+/// Which writes the card refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuses {
-    /// Nothing.
+    /// No writes.
     Nothing,
-    /// Everything, from the end of its life on: it has written a mebibyte.
+    /// All writes from the end of its life on, after it has written a mebibyte.
     Worn,
-    /// The mebibyte in the middle of the sectors used.
+    /// Writes to the mebibyte in the middle of the sectors that the case uses.
     Middle,
 }
 
-/// Pause in ns after which an unused card rests.
+/// Time in ns after which an unused card is stopped or sent to sleep.
 const UNUSED_NS: u64 = 5_000_000;
 static CLOCK_OFF: Upkeep = Upkeep::DEFAULT.rest(Rest::ClockOff { after_ns: UNUSED_NS });
 static SLEEPS: Upkeep = Upkeep::DEFAULT.rest(Rest::Sleep { after_ns: UNUSED_NS });
@@ -113,78 +113,78 @@ const MIB: u64 = 1 << 20;
 /// Settings of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Number of the card in the campaign's list.
+    /// Number of the card in the campaigns' list.
     pub card: usize,
-    /// How data are transferred.
+    /// How data are transferred (DMA or PIO).
     pub transfer: TransferMode,
-    /// How the host learns of the end of busy.
+    /// How the host notices the end of busy.
     pub busy: BusyBy,
-    /// Whether the controller is of version 3.00 instead of 4.20.
+    /// Whether the controller has version 3.00 instead of 4.20.
     pub old_host: bool,
-    /// Whether the controller sends CMD12 by itself.
+    /// Whether the controller sends CMD12 automatically.
     pub auto_stop: bool,
-    /// Whether the controller sends CMD23 by itself.
+    /// Whether the controller sends CMD23 automatically.
     pub auto_count: bool,
-    /// Whether CMD23 is used at all.
+    /// Whether the driver uses CMD23 at all.
     pub count: bool,
-    /// Completions that are handled in a context that may sleep.
+    /// Completions that the stack handles in a context that may sleep.
     pub defer: Defer,
     /// Whether the card's volatile cache is on, if it has one.
     pub cache: bool,
-    /// Most requests under way at once.
+    /// Largest number of requests under way.
     pub depth: u8,
-    /// Whether adjacent requests are merged.
+    /// Whether the scheduler merges adjacent requests.
     pub merge: bool,
-    /// Scheduler: 0 first in first out, 1 by deadline, 2 fair.
+    /// Scheduler: 0 is first in first out, 1 by deadline, 2 fair.
     pub scheduler: u8,
-    /// Size in sectors of the window that requests go to.
+    /// Size in sectors of the window that requests use.
     pub window: u32,
-    /// Place of the window on the card.
+    /// Place of this window on the card.
     pub place: Place,
     /// Virtual time at power-on in ns.
     pub start_ns: u64,
-    /// Time of a register access in ns, during which the controller continues its work.
+    /// Time in ns that a register access takes; the controller continues its work meanwhile.
     pub access_ns: u8,
-    /// Whether request memory lies across SDMA's boundaries.
+    /// Whether the memory of requests crosses SDMA's boundaries.
     pub near_boundary: bool,
     /// Whether faults may strike while the card is brought up.
     pub armed_early: bool,
     /// Whether a supervisor ([`mmcq::card::supervise`]) handles removal and recovery.
     pub supervisor: bool,
-    /// Delay in ns after which a CMD12 without busy raises a Transfer Complete of its own; 0: none.
+    /// Delay in ns after which a CMD12 without busy raises a further Transfer Complete; 0: none.
     pub stop_tells_ns: u16,
-    /// Controller. Settings that concern an SDHCI alone have no effect on another.
+    /// Controller of the machine. Settings for SDHCI controllers have no effect on others.
     pub host: Host,
     /// Whether writes are reported complete with their data
     /// ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
     /// Whether reads and writes may use the card's command queue or packed commands.
     pub queue: bool,
-    /// Number of the controller's command queue engine; 0: software drives the queue.
+    /// Number of the controller's command queue engine; 0: the stack drives the card's queue.
     pub engine: u8,
-    /// Whether transfers go to the controller in chains, which it executes by itself (ADMA3).
+    /// Whether the controller gets transfers in chains, which it executes by itself (ADMA3).
     pub chains: bool,
-    /// Order in which the card makes tasks ready; `None`: as in its profile.
+    /// Order in which the card makes tasks ready; `None`: the order in its profile.
     pub tasks: Option<TaskOrder>,
     /// Whether erased memory reads as ones.
     pub ones: bool,
     /// What discarded sectors read as.
     pub discarded: Discarded,
-    /// Whether erases are secure erases of whole groups and secure trims.
+    /// Whether erases are secure: secure erase for whole groups, secure trim for others.
     pub secure: bool,
-    /// What an unused card does.
+    /// What happens to an unused card.
     pub unused: Unused,
-    /// Whether the memory of every second request is aligned to 8 bytes only, and the controller
-    /// needs 64: such memory is copied.
+    /// Whether the memory of every second request is aligned only to 8 bytes while the controller
+    /// needs 64; such memory is copied.
     pub bounce: bool,
-    /// What the card refuses to write.
+    /// Which writes the card refuses.
     pub refuses: Refuses,
-    /// Whether an entry of a packed command that fails shows by the exception bit alone.
+    /// Whether the card reports a failed entry of a packed command by EXCEPTION_EVENT alone.
     pub exception_alone: bool,
 }
 
 impl Setup {
-    /// A plain machine. The programs of the exhaustive search run on it.
+    /// Settings of a plain machine, which executes the programs of the exhaustive campaign.
     pub const PLAIN: Setup = Setup {
         card: 0,
         transfer: TransferMode::Adma2,
@@ -227,14 +227,14 @@ impl Setup {
         super::run::EVERY_CARD[self.card].starts_with("sd")
     }
 
-    /// Returns whether transfers stay open, and writes are complete before the card was sent their
-    /// end.
+    /// Returns whether transfers stay open, so that a write is complete before the card has seen
+    /// its end.
     #[must_use]
     pub fn leaves_open(&self) -> bool {
         matches!(self.host, Host::Reader | Host::Open(_) | Host::Spi)
     }
 
-    /// Returns the driver's quirks that this machine needs.
+    /// Returns the quirks that the driver needs for this machine.
     #[must_use]
     pub fn quirks(&self) -> SdhciQuirks {
         let some = [
@@ -249,7 +249,7 @@ impl Setup {
         some.iter().filter(|(on, _)| *on).fold(SdhciQuirks::NONE, |all, (_, quirk)| all.with(*quirk))
     }
 
-    /// Draws a machine with this card.
+    /// Draws random settings for a machine with this card.
     pub fn draw(random: &mut Stream, card: usize) -> Setup {
         let window = [16, 64, 64, 256][random.below(4) as usize];
         Setup {
@@ -269,7 +269,7 @@ impl Setup {
             scheduler: [0, 0, 1, 2][random.below(4) as usize],
             window,
             place: [Place::Start, Place::Middle, Place::End][random.below(3) as usize],
-            // Now and then the nanoseconds are about to pass 32 bits.
+            // In some cases the time in ns soon exceeds 32 bits.
             start_ns: if random.chance(0.1) { (1 << 32) - random.below(400_000_000) } else { 0 },
             access_ns: [0, 0, 150][random.below(3) as usize],
             near_boundary: random.chance(0.3),
@@ -278,7 +278,7 @@ impl Setup {
         }
     }
 
-    /// Returns what bring-up and supervisor are told.
+    /// Returns the options for bring-up and supervisor.
     pub(super) fn options(&self) -> Options {
         let options = Options::DEFAULT.cache(self.cache);
         match self.unused {
@@ -288,7 +288,7 @@ impl Setup {
         }
     }
 
-    /// Changes the card of this profile to the one of the setup.
+    /// Changes the profile of a card as the settings want.
     pub(super) fn equip(&self, mut profile: CardProfile) -> CardProfile {
         if let Some(order) = self.tasks {
             profile = profile.with_task_order(order);

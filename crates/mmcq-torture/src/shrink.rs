@@ -1,11 +1,11 @@
-//! Makes a failing run short: fewer operations, cuts and faults, and a plainer machine, as long as
+//! Makes a failing case short: fewer operations, cuts and faults, and a plainer machine, as long as
 //! the same kind of promise is broken.
 
 use super::case::{Case, Luck, Operation, Setup, areas};
 use super::run::{Bench, run};
 use mmcq_sim::checker::Fault;
 
-/// Most runs that shrinking may take.
+/// Largest number of runs that shortening a case may take.
 const RUNS_MAX: u32 = 3_000;
 
 struct Shrink<'b> {
@@ -15,13 +15,14 @@ struct Shrink<'b> {
     best: Case,
 }
 
-/// Returns the shortest run found that breaks the same kind of promise; `None` if the case breaks
+/// Returns the shortest case found that breaks the same kind of promise; `None` if the case breaks
 /// none.
 pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
     let outcome = run(case, bench, None);
     let fault = outcome.violation?.fault;
     let mut shrink = Shrink { bench, fault, runs: 0, best: case.clone() };
-    // By chance no longer, but as a list: what remains does not depend on what was taken away.
+    // Random faults become a list of single faults, so that faults do not change when others are
+    // removed.
     shrink.try_case(Case { luck: Luck::Shots(outcome.struck), ..case.clone() });
     loop {
         let before = shrink.best.clone();
@@ -54,7 +55,7 @@ impl Shrink<'_> {
         fails
     }
 
-    /// Removes parts of a list, large ones first (delta debugging).
+    /// Removes parts of a list, beginning with large ones (delta debugging).
     fn list<T: Clone>(&mut self, of: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut piece = of(&mut self.best).len();
         while piece > 0 {
@@ -86,7 +87,7 @@ impl Shrink<'_> {
         }
     }
 
-    /// Replaces one setting after the other by that of a plain machine, and shortens requests to
+    /// Replaces settings one after the other by those of a plain machine, and shortens requests to
     /// one block.
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
@@ -118,7 +119,7 @@ impl Shrink<'_> {
         for change in changes {
             let mut plainer = self.best.clone();
             change(&mut plainer.setup, &plain);
-            // Not every card has these partitions.
+            // The card may not have the partitions that requests use.
             if plainer.areas().iter().all(|area| areas(plainer.setup.card).contains(area)) {
                 self.try_case(plainer);
             }

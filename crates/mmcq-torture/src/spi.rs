@@ -1,8 +1,8 @@
-//! Random runs on a card in SPI mode. Bits of either data line flip, bytes and clocks are lost, and
-//! transfers stay open as on a card reader's bus.
+//! Random cases on a card in SPI mode. Bits on either data line flip, bytes and clocks are lost,
+//! and transfers stay open as on a card reader.
 //!
 //! This campaign leaves out what [`streams`] leaves out, for the same reasons. Cards are not
-//! removed or inserted: an SPI bus has no card-detect.
+//! removed or inserted, since an SPI bus has no card detection.
 
 use super::case::{Case, Host, Luck};
 use super::score::Score;
@@ -14,18 +14,19 @@ use mmcq_sim::world::Stream;
 /// Faults of a byte on the bus.
 const STRIKES: [Strike; 5] =
     [Strike::Flip(3), Strike::Flip(11), Strike::Lost, Strike::Astray(1), Strike::Astray(-1)];
-/// Divisor of the fault probability for bytes. A block has some 520 bytes and each can be struck.
+/// The probability of faults is this many times smaller for bytes, since a block has some 520 bytes
+/// and each can be struck.
 const SELDOM: f64 = 300.0;
-/// Share of the cases in which faults of bytes strike at all.
+/// Share of the cases in which faults strike single bytes.
 const SHARE: f64 = 0.5;
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each case.
 pub fn spi(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Draws the case of this seed.
+/// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     let mut case = streams::draw_on(Host::Spi, seed);

@@ -1,5 +1,5 @@
-//! Spreads cases over threads, and over the shards of a campaign. Each thread has a bench of its
-//! own.
+//! Distributes cases over threads, and over the shards of a campaign. Each thread has its own
+//! bench.
 
 use super::case::Case;
 use super::run::{Bench, run};
@@ -9,18 +9,18 @@ use mmcq_sim::parallel::Shard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Whether a campaign ends with its first broken promise.
+/// Whether a campaign stops at its first broken promise.
 static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// Makes every campaign of this process end with its first broken promise, from now on. Used for
-/// planted bugs.
+/// Makes every campaign of this process stop at its first broken promise from now on. The search
+/// for planted bugs uses this.
 #[cfg(planted)]
 pub(super) fn stop_at_first() {
     STOP_AT_FIRST.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work` with 0, 1, 2 and so on, until it returns false or too many promises are broken.
-/// `work` adds to the score of its thread.
+/// Calls `work` with 0, 1, 2 and so on in all threads, until it returns false or too many promises
+/// are broken. `work` adds to the score of its thread.
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());
@@ -50,28 +50,28 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
     total.into_inner().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// The runs of a random campaign that this process does, and its number of threads.
+/// The part of a random campaign that this process does, and its number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Seed of the campaign's first run. Each further run has the next number.
+    /// Seed of the campaign's first case. Each further case has the next number.
     pub seed: u64,
-    /// Requests of the whole campaign.
+    /// Number of requests in the whole campaign.
     pub requests: u64,
-    /// The shard to run. `None`: cases run until they have had `requests` requests. A shard runs
-    /// the cases whose number modulo the shard count is its index, of [`Share::runs`] cases. So it
-    /// does not depend on what other shards do.
+    /// Shard that this process does. `None`: cases are executed until they have had `requests`
+    /// requests. A shard executes the cases whose number modulo the shard count is its index, of
+    /// [`Share::runs`] cases. So it does not depend on other shards.
     pub shard: Option<Shard>,
     /// Number of threads.
     pub jobs: usize,
 }
 
 impl Share {
-    /// Returns the number of runs of the whole campaign, if each has the mean number of requests.
+    /// Returns the number of cases in the whole campaign, if each has the mean number of requests.
     pub fn runs(&self) -> u64 {
         self.requests.div_ceil(u64::from(OPERATIONS)).max(1)
     }
 
-    /// Returns the seed of run number `index` of this share; `None` after the last.
+    /// Returns the seed of case number `index` in this share; `None` after the last case.
     fn seed_of(&self, index: u64) -> Option<u64> {
         let number = match self.shard {
             None => index,
@@ -84,8 +84,8 @@ impl Share {
     }
 }
 
-/// Runs the cases that `draw` makes of the share's seeds, until the share is done or too many
-/// promises are broken. Calls `progress` with the requests of each run.
+/// Executes the cases that `draw` makes from the share's seeds, until the share is done or too many
+/// promises are broken. Calls `progress` with the requests of each case.
 pub fn until(share: &Share, progress: &(dyn Fn(u64) + Sync), draw: &(dyn Fn(u64) -> Case + Sync)) -> Score {
     let done = AtomicU64::new(0);
     spread(share.jobs, &|index, bench, score| {

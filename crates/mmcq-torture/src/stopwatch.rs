@@ -1,4 +1,4 @@
-//! Measures how long recovery takes, step by step, and compares it with the budgets.
+//! Measures how long recovery takes, step by step, and compares the times with their budgets.
 
 use super::machine::Machine;
 use super::run::{Outcome, POINTS, Run};
@@ -7,43 +7,44 @@ use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
-/// Budget in ns of one incident, in addition to the card's own times
-/// [`mmcq::engine::Engine::incidents`].
+/// Budget in ns of one incident, in addition to the times that the card declares (see
+/// [`mmcq::engine::Engine::incidents`]).
 const INCIDENT_NS: u64 = 12_000 * MS;
 
-/// Class of a recovery time. A time is measured from the moment that the stack sees the failure to
-/// the next answer, or to the next step of recovery.
+/// Class of a recovery time. The time counts from the moment at which the stack notices the failure
+/// to the next answer, or to the next step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// An incident that needs only questions to the card, CMD12 and another try, as for damaged or
-    /// lost tokens and blocks.
+    /// An incident for which status requests, CMD12 and another attempt are enough, as after
+    /// damaged or lost commands, responses and blocks.
     Again,
-    /// A lost interrupt. The time counts from the deadline that found it.
+    /// A lost interrupt. The time counts from the deadline at which the stack found it.
     Interrupt,
-    /// Recovery step R5.
+    /// Recovery step R5 (a new tuning).
     Retune,
-    /// Recovery step R5 when it leads to the next step because no card answers. A controller that
-    /// tunes by itself has 150 ms for the whole tuning, and silence is not known earlier. Tuning is
-    /// tried twice, each time with the slack of a deadline. [SD 4.2.4.5]
+    /// Recovery step R5 (a new tuning) that leads to the next step because the card does not
+    /// respond. A controller that tunes by itself has 150 ms for the whole tuning, and does not
+    /// notice the silence earlier. The stack tunes twice, each time with the slack of a deadline.
+    /// [SD 4.2.4.5]
     RetuneInVain,
     /// Recovery step R6, a new initialisation in a slower mode.
     Slower,
-    /// Recovery step R7.
+    /// Recovery step R7 (a reset of the controller).
     Reset,
-    /// Recovery step R8.
+    /// Recovery step R8 (a new initialisation of the card).
     Reinit,
-    /// Recovery step R9.
+    /// Recovery step R9 (a power cycle of the card).
     PowerCycle,
-    /// The answer of a request after the card was given up (R11).
+    /// The answer to a request after the stack has given up the card (R11).
     Dead,
-    /// An incident from its beginning to its end.
+    /// A whole incident, from its beginning to its end.
     Whole,
 }
 
 impl Class {
     /// Number of classes.
     pub const COUNT: usize = 10;
-    /// All classes, in order.
+    /// All classes, in the order of their declaration.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
@@ -57,7 +58,8 @@ impl Class {
         Class::Whole,
     ];
 
-    /// Returns the class of a step that has a budget of its own; `next` is the step after it.
+    /// Returns the class of a recovery step; `None` if the step has no own budget. `next` is the
+    /// step after it.
     fn of(step: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match step {
             RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
@@ -72,8 +74,8 @@ impl Class {
         }
     }
 
-    /// Returns the budget in ns, without what the card declares and the transfer itself
-    /// ([`Outcome::allowance`]).
+    /// Returns the budget in ns, without the times that the card declares and without the transfer
+    /// itself ([`Outcome::allowance`]).
     #[must_use]
     pub fn budget_ns(self) -> u64 {
         match self {
@@ -110,19 +112,19 @@ impl fmt::Display for Class {
 /// Watches the recovery steps of one life, from power-on to the next power cut.
 #[derive(Debug, Default)]
 pub struct Stopwatch {
-    /// Number of steps, and of interrupts found lost, so far.
+    /// Number of recovery steps, and number of interrupts found lost.
     steps: u64,
     lost: u64,
-    /// Time at which the incident began and the highest step in it; `None`: no incident.
+    /// Time in ns at which the incident began, and its highest step; `None`: no incident.
     incident: Option<(u64, RecoveryStep)>,
-    /// Time and kind of the last step.
+    /// Time in ns and kind of the last step.
     step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,
 }
 
 impl Stopwatch {
-    /// Records that recovery began this step.
+    /// Records that recovery has begun this step.
     pub fn climbed(&mut self, at_ns: u64, step: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(step), times);
         self.step = Some((at_ns, step));
@@ -143,7 +145,7 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a request was answered. Returns true if that ends an incident.
+    /// Records that a request was answered. Returns true if the answer ends an incident.
     pub fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -172,7 +174,7 @@ impl Run<'_> {
         POINTS.map(|point| self.faults.events(point))
     }
 
-    /// Starts to watch the recovery steps of a new life.
+    /// Starts watching the recovery steps of a new life.
     pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.card_params().copied());
@@ -185,7 +187,7 @@ impl Run<'_> {
         });
     }
 
-    /// Records new steps of recovery. Called after each step of the machine.
+    /// Records new recovery steps. Must be called after each step of the machine.
     pub(super) fn look_at_ladder<B: Platform>(&mut self, machine: &Machine<B>) {
         let watch = &mut self.watch;
         let times = &mut self.outcome.times;
@@ -217,14 +219,14 @@ impl Run<'_> {
         }
     }
 
-    /// Records that a request was answered.
+    /// Records the answer to a request that was submitted at `submitted_ns`.
     pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
         if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
             self.mark();
         }
     }
 
-    /// Records how many events of each point there were when recovery reached a new step.
+    /// Records the number of events of each point at a new recovery step.
     fn mark(&mut self) {
         if self.case.dry && !self.outcome.marks.is_empty() {
             let counts = self.counts();
@@ -232,7 +234,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a last mark if the life ends in the middle of an incident.
+    /// Records the numbers of events once more if the life ends during an incident.
     pub(super) fn last_mark(&mut self) {
         if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
             self.mark();
@@ -242,12 +244,12 @@ impl Run<'_> {
 
 impl Outcome {
     /// Returns the time in ns that a class may take in this run in addition to
-    /// [`Class::budget_ns`]. `transfer_ns`: the longest answer without any fault.
+    /// [`Class::budget_ns`]. `transfer_ns` is the longest answer time without faults.
     #[must_use]
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {
         match class {
             Class::Reset | Class::Dead => 0,
-            // And the question that is under way when it ends.
+            // The millisecond is for a status request that is under way when the card's time ends.
             Class::Whole => self.card_ns + MS,
             _ => transfer_ns,
         }

@@ -1,11 +1,10 @@
-//! Random runs on a card reader that leaves transfers open. The next request continues an open
-//! transfer, and a write is answered before the card was sent the end of the transfer. Clients
-//! pause between requests, for longer than the engine holds a transfer open, and cards are removed
-//! and inserted.
+//! Random cases on a card reader that leaves transfers open. The next request continues an open
+//! transfer, and a write is answered before the card sees the end of the transfer. Clients pause
+//! for longer than the engine keeps a transfer open. Cards are removed and inserted.
 //!
-//! Two faults are left out: a brown-out, and a sector that cannot be programmed. In an open
-//! transfer they strike a write after its answer, and the next flush reports them. The checker does
-//! not model a write that fails after its answer.
+//! Two faults are left out: a dip of the supply, and a sector that cannot be programmed. In an open
+//! transfer they strike a write after its answer, and the next flush reports them. The checker has
+//! no rule for a write that fails after its answer.
 
 use super::case::{Case, Host, Luck, Operation, Wishes};
 use super::machine::Keeps;
@@ -18,40 +17,40 @@ use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Point, Strike};
 use mmcq_sim::world::Stream;
 
-/// Cards that such a reader takes, and an SPI bus.
+/// Names of the cards that a card reader and an SPI bus support.
 const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
-/// [`Wishes::faults`] of this campaign.
+/// Value of [`Wishes::faults`] in this campaign.
 pub(super) const FAULTS: f64 = 0.002;
 const CUTS: f64 = 1.0;
-/// Time of a register access in ns. The driver polls such a controller until it is done, so time
-/// must advance with each access.
+/// Time in ns that a register access takes. The driver polls such a controller until it is done, so
+/// time must advance with each access.
 pub(super) const ACCESS_NS: u8 = 150;
-/// Size in sectors of the window that requests go to: large enough for runs of consecutive
-/// requests.
+/// Size in sectors of the window that requests use: large enough for many consecutive requests.
 const WINDOW: u32 = 256;
-/// Probability that a request starts where the one before it ended; a run draws one.
+/// Probability that a request starts where the one before it ended; each case draws one value.
 const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
-/// Probability of a pause before a request; a run draws one. [`REST_US`] bounds the pause.
+/// Probability of a pause before a request; each case draws one value. [`REST_US`] limits the
+/// pause.
 const RESTS: [f64; 3] = [0.0, 0.1, 0.6];
 const REST_US: [u32; 4] = [100, 2_000, 50_000, 200_000];
 
-/// Runs cases until they have had the wanted number of requests, or until too many promises are
-/// broken. Calls `progress` with the requests of each run.
+/// Executes cases until they have had the wanted number of requests, or until too many promises are
+/// broken. Calls `progress` with the requests of each case.
 pub fn streams(share: &Share, progress: &(dyn Fn(u64) + Sync)) -> Score {
     until(share, progress, &draw)
 }
 
-/// Draws the case of this seed.
+/// Draws the random case of this seed.
 #[must_use]
 pub fn draw(seed: u64) -> Case {
     draw_on(host(&mut Stream::new(seed, "streams host")), seed)
 }
 
-/// Draws the case of this seed on this host.
+/// Draws the random case of this seed on this controller.
 pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     let random = &mut Stream::new(seed, "streams");
     let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
-    // An SDHCI takes any card; no eMMC has an SPI mode, nor fits a reader's slot.
+    // An SDHCI works with any card. An eMMC has no SPI mode and does not fit a reader's slot.
     let any = matches!(host, Host::Open(_));
     let card = CARDS.iter().position(|card| *card == name && !any);
     let wishes = Wishes { faults: FAULTS, cuts: CUTS, operations: OPERATIONS, cards: CARDS.len(), card };
@@ -65,8 +64,8 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
             !matches!((point, strike), (Point::Medium, _) | (_, Strike::BrownOut | Strike::Status(_)))
         });
     }
-    // A sector that cannot be read costs the reader the answer to the read as well, and with it the
-    // news of the writes before.
+    // An unreadable sector costs the reader the response to the read, and with it the report about
+    // earlier writes.
     for cut in &mut case.cuts {
         if let Keeps::Luck(luck) = cut.keeps {
             cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
@@ -80,7 +79,7 @@ pub(super) fn draw_on(host: Host, seed: u64) -> Case {
     case
 }
 
-/// Draws the controller: the reader in half of the runs, an SDHCI in the others.
+/// Draws the controller: the card reader in half of the cases, an SDHCI in the others.
 fn host(random: &mut Stream) -> Host {
     match random.below(4) {
         0 => Host::Open(OpenWrites::Gap),
@@ -89,7 +88,7 @@ fn host(random: &mut Stream) -> Host {
     }
 }
 
-/// Makes most requests whole pages: others end an SDHCI's open transfer.
+/// Makes most requests whole flash pages, since other requests end an open transfer of an SDHCI.
 fn in_pages(operations: &mut [Operation], random: &mut Stream) {
     let share = [0.5, 0.9, 1.0][random.below(3) as usize];
     for operation in operations {
@@ -118,7 +117,7 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
     let share = GOES_ON[random.below(GOES_ON.len() as u64) as usize];
     let mut before: Option<(Asked, u32)> = None;
     for operation in operations {
-        // Other partitions have no durable writes, and transfers to them end with each request.
+        // Other partitions have no durable writes, and each transfer to them ends with its request.
         let moves = operation.area == 0 && matches!(operation.asked, Asked::Read | Asked::Write { .. });
         if let Some((asked, end)) = before
             && moves
@@ -135,8 +134,8 @@ fn go_on(operations: &mut [Operation], random: &mut Stream) {
 mod tests {
     use super::*;
 
-    /// Checks for pauses longer than a transfer is held open, and long enough for a status poll
-    /// between.
+    /// Checks that pauses occur that are longer than a transfer stays open, and long enough for a
+    /// status poll.
     #[test]
     fn cards_come_and_go_and_clients_rest_longer_than_a_transfer_is_held() {
         let cases: Vec<Case> = (0..400).map(draw).collect();

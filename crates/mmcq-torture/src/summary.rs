@@ -1,4 +1,5 @@
-//! Summary of a share of a random campaign: a line of JSON that can be added to others.
+//! Summary of a share of a random campaign: a line of JSON. Summaries of several shares can be
+//! added up.
 
 use super::score::Score;
 use super::spread::Share;
@@ -8,26 +9,26 @@ use mmcq_sim::parallel::Shard;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The counts of one or more shares of a campaign. The order in which shares are merged does not
-/// change the summary.
+/// Counts of one or more shares of a campaign. The order in which shares are added does not change
+/// the summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// Version of the program that wrote the summary.
+    /// Version of the program that has written the summary.
     pub version: String,
     /// Name of the campaign, with its options.
     pub campaign: String,
-    /// Seed of the campaign's first run.
+    /// Seed of the campaign's first case.
     pub seed: u64,
-    /// Requests that the whole campaign was to have.
+    /// Number of requests planned for the whole campaign.
     pub asked: u64,
-    /// Number of shares of the campaign.
+    /// Number of shares into which the campaign is divided.
     pub of: usize,
-    /// Shares in this summary, counted from 1.
+    /// Numbers of the shares in this summary, from 1.
     pub shares: Vec<usize>,
-    /// Counts of the runs, as in [`Score`].
+    /// Counts over all runs, as in [`Score`].
     pub counts: Counts,
-    /// Longest time from submission to answer in ns, and the run in which it occurred.
+    /// Longest time in ns from submission to answer, and the case in which it occurred.
     pub longest: (u64, String),
     /// Number of recovery steps, by name.
     pub steps: BTreeMap<String, u64>,
@@ -41,10 +42,12 @@ pub struct Summary {
     pub over_budget: u64,
 }
 
-/// Adds up the summaries in these texts, campaign by campaign. Each text has a name for its errors.
+/// Adds up the summaries in these texts, separately for each campaign. Each text has a name for
+/// error messages.
 ///
 /// # Errors
-/// One line with name and line number: the line is no summary, or does not fit the others.
+/// One line with the name of the text and the line number: the line is not a summary, or does not
+/// fit the others.
 pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
     let mut campaigns: Vec<Summary> = Vec::new();
     for (name, text) in texts {
@@ -64,27 +67,27 @@ pub fn merged(texts: &[(String, String)]) -> Result<Vec<Summary>, String> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// Runs.
+    /// Number of runs (executions of cases).
     pub runs: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests that got an error.
+    /// Number of requests that got an error.
     pub errors: u64,
-    /// Futures dropped.
+    /// Number of futures that clients dropped.
     pub dropped: u64,
-    /// Power cuts.
+    /// Number of power cuts.
     pub cuts: u64,
-    /// Events of controllers.
+    /// Number of events of the controllers.
     pub events: u64,
-    /// Virtual time in ns.
+    /// Total virtual time in ns.
     pub virtual_ns: u64,
 }
 
-/// Most failures that a summary keeps.
+/// Largest number of failures that a summary stores.
 const FAILURES_MAX: usize = 64;
 
 impl Summary {
-    /// Returns the summary of a share that has run. A campaign without shards is one share.
+    /// Returns the summary of a finished share. A campaign without shards is one share.
     pub fn of(campaign: String, share: &Share, score: &Score) -> Self {
         let shard = share.shard.unwrap_or(Shard { index: 0, count: 1 });
         let named = |names: &mut dyn Iterator<Item = (String, u64)>| names.filter(|(_, n)| *n > 0).collect();
@@ -117,10 +120,10 @@ impl Summary {
         }
     }
 
-    /// Reads a summary from a line.
+    /// Reads a summary from a line of JSON.
     ///
     /// # Errors
-    /// One line: the text is no summary, or of another version.
+    /// One line: the text is not a summary, or has another version.
     pub fn read(line: &str) -> Result<Self, String> {
         let summary: Summary =
             serde_json::from_str(line).map_err(|error| format!("not a summary of torture: {error}"))?;
@@ -135,10 +138,10 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Adds other shares of the same campaign.
+    /// Adds the summary of other shares of the same campaign.
     ///
     /// # Errors
-    /// One line: the shares are of another campaign, or one share is in both.
+    /// One line: the shares belong to another campaign, or a share is in both summaries.
     pub fn merge(&mut self, other: Summary) -> Result<(), String> {
         let of = |s: &Summary| (s.campaign.clone(), s.seed, s.asked, s.of);
         if of(self) != of(&other) {
@@ -180,7 +183,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Returns the shares that are missing in this summary.
+    /// Returns the numbers of the shares that are missing in this summary.
     pub fn missing(&self) -> Vec<usize> {
         (1..=self.of).filter(|share| !self.shares.contains(share)).collect()
     }

@@ -1,4 +1,4 @@
-//! The supervisor of a run, and what the checker must learn when cards are removed and inserted.
+//! The supervisor of a run, and what the checker must know when cards are removed and inserted.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -22,16 +22,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-/// Presence events that the supervisor has reported and that [`Run::kept`] has not yet handled.
+/// Events that the supervisor has reported and that [`Run::kept`] has not handled yet.
 pub(super) type News = RefCell<Vec<Event>>;
 
-/// The future of [`mmcq::card::supervise`]; `None` on a machine without a supervisor.
+/// The supervisor's future ([`mmcq::card::supervise`]); `None` on a machine without a supervisor.
 pub(super) struct Supervisor<'m> {
     future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
     news: &'m News,
 }
 
-/// Switches on what this run uses of a card that was just brought up: erases, the command queue or
+/// Enables what this case uses of a card that was just brought up: erases, the command queue or
 /// packed commands, and on an SD card the cache.
 pub(super) async fn equip<B: Platform>(
     stack: &Stack<B>,
@@ -43,7 +43,7 @@ pub(super) async fn equip<B: Platform>(
     let (result, scratch) = enable_extended_ops(stack, card, scratch).await;
     result?;
     if case.setup.chains {
-        // Where the controller cannot, it goes on without.
+        // A controller that cannot execute chains works without them.
         stack.with(|engine| engine.set_chains(u8::MAX));
     }
     match card.family {
@@ -63,7 +63,8 @@ pub(super) async fn equip<B: Platform>(
     Ok(())
 }
 
-/// Runs [`mmcq::card::supervise`] for ever, and equips the engine again for each new card.
+/// Executes [`mmcq::card::supervise`] for ever, and enables what the case uses again for each new
+/// card.
 async fn help<B: Platform>(
     stack: &Stack<B>,
     mut scratch: DmaBuf,
@@ -79,7 +80,7 @@ async fn help<B: Platform>(
             card = found;
         } else if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
             card = found;
-            // Without it there is no erase; reads and writes go on.
+            // If this fails there are no erases; reads and writes still work.
             let (_, back) = enable_extended_ops(stack, &card, scratch).await;
             scratch = back;
         }
@@ -87,14 +88,14 @@ async fn help<B: Platform>(
 }
 
 impl Run<'_> {
-    /// Starts the supervisor if this machine has one.
+    /// Starts the supervisor, if this machine has one.
     pub(super) fn supervisor<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
         card: Found,
         news: &'m News,
     ) -> Supervisor<'m> {
-        // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
+        // SAFETY: bring-up has ended, and the machine is dropped before the memory is used again.
         let scratch = unsafe { lend(&mut self.bench.scratch) };
         let options = self.case.setup.options();
         let help = || Box::pin(help(&machine.stack, scratch, options, card, news)) as Pin<Box<_>>;
@@ -102,8 +103,8 @@ impl Run<'_> {
         Supervisor { future: self.case.setup.supervisor.then(help), news }
     }
 
-    /// Polls the supervisor and handles the events that it reported. Returns the number of clients
-    /// that got their answers meanwhile.
+    /// Polls the supervisor and handles the events that it has reported. Returns the number of
+    /// clients whose requests were answered meanwhile.
     pub(super) fn kept<'m, B: Platform>(
         &mut self,
         machine: &'m Machine<B>,
@@ -129,7 +130,7 @@ impl Run<'_> {
                 trace(format!("{:>14} == {what}", machine.now()));
             }
             if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
-                // What was meant for the card before has been answered.
+                // All requests for the card before must be answered now.
                 for client in 0..SLOTS {
                     answered += usize::from(self.poll(machine, clients, client, trace)?);
                 }
@@ -143,8 +144,7 @@ impl Run<'_> {
         Ok(answered)
     }
 
-    /// Makes the checker of this card the one in charge. Each of the two cards has a checker of its
-    /// own.
+    /// Switches to the checker of this card. Each of the two cards has its own checker.
     fn card_is<B: Platform>(&mut self, found: &Found, machine: &Machine<B>) {
         if found.cid != std::mem::replace(&mut self.cid, found.cid) {
             let content = Content::new(self.case.seed, 2, self.stranger());
@@ -159,7 +159,7 @@ impl Run<'_> {
         self.bench.checker.set_write_through(machine.write_through());
     }
 
-    /// Reports to the checker when the card has lost data that were not yet on its medium.
+    /// Informs the checker if the card has lost data that were not on its medium yet.
     pub(super) fn look_for_losses<B: Platform>(&mut self, machine: &Machine<B>) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
         let before = std::mem::replace(&mut self.losses, losses);
@@ -178,13 +178,13 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether the newest fault is a flush that the card failed.
+    /// Returns whether the newest fault made the card fail a flush.
     fn flush_failed(&self) -> bool {
         let mut news = self.faults.struck().into_iter().skip(self.strikes);
         news.any(|shot| (shot.point, shot.strike) == (Point::Cache, Strike::Fail))
     }
 
-    /// Reports to the checker that all data not yet on the card's medium are lost.
+    /// Informs the checker that all data which were not on the card's medium yet are lost.
     pub(super) fn supply_is_lost(&mut self) {
         match self.case.setup.leaves_open() {
             true => self.bench.checker.supply_lost_open(),
@@ -192,8 +192,8 @@ impl Run<'_> {
         }
     }
 
-    /// Reports to the checker that the card's contacts were open for a while: commands and data did
-    /// not arrive. A transfer that was left open may lack its last blocks then.
+    /// Informs the checker that the card's contacts were open for some time, so that commands and
+    /// data did not arrive. The last blocks of an open transfer may be missing then.
     fn contact_is_lost(&mut self) {
         match self.case.setup.leaves_open() {
             true => self.bench.checker.supply_lost_open(),
@@ -201,8 +201,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the card out at the event that the case names, and inserts another card or the same
-    /// one.
+    /// Removes the card at the event that the case names, and inserts another card or the same one.
     pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         self.protection_ends(machine);
@@ -232,9 +231,9 @@ impl Run<'_> {
                 }
             }
         } else if self.bounces > 0 {
-            // The card bridges so short a time, with all that is in its cache. It loses its supply
-            // only if the host has switched that off meanwhile, and counts that itself. A host that
-            // takes it for lost is right as well.
+            // The card survives so short an interruption with all data in its cache. It loses its
+            // power only if the host has switched the power off meanwhile, and then counts the loss
+            // itself. A host that takes the card for removed is right too.
             self.bounces -= 1;
             self.contact_is_lost();
             match self.out.take() {
@@ -245,7 +244,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the write protection if its time is over.
+    /// Ends the write protection if its last event has come.
     fn protection_ends<B: Platform>(&mut self, machine: &Machine<B>) {
         let Some(until) = self.protected_until else { return };
         self.protected_ns = Some(machine.now());
@@ -255,7 +254,7 @@ impl Run<'_> {
         }
     }
 
-    /// Switches the card's write protection on or off.
+    /// Switches the write protection of the card on or off.
     fn set_protected<B: Platform>(&mut self, machine: &Machine<B>, on: bool) {
         self.protected_ns = Some(machine.now());
         let mut model = machine.model.borrow_mut();
@@ -265,13 +264,13 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the card of the case.
+    /// Returns the profile of the case's card.
     pub(super) fn profile(&self) -> CardProfile {
         self.case.setup.equip(self.bench.profiles[self.case.setup.card].clone())
     }
 
-    /// Tells the checker of writes that failed, or were lost, after they were complete with their
-    /// data.
+    /// Informs the checker about writes that failed or were lost after they were complete with
+    /// their data.
     pub(super) fn look_for_late_failures(&mut self) {
         let struck = self.faults.struck();
         let fails = |shot: &Shot| (shot.point, shot.strike) == (Point::Medium, Strike::Fail);
@@ -281,13 +280,13 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the content of the card that comes in place of the first.
+    /// Returns the initial content of the card that replaces the first.
     fn stranger(&self) -> Fill {
         Fill::Pattern(!self.case.seed)
     }
 
-    /// Examines the card that came in place of the first, after power-off. It must hold what was
-    /// written to it, and nothing that was meant for the first card.
+    /// Examines the card that replaced the first, after power-off. It must hold the data written to
+    /// it, and no data for the first card.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
             return self.examine(card, 1);

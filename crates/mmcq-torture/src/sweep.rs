@@ -1,5 +1,5 @@
-//! Sweeps of faults: each kind of fault at each event of each workload, then a second fault at each
-//! event of the recovery from the first, then faults that stay.
+//! Sweeps of faults. First each kind of fault strikes at each event of each workload. Then a second
+//! fault strikes at each event of the recovery from the first. Then faults last.
 
 use super::case::{Case, Luck};
 use super::run::{Bench, Outcome, POINTS, run};
@@ -11,14 +11,14 @@ use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
-/// Longest time from the fault to the last answer that a stack may take, whatever stays broken: the
-/// budgets of all recovery steps plus the longest times that the card declares.
+/// Longest time in ns from a fault to the last answer that a stack may take, even if the fault
+/// lasts: the budgets of all recovery steps, and the longest times that the card declares.
 const LIVE_NS: u64 = 200_000_000_000;
-/// Most events at which one kind of fault strikes in one workload.
+/// Largest number of events at which one kind of fault strikes in one workload.
 const ORDINALS_MAX: u64 = 2_000;
 
 /// Returns the kinds of fault that a single strike can cause, with their names in the catalogue.
-/// Kinds of a command queue or an SPI bus are left out: no workload has either.
+/// Kinds of a command queue or an SPI bus are left out, since no workload uses these.
 pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     let one = |injection: &'static Injection| match injection.means {
         Means::Once(point, strike) if !point.is_of_queue() && !point.is_of_spi() => {
@@ -29,14 +29,14 @@ pub fn kinds() -> Vec<(&'static str, Point, Strike)> {
     catalogue::entries().flat_map(|entry| entry.injections).filter_map(one).collect()
 }
 
-/// Returns whether a fault is beyond the stack's contract: the medium returns or stores wrong data
-/// without an error, so no stack can know. After such a fault nothing may hang or panic, but wrong
-/// data are not the stack's failure.
+/// Returns whether no stack can notice the fault: the medium returns or stores wrong data without
+/// an error. After such a fault nothing may hang or panic, but wrong data are not a failure of the
+/// stack.
 pub fn beyond_contract(strike: Strike, point: Point) -> bool {
     matches!(strike, Strike::Flip(_) | Strike::Astray(_)) || (point, strike) == (Point::Medium, Strike::Lost)
 }
 
-/// Removes from an outcome what a fault beyond the contract may break.
+/// Removes from an outcome what a fault that no stack can notice may break.
 pub(super) fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
@@ -55,13 +55,13 @@ fn index_of(point: Point) -> usize {
 }
 
 /// Returns the first event of this point that is struck in this workload. Events of the bring-up
-/// are struck only in the workloads that arm faults early.
+/// are struck only in workloads whose faults are on during bring-up.
 pub fn first(clean: &Outcome, case: &Case, point: Point) -> u64 {
     if case.setup.armed_early { 1 } else { clean.before.1[index_of(point)] + 1 }
 }
 
-/// Runs a case with one strike and adds its outcome to the score. Returns `None` if the workload
-/// has no such event any more.
+/// Executes a case with one fault, and adds its outcome to the score. Returns `None` if the
+/// workload has ended before the event.
 fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &mut Score) -> Option<Outcome> {
     let outcome = excused(case, run(case, bench, None));
     if outcome.struck.is_empty() {
@@ -72,11 +72,10 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets.
+/// Compares the recovery times after a single fault with their budgets.
 ///
-/// Three faults are compared with the budget of the whole incident only: busy that lasts, a medium
-/// that does not answer, and a circuit of the controller that stays in use, which only a deadline
-/// shows.
+/// For three faults only the whole incident has a budget: a busy that lasts, a medium that does not
+/// answer, and a circuit of the controller that stays in use, which only a deadline shows.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
         Luck::Shots(shots) => shots
@@ -91,12 +90,11 @@ fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, scor
     }
 }
 
-/// Compares the times of recovery with the budgets where several things went wrong. Each whole
-/// incident must end within its budget, and after the card was given up each request must be
-/// answered at once.
+/// Compares recovery times with their budgets after several faults. Each whole incident must end
+/// within its budget. After the stack has given up the card, each request must be answered at once.
 pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score) {
-    // An interrupt that is lost is missed at the deadline of its phase: that of a flush is the
-    // card's own time once more.
+    // A lost interrupt is noticed at the deadline of its phase; for a flush this adds the card's
+    // own time once more.
     let lost = match &case.luck {
         Luck::Shots(shots) => {
             shots.iter().filter(|s| (s.point, s.strike) == (Point::Interrupt, Strike::Lost)).count()
@@ -112,8 +110,8 @@ pub fn judge_whole(case: &Case, name: &str, outcome: &Outcome, score: &mut Score
     }
 }
 
-/// Sweeps single faults: strikes each kind at the first event, the second and so on, until a run
-/// ends without reaching the event.
+/// Sweeps single faults: each kind strikes at the first event, then at the second and so on, until
+/// a run ends before the event.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -135,7 +133,7 @@ pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     })
 }
 
-/// Second faults, which strike during the recovery from the first fault.
+/// Second faults, which strike during the recovery from the first.
 const SECONDS: [(Point, Strike); 12] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Crc),
@@ -151,15 +149,14 @@ const SECONDS: [(Point, Strike); 12] = [
     (Point::Busy, Strike::Late(50_000_000)),
 ];
 
-/// Most controller events that all second faults of one first fault may cost. A recovery that costs
-/// more polls or waits many times: then only some events of each stretch (the time between two
-/// steps of recovery) are struck, at least [`STRETCH_MIN`].
+/// Largest number of controller events that all second faults of one first fault may need. A longer
+/// recovery polls or waits many times. Then only some events of each stretch (the time between two
+/// recovery steps) are struck, at least [`STRETCH_MIN`].
 const EVENTS_MAX: u64 = 400_000;
 const STRETCH_MIN: u64 = 12;
 
-/// Returns the ordinals that are struck in a stretch of recovery, at most `limit`: half of them in
-/// a row at the beginning, a quarter in a row at the end, and the others at equal distances
-/// between.
+/// Returns the numbers of the events that are struck in a stretch of recovery, at most `limit`.
+/// Half of them are at its beginning, a quarter at its end, and the others evenly between.
 pub fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
     let count = (last + 1).saturating_sub(first);
     if count <= limit {
@@ -192,19 +189,20 @@ pub fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Sho
     seconds
 }
 
-/// Places in each workload that [`double`] strikes first.
+/// Number of places in each workload at which the first fault of [`double`] strikes.
 pub const PLACES: u64 = 3;
 
-/// Returns the first, the middle and the last event of a point in a workload, counted from `from`.
+/// Returns the first, the middle and the last event of a point in a workload; `from` is the number
+/// of the first.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
     places.dedup();
     places
 }
 
-/// Strikes first faults at the beginning, in the middle and at the end of each workload, and second
-/// faults at every event from there to the end of the recovery. Calls `progress` with the number of
-/// places done, of [`PLACES`] for each kind and workload.
+/// Sweeps pairs of faults. The first strikes at the beginning, in the middle and at the end of each
+/// workload, the second at every event from there to the end of recovery. Calls `progress` with the
+/// number of places done, of [`PLACES`] for each kind and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -213,7 +211,7 @@ pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let clean = run(&whole, bench, None);
         let from = first(&clean, &whole, point);
         let events = clean.points[index_of(point)].saturating_sub(from) + 1;
-        // Bring-up answers for itself.
+        // The campaign of bring-ups covers faults during bring-up.
         let places = if whole.setup.armed_early { Vec::new() } else { places(from, events) };
         let left = PLACES - places.len() as u64;
         for nth in places {
@@ -236,7 +234,7 @@ fn second_faults(
     let once = run(&Case { luck: Luck::Shots(vec![shot]), dry: true, ..whole.clone() }, bench, None);
     let all = seconds(shot, &once.marks, u64::MAX);
     let runs = (EVENTS_MAX / once.events.max(1)) as usize;
-    // Smaller and smaller pieces of each stretch, until they are few enough.
+    // Fewer and fewer events of each stretch are struck, until their number is small enough.
     let limits = [u64::MAX, 256, 64, 32, STRETCH_MIN];
     let tried = limits.map(|limit| seconds(shot, &once.marks, limit));
     let fits = tried.iter().find(|tried| tried.len() <= runs).or(tried.last());
@@ -244,7 +242,7 @@ fn second_faults(
     score.left_out("second faults in the middle of long waits", (all.len() - chosen.len()) as u64);
     let mut broken = None;
     for &second in chosen {
-        // What broke a promise at one event would most likely break it at the next.
+        // A fault that broke a promise at one event would most likely break it at the next one too.
         if broken == Some((second.point, second.strike)) {
             score.left_out("second faults after one of their kind that broke a promise", 1);
             continue;
@@ -264,10 +262,10 @@ fn second_faults(
     }
 }
 
-/// Events of a workload after which a fault is made to stay.
+/// Numbers of events of a workload after which a lasting fault begins.
 const STAYS_FROM: [u64; 4] = [0, 1, 3, 9];
 
-/// Sweeps faults that stay: every request must have its answer in bounded time.
+/// Sweeps lasting faults: every request must be answered in bounded time.
 pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds: Vec<_> = catalogue::entries()
         .flat_map(|entry| entry.injections)
@@ -280,7 +278,7 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         whole.setup.armed_early = false;
         let clean = run(&whole, bench, None);
         let from = first(&clean, &whole, point);
-        // Nothing is reset where all is well.
+        // A reset needs a fault before it, since nothing is reset in a run without errors.
         let nth = first(&clean, &whole, Point::Response);
         let cause = Shot { point: Point::Response, nth, strike: Strike::Lost };
         for offset in STAYS_FROM {

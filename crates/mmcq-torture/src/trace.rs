@@ -2,14 +2,14 @@
 
 use mmcq_sim::sdhci::BusEvent;
 
-/// Width in columns of the time at the beginning of a line.
+/// Width in characters of the time at the beginning of a line.
 pub const TIME: usize = 14;
 
 /// Heading that explains the columns of a replay.
 pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's supervisor, deeper: the bus
                 (requests are numbered as they are asked; one that finds no room is asked again)\n";
 
-/// Returns the line of one bus event.
+/// Returns the line for an event on the bus.
 pub fn line(event: &BusEvent) -> String {
     match *event {
         BusEvent::Command { index, arg, auto, start_ns, .. } => {
@@ -32,17 +32,18 @@ pub fn line(event: &BusEvent) -> String {
     }
 }
 
-/// Number of lines that are kept back for sorting. A register access takes time, and what the bus
-/// did meanwhile is reported after what the stack did, with an earlier time.
+/// Number of lines that are held back for sorting. A register access takes time. What the bus did
+/// meanwhile is reported after what the stack did, with an earlier time.
 pub const HELD: usize = 256;
 
-/// Puts the lines of a replay in the order of their times. Dropping it prints the lines that it
-/// still keeps, so that the end of a run is seen even if the run panics.
+/// Sorts the lines of a replay by their times. Dropping it passes on the lines that it still holds,
+/// so that the end of a run is shown even if the run panics.
 pub struct InOrder<F: FnMut(String)> {
     tell: F,
-    /// Lines kept back, with their times. Lines of equal time stay in the order in which they came.
+    /// Lines that are held back, with their times. Lines with equal times stay in the order of
+    /// arrival.
     held: Vec<(u64, String)>,
-    /// Time of the last line that had a time.
+    /// Time in ns of the last line that had a time.
     last_ns: u64,
 }
 

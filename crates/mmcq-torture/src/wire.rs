@@ -1,5 +1,5 @@
-//! An SPI port with DMA for the card in SPI mode. An exchange takes the time of its bytes, and its
-//! end raises an interrupt.
+//! An SPI port with DMA for the card in SPI mode. An exchange takes the time of its bytes, and an
+//! interrupt comes at its end.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,7 +10,7 @@ use mmcq_sim::time::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Port of the driver to an SPI bus.
+/// Port through which the driver uses an SPI bus.
 pub struct Wire {
     slot: Rc<RefCell<SpiSlot>>,
     time: Time,
@@ -18,16 +18,16 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Makes the port of this bus. `time` is the time of the code under test.
+    /// Makes the port of this bus; `time` is the time of the code under test.
     pub fn new(slot: Rc<RefCell<SpiSlot>>, time: Time) -> Self {
         Wire { slot, time, end_ns: 0 }
     }
 }
 
-// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+// SAFETY: only `exchange` touches the memory, and for `Send` only reads it.
 unsafe impl Port for Wire {
     fn exchange(&mut self, exchange: Exchange) {
-        // SAFETY: the driver lends it until `done`.
+        // SAFETY: the driver lends the memory until `done`.
         let bytes = |segment: &Segment| unsafe {
             std::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
         };

@@ -1,5 +1,5 @@
-//! Thirteen small workloads that cover the paths through the stack. The sweeps strike faults at
-//! each of their events.
+//! Thirteen small workloads that cover the paths through the stack. The sweeps make faults strike
+//! at each of their events.
 
 use super::case::{BusyBy, Case, Defer, Luck, Operation, Place, Setup};
 use super::run::CARDS;
@@ -22,10 +22,11 @@ pub const NAMES: [&str; 13] = [
     "completions deferred, reads up to the end of the card",
     "accesses to a boot area and a general purpose partition",
 ];
-/// The workload whose requests go to other partitions of the eMMC. Its requests may fail by faults
-/// that other requests survive: the engine does not retry an access to another partition.
+/// Number of the workload whose requests use other partitions of the eMMC. Faults that other
+/// requests survive may fail these, since the engine does not repeat an access to another
+/// partition.
 pub const VISITS: usize = 12;
-/// Partition of each of its requests, in order.
+/// Partition that each request of this workload uses, in order.
 const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];
 
 const READ: Asked = Asked::Read;
@@ -41,7 +42,7 @@ fn card(name: &str) -> usize {
     CARDS.iter().position(|card| *card == name).unwrap_or(0)
 }
 
-/// Returns workload `index`, without faults.
+/// Returns workload number `index`, without faults.
 #[must_use]
 pub fn workload(index: usize) -> Case {
     let sd = Setup { card: card("sdhc-16g-hs"), ..Setup::PLAIN };

@@ -1,5 +1,5 @@
-//! All tests of the campaigns, as one program: each program more costs a build. `cargo test -p
-//! mmcq-torture --test all NAME` runs those with NAME in their path.
+//! All tests of the campaigns in one program, since each further program makes the build longer.
+//! `cargo test -p mmcq-torture --test all NAME` executes those with NAME in their path.
 
 mod bring_up;
 mod campaigns;

@@ -1,9 +1,11 @@
-//! One fault never ends a bring-up, and two end this one at most.
+//! Tests of bring-ups with faults: a single fault must not prevent a bring-up, and two faults must
+//! not prevent the next one.
 
 use mmcq_torture::bring_up::{SLOTS, sweeps, table};
 
-/// On every controller, each command, response, block and byte of a bring-up is lost, damaged or
-/// late once; then two of these at random, after which the next bring-up finds the card.
+/// Checks bring-ups on every controller. Each command, response, block and byte is lost, damaged or
+/// late once. Then random pairs of such faults strike, after which the next bring-up must find the
+/// card.
 #[test]
 fn one_fault_ends_no_bring_up_and_two_do_not_end_the_next() {
     let rows = sweeps(&SLOTS, 2, &|_| {});

@@ -1,4 +1,4 @@
-//! The torture campaigns in short, and the page that they make.
+//! Tests of the torture campaigns in a short form, and of the page that they make.
 
 use mmcq::host::sdhci::SdhciQuirks;
 use mmcq_sim::checker::Asked;
@@ -42,7 +42,7 @@ fn random_runs_keep_every_promise() {
         assert_eq!(outcome.violation, None, "seed {seed}");
         requests += outcome.requests;
         struck += outcome.struck.len();
-        // A run that keeps its promises cannot be made short.
+        // A case that breaks no promise cannot be made shorter.
         if seed == 0 {
             assert!(shrink(&Case::draw(seed, &WISHES), &mut bench).is_none());
         }
@@ -50,8 +50,8 @@ fn random_runs_keep_every_promise() {
     assert!(requests > 40_000 && struck > 200, "{requests} requests, {struck} faults");
 }
 
-/// A host that completes writes in the interrupt and leaves reads to its thread is an eighth of the
-/// swarm, and of the runs through a queue.
+/// Checks hosts that complete writes in the interrupt and reads in a thread: an eighth of the
+/// random cases, with and without a queue.
 #[test]
 fn random_runs_that_defer_reads_alone_keep_every_promise() {
     let mut bench = Bench::new();
@@ -99,8 +99,8 @@ fn random_runs_in_the_corners_keep_every_promise() {
     assert!(requests > 20_000 && struck > 150, "{requests} requests, {struck} faults");
 }
 
-/// Each of these broke a promise: a refused write took nine seconds, had another error, or had a
-/// write before it reported as failed.
+/// Checks cases that once broke a promise: a refused write took nine seconds, got another error, or
+/// made an earlier write fail.
 #[test]
 fn a_refused_write_costs_no_other() {
     let mut bench = Bench::new();
@@ -110,7 +110,8 @@ fn a_refused_write_costs_no_other() {
     }
 }
 
-/// In a corner there is what it is named for: an eMMC sleeps (CMD5), and one erases securely.
+/// Checks that the cases of a corner really use what the corner is named for: an eMMC sleeps
+/// (CMD5), and an eMMC erases securely.
 #[test]
 fn the_corners_are_visited() {
     let mut bench = Bench::new();
@@ -133,7 +134,8 @@ fn the_corners_are_visited() {
     assert!(heard(Corner::Protected, "write-protected") > 100);
 }
 
-/// On a mobile storage host and on ST's SDMMC, all chips of each, with a card at 1.8 V among them.
+/// Checks random cases on a mobile storage host and on ST's SDMMC, with all chips of each, and with
+/// a card at 1.8 V.
 #[test]
 fn random_runs_on_other_controllers_keep_every_promise() {
     let mut bench = Bench::new();
@@ -155,8 +157,8 @@ fn random_runs_on_other_controllers_keep_every_promise() {
     }
 }
 
-/// Where the end of data does not tell the end of busy, a write was once sent into the busy of the
-/// one before: the driver is told of such a chip.
+/// Checks chips that report the end of data before the end of busy. A write was once sent into the
+/// busy of the one before; now the driver is told about such a chip.
 #[test]
 fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
     let mut bench = Bench::new();
@@ -168,7 +170,7 @@ fn a_chip_that_ends_data_before_busy_keeps_every_promise() {
     }
 }
 
-/// A controller that no reset stops keeps a read's memory: nothing of it counts as read.
+/// Checks that a read has no data if its memory was given up to a controller that no reset stops.
 #[test]
 fn a_read_whose_memory_is_leaked_brought_nothing() {
     let mut bench = Bench::new();
@@ -181,7 +183,7 @@ fn a_read_whose_memory_is_leaked_brought_nothing() {
     assert!(never > 0);
 }
 
-/// Seeds that broke a promise once.
+/// Checks cases that broke a promise once.
 #[test]
 fn runs_that_failed_once_stay_good() {
     let mut bench = Bench::new();
@@ -200,19 +202,19 @@ fn runs_that_failed_once_stay_good() {
     }
 }
 
-/// Seeds of the campaign of queues that broke a promise once.
+/// Checks cases of the campaign of queues that broke a promise once.
 #[test]
 fn runs_through_a_queue_that_failed_once_stay_good() {
     let mut bench = Bench::new();
-    // What CMD48 answers makes suspects of writes, and the next lane is another: they go before what
-    // is younger. The interrupt of an error is lost, and an end is all that shows: it is not believed
-    // before the engine was asked about errors. A dead engine left the queue by commands, and their
-    // memory stayed mapped. While the card still programs, a status tells that it does not leave its
-    // queue, and not again; or that a write to a boot area goes on, which was complete then.
+    // What these cases have found: writes in doubt after CMD48 must be repeated before younger
+    // writes, even if another lane is used. If the interrupt of an error is lost and only a
+    // completion shows, the engine is asked about errors first. A dead command queue engine left
+    // the queue by commands, and its memory stayed mapped. A card that still programs reports only
+    // once that it does not leave its queue, or that a write to a boot area goes on.
     for seed in [1785, 8642, 20_003_695, 100_044_697, 100_236_673] {
         let mut case = queues::draw(seed);
         if seed < 10_000 {
-            // Cards had only orders of their own then.
+            // At that time cards used only the order of their profile.
             case.setup.tasks = None;
         }
         let outcome = run(&case, &mut bench, None);
@@ -220,8 +222,8 @@ fn runs_through_a_queue_that_failed_once_stay_good() {
     }
 }
 
-/// A card tells once that a block could not be programmed. Here it says so in an answer after which
-/// something else goes wrong, or while it still programs the block that fails.
+/// Checks late errors: a card reports only once that it could not program a block. Here it reports
+/// the error in a response after which another fault strikes, or while it still programs the block.
 #[test]
 fn a_late_error_is_heard_in_an_answer_that_fails_in_the_end() {
     let mut bench = Bench::new();
@@ -242,8 +244,8 @@ fn a_late_error_is_heard_in_an_answer_that_fails_in_the_end() {
     }
 }
 
-/// The same without chance: a block that cannot be programmed, and an error of no cause, or a lost
-/// interrupt, at each event of the engine's workloads.
+/// Checks late errors without random faults: a block that cannot be programmed, and then an error
+/// without a cause or a lost interrupt, at each event of the command queue engine's workloads.
 #[test]
 fn a_bad_block_and_a_fault_of_the_queue_engine_keep_every_promise() {
     let mut bench = Bench::new();
@@ -272,7 +274,7 @@ fn a_bad_block_and_a_fault_of_the_queue_engine_keep_every_promise() {
     assert!(struck > 5_000, "{struck}");
 }
 
-/// Each of the faults of a queue at each of its events.
+/// Checks each fault of a queue at each of its events.
 #[test]
 fn what_goes_wrong_with_a_queue_keeps_every_promise() {
     let score = queue_sweep::singles(&|point: Point| point.is_of_queue(), 2, &|_| {});
@@ -280,7 +282,8 @@ fn what_goes_wrong_with_a_queue_keeps_every_promise() {
     assert!(score.runs > 700 && score.over_budget() == 0, "{}", score.runs);
 }
 
-/// The last request was dropped, and it is the supervisor that ends it: that is no hang.
+/// Checks that the supervisor may end the last request, whose future was dropped: this is not a
+/// hang.
 #[test]
 fn the_supervisor_may_end_the_last_request() {
     let wishes = Wishes { faults: 0.01, cuts: 1.0, operations: 250, card: Some(4), ..WISHES };
@@ -288,7 +291,8 @@ fn the_supervisor_may_end_the_last_request() {
     assert_eq!(outcome.violation, None);
 }
 
-/// What the ladder promises: one such fault, wherever it strikes, costs time and nothing else.
+/// Checks what the recovery ladder promises: a single passing fault costs time and nothing else,
+/// whatever it strikes.
 #[test]
 fn a_single_passing_fault_ends_in_success() {
     let passes = |point, strike| {
@@ -336,8 +340,9 @@ fn cards_come_and_go() {
     }
 }
 
-/// A card with a cache that comes back at once has lost nothing, and a flush that says so hides
-/// nothing. What a dip of the supply takes from the same cache, the next flush tells.
+/// Checks an SD card with bouncing contacts and its cache on. A card that comes back at once has
+/// lost nothing, and a flush that succeeds hides nothing. The next flush must report what a dip of
+/// the supply took from the cache.
 #[test]
 fn an_sd_card_bounces_with_its_cache_on() {
     let card = EVERY_CARD.iter().position(|name| *name == "sdxc-64g-a2").unwrap();
@@ -376,8 +381,8 @@ fn what_chance_seldom_hits_keeps_every_promise() {
     assert!(score.runs > 1_000 && score.faults() > 1_000, "{} runs, {} faults", score.runs, score.faults());
 }
 
-/// CMD27, CMD28, CMD42 and their like are sent for callers alone that ask for them by name; CMD8
-/// offers no PCIe to an SD card.
+/// Checks that CMD27, CMD28, CMD42 and similar commands are sent only for callers that ask for them
+/// by name, and that CMD8 does not offer PCIe to an SD card.
 #[test]
 fn nothing_irreversible_is_ever_sent() {
     let mut bench = Bench::new();
@@ -403,10 +408,11 @@ fn nothing_irreversible_is_ever_sent() {
                 "CMD26", "CMD27", "CMD28", "CMD29", "CMD38", "CMD42", "CMD56", "CMD60", "CMD61", "CMD62",
                 "CMD63",
             ] {
-                // ACMD42 connects a resistor; CMD42 locks.
+                // ACMD42 only connects a resistor; CMD42 locks the card.
                 assert!(name != never || after_cmd55, "{}: {command}", NAMES[index]);
             }
-            // With voltages it is SEND_IF_COND, otherwise eMMC's SEND_EXT_CSD.
+            // With a voltage in its argument CMD8 is SEND_IF_COND, otherwise it is eMMC's
+            // SEND_EXT_CSD.
             if name == "CMD8" && argument != 0 {
                 assert_eq!(argument & 0xffff_f000, 0, "PCIe is offered: {command}");
             }
@@ -438,7 +444,7 @@ fn page_as_it_is() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// What does not depend on any run, checked without one.
+/// Checks those parts of the page that depend on no run, without executing any.
 #[test]
 fn the_page_has_its_introduction_and_every_row() {
     let page = page_as_it_is();
@@ -449,7 +455,7 @@ fn the_page_has_its_introduction_and_every_row() {
     }
 }
 
-/// To the last digit: it is made in virtual time.
+/// Checks that the page is up to date, to the last digit: it is made in virtual time.
 #[test]
 fn the_page_is_up_to_date() {
     let page = page_as_it_is();

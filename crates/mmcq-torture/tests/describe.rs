@@ -1,4 +1,4 @@
-//! Runs in words.
+//! Tests of the descriptions of cases.
 
 use mmcq_sim::faults::{Point, Shot, Strike};
 use mmcq_torture::case::{Case, Cut, Luck, Visit, Wishes};

@@ -1,4 +1,4 @@
-//! The programs that are tried one and all.
+//! Tests of the exhaustive campaign's programs.
 
 use mmcq_torture::exhaustive::{program, programs};
 

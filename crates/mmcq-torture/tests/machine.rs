@@ -1,4 +1,4 @@
-//! What a power cut may leave of each sector.
+//! Tests of what a power cut may leave of each sector.
 
 use mmcq_sim::card::{AtStake, Stage};
 use mmcq_torture::machine::Keeps;

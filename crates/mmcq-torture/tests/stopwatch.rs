@@ -1,4 +1,4 @@
-//! The times of recovery's steps.
+//! Tests of the recovery times.
 
 use mmcq::engine::RecoveryStep;
 use mmcq_torture::stopwatch::{Class, Stopwatch};

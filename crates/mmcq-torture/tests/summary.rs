@@ -1,4 +1,4 @@
-//! Summaries of shards, and their sum.
+//! Tests of the summaries of shards, and of their sum.
 
 use mmcq_sim::parallel::Shard;
 use mmcq_torture::queues::queues;

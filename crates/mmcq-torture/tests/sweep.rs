@@ -1,4 +1,4 @@
-//! The sweep: which events are struck, and what a fault costs at the worst place.
+//! Tests of the sweep: which events are struck, and how long recovery takes at the worst place.
 
 use mmcq_sim::faults::{Point, Shot, Strike};
 use mmcq_torture::case::{BusyBy, Case, Luck};
@@ -19,7 +19,8 @@ fn short_stretches_are_struck_everywhere_and_long_ones_at_both_ends() {
     assert_eq!(sorted.len(), 12);
 }
 
-/// The last try begins while there is time for it.
+/// Checks a card that stays slow: the last attempt begins only while time is left in the incident's
+/// budget.
 #[test]
 fn a_card_that_is_slow_for_ever_ends_each_incident_in_its_budget() {
     let mut bench = Bench::new();
@@ -37,14 +38,14 @@ fn a_card_that_is_slow_for_ever_ends_each_incident_in_its_budget() {
     assert!(incidents > 10, "{incidents}");
 }
 
-/// The questions after it last as long as a flush may, but once; and it is not begun again when
-/// there is no time for it.
+/// Checks a flush that never ends and a second fault. The status requests after the flush may last
+/// once as long as a flush may. The flush is not begun again if no time is left.
 #[test]
 fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident() {
     let busy = Shot { point: Point::Busy, nth: 7, strike: Strike::Never };
     let alone = run(&Case { luck: Luck::Shots(vec![busy]), ..workload(3) }, &mut Bench::new(), None);
     let interrupt = POINTS.iter().position(|known| *known == Point::Interrupt).unwrap();
-    // Among the questions, and in what comes after them.
+    // The second fault strikes among the status requests, and after them.
     let questions = (alone.points[interrupt] / 2, alone.points[interrupt] - 8);
     for (point, nth) in [
         (Point::Command, 81),
@@ -65,7 +66,9 @@ fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident(
     }
 }
 
-/// Three of them in a row once made a read behind three flushes wait for ninety seconds.
+/// Checks that a lost response to a status request costs only the time of a request, and not the
+/// time of the busy. Three of them in a row once made a read behind three flushes wait for ninety
+/// seconds.
 #[test]
 fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy() {
     let mut bench = Bench::new();
@@ -78,13 +81,14 @@ fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy(
         let place = POINTS.iter().position(|known| *known == point).unwrap();
         for nth in clean.before.1[place] + 1..=clean.points[place] {
             let lost = Shot { point, nth, strike: Strike::Lost };
-            // Of a transfer itself the interrupt is missed at its deadline.
+            // The interrupt of a transfer itself is missed only at its deadline.
             let case = Case { luck: Luck::Shots(vec![lost]), ..whole.clone() };
             let outcome = run(&case, &mut bench, None);
             assert_eq!(outcome.violation, None, "{nth}, {load}");
             let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
-            // A visit's transfer has a second for its data, a CMD12 after a write to an SD card the
-            // three in which the card may program; and the slack of a deadline.
+            // An access to another partition has a second for its data. A CMD12 after a write to an
+            // SD card has the three seconds in which the card may program. Both have the slack of a
+            // deadline.
             assert!(longer_ns < 3_100_000_000, "{longer_ns} ns, {nth}, {load}");
             questions += 1;
         }
@@ -92,7 +96,7 @@ fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy(
     assert!(questions > 100, "{questions}");
 }
 
-/// It is taken for wedged, and nothing else was wrong with it.
+/// Checks that the stack takes the controller for hung, although only its reset failed.
 #[test]
 fn a_reset_that_hangs_in_the_recovery_from_a_busy_that_never_ends() {
     let busy = Shot { point: Point::Busy, nth: 2, strike: Strike::Never };
@@ -121,7 +125,7 @@ fn second_faults_lie_between_the_first_and_the_end_of_its_recovery() {
     let all = seconds(shot, &marks, u64::MAX);
     let blocks: Vec<u64> = all.iter().filter(|s| s.point == Point::ReadBlock).map(|s| s.nth).collect();
     assert_eq!(blocks.first(), Some(&(nth + 1)));
-    // Questions, and the read once more.
+    // The status requests, and the repeated read.
     assert!(all.iter().filter(|s| s.point == Point::Command).count() >= 2 && blocks.len() >= 8);
     for second in all {
         let case = Case { luck: Luck::Shots(vec![shot, second]), ..whole.clone() };

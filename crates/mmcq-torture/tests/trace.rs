@@ -1,4 +1,4 @@
-//! Lines of a trace in the order of their times.
+//! Tests of the order of a replay's lines.
 
 use mmcq_torture::trace::{HELD, InOrder, TIME};
 

@@ -1,5 +1,5 @@
-//! Where what lies: a Teensy 4.1 has 8 MiB of flash. Data and stack are in OCRAM, which the
-//! controller's DMA reaches.
+//! Memory layout for the linker: a Teensy 4.1 has 8 MiB of flash. Data and stack are in OCRAM,
+//! which the controller's DMA can access.
 
 use imxrt_rt::{Family, Memory, RuntimeBuilder};
 

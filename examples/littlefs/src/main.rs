@@ -1,9 +1,9 @@
-//! littlefs on mmcq: `littlefs2::driver::Storage` by blocking calls over `BlockDevice`, here on a
-//! simulated card.
+//! littlefs on mmcq: implements `littlefs2::driver::Storage` by blocking calls of `BlockDevice`,
+//! here on a simulated card.
 //!
-//! A card levels its wear and erases by itself, so littlefs is told not to (`BLOCK_CYCLES`), and an
-//! erase has nothing to do: littlefs never reads what it has only erased. Its blocks are 4 KiB,
-//! eight of the card's.
+//! A card does wear levelling and erases by itself, so littlefs must not do it (`BLOCK_CYCLES`). An
+//! erase does nothing, since littlefs never reads what it has only erased. Blocks of littlefs have
+//! 4 KiB, which is eight of the card's.
 
 use littlefs2::consts::{U16, U4096};
 use littlefs2::driver::Storage;
@@ -21,16 +21,16 @@ mod world;
 const CARD_BLOCK: usize = 512;
 const BLOCK: usize = 4096;
 
-/// Where on the card the file system begins, in the card's blocks.
+/// First block of the file system on the card.
 const FIRST: u64 = 2048;
 
 #[repr(align(64))]
 struct Bounce([u8; BLOCK]);
 
-/// The adapter: all that a user needs.
+/// The adapter between littlefs and mmcq; users need only this.
 struct Card<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
-    /// littlefs's caches have no alignment.
+    /// Aligned buffer, since littlefs's caches are not aligned.
     bounce: Bounce,
 }
 
@@ -42,7 +42,7 @@ impl<B: Platform, const N: usize> Storage for Card<'_, B, N> {
     const READ_SIZE: usize = CARD_BLOCK;
     const WRITE_SIZE: usize = CARD_BLOCK;
     const BLOCK_SIZE: usize = BLOCK;
-    /// 4 MiB.
+    /// Number of blocks in the file system: 4 MiB.
     const BLOCK_COUNT: usize = 1024;
     const BLOCK_CYCLES: isize = -1;
     type CACHE_SIZE = U4096;
@@ -51,7 +51,7 @@ impl<B: Platform, const N: usize> Storage for Card<'_, B, N> {
     fn read(&mut self, off: usize, buf: &mut [u8]) -> Result<usize> {
         for (i, part) in buf.chunks_mut(BLOCK).enumerate() {
             let memory = &mut self.bounce.0[..part.len()];
-            // On a target the last argument waits for an interrupt: `|| cortex_m::asm::wfi()`.
+            // On a target the last argument waits for an interrupt: `|_| cortex_m::asm::wfi()`.
             self.device.read_blocking(lba(off + i * BLOCK), memory, |_| {}).map_err(|_| Error::IO)?;
             part.copy_from_slice(memory);
         }
@@ -92,7 +92,7 @@ fn main() {
     .expect("three files, and one away");
     device.flush_blocking(|_| {}).expect("all of it on the card");
 
-    // With nothing in memory.
+    // The file system is mounted again, with no data cached in memory.
     let listed = Filesystem::mount_and_then(&mut storage(), |fs| {
         assert_eq!(fs.read::<8192>(path!("/logs/a"))?[..], text(0));
         assert_eq!(fs.read::<8192>(path!("/logs/c"))?[..], text(2));

@@ -1,9 +1,9 @@
-//! A card under RTIC. Three tasks move the stack: the controller's interrupt, the tick with its
-//! deadlines, and the supervisor, which looks after the card. A fourth is the program:
-//! straight-line code that awaits its requests.
+//! A card under RTIC. Three tasks drive the stack: the controller's interrupt, the tick with the
+//! stack's deadlines, and the supervisor of the card. A fourth task is the program: sequential code
+//! that awaits its requests.
 //!
-//! The chip is an ATSAM E54 at its reset clock. Its pins, and the clock of the controller, are your
-//! program's business.
+//! The chip is an ATSAM E54 at its reset clock. Your program must set up its pins and the clock of
+//! the controller.
 #![no_std]
 #![no_main]
 
@@ -23,16 +23,18 @@ static CARD: Home<Board, 8> = Home::new();
 static TABLE: Once<Table<9>> = Once::new(Table::new());
 static SCRATCH: Buffer<1> = Buffer::new();
 static BLOCKS: Buffer<8> = Buffer::new();
-/// Milliseconds. They begin again after 49 days: a product counts 64 bits, as the template does.
+/// Counter of milliseconds. It overflows after 49 days; a product should count 64 bits, as the
+/// template does.
 static MILLISECONDS: AtomicU32 = AtomicU32::new(0);
 
-/// A tick is exact enough for deadlines of milliseconds.
+/// Returns the time in ns. A tick of a millisecond is exact enough for the stack's deadlines.
 fn now_ns() -> u64 {
     u64::from(MILLISECONDS.load(Relaxed)) * 1_000_000
 }
 
 fn start() -> Option<&'static mmcq::task::Stack<Board, 8>> {
-    // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
+    // SAFETY: the address is the controller's register block, which no other code uses; the
+    // controller sees memory as the CPU does.
     let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
     let config = SdhciConfig::new().base_clock_hz(Some(CLOCK_HZ));
     let host = Sdhci::new(registers, memory, TABLE.take()?, config).ok()?;
@@ -68,20 +70,20 @@ mod app {
         (Shared {}, Local {})
     }
 
-    /// The controller. It wakes the tasks whose requests have ended.
+    /// Interrupt of the controller. It wakes the tasks whose requests have ended.
     #[task(binds = SDHC0, priority = 2)]
     fn controller(_: controller::Context) {
         CARD.on_irq();
     }
 
-    /// Time, and the deadlines of the stack.
+    /// Tick: counts the time and handles the stack's deadlines.
     #[task(binds = SysTick, priority = 2)]
     fn tick(_: tick::Context) {
         MILLISECONDS.store(MILLISECONDS.load(Relaxed).wrapping_add(1), Relaxed);
         CARD.poll();
     }
 
-    /// Brings the card up and copies its first blocks behind themselves.
+    /// Brings the card up, and copies its first blocks to the blocks after them.
     #[task(priority = 1)]
     async fn program(_: program::Context) {
         let (Some(stack), Some(scratch), Some(blocks)) = (CARD.get(), SCRATCH.take(), BLOCKS.take()) else {
@@ -92,7 +94,8 @@ mod app {
             let (card, back) = bring_up(stack, scratch, Options::DEFAULT).await;
             scratch = back;
             match card {
-                // The slot tells of its card when the contact is quiet: some milliseconds after power.
+                // The slot reports its card when the contact is stable, some milliseconds after
+                // power-on.
                 Err(Error::NoCard) if tries > 0 => tries -= 1,
                 Err(_) => return,
                 Ok(card) => break card,
@@ -111,7 +114,7 @@ mod app {
         }
     }
 
-    /// Helps a card that misbehaves, and brings up each that comes.
+    /// Supervises the card: helps a card that misbehaves, and brings up each inserted card.
     #[task(priority = 1)]
     async fn supervisor(_: supervisor::Context, mut card: Card, mut scratch: DmaBuf) {
         let Some(stack) = CARD.get() else { return };

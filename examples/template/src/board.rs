@@ -1,6 +1,5 @@
-//! The board: controller, memory, clock, interrupts. The numbers are those of an ATSAM E54 at its
-//! reset clock; the pins, and the clock of the controller, are switched on by your chip's crate
-//! before [`start`].
+//! The board: controller, memory, clock, interrupts. The numbers are for an ATSAM E54 at its reset
+//! clock. Your chip's crate must set up the pins and the clock of the controller before [`start`].
 
 use core::cell::Cell;
 use cortex_m::interrupt::InterruptNumber;
@@ -14,44 +13,47 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{Sdhci, SdhciConfig, Table};
 use mmcq::task::Timer;
 
-/// Registers of the controller: here SDHC0. The socket of an E54 Xplained Pro is at SDHC1,
-/// 0x4600_0000, interrupt 86.
+/// Address of the controller's registers: here SDHC0. The socket of an E54 Xplained Pro is at
+/// SDHC1, 0x4600_0000, interrupt 86.
 const CONTROLLER: usize = 0x4500_0000;
-/// Its interrupt.
+/// Number of the controller's interrupt.
 const CONTROLLER_IRQ: u16 = 85;
-/// The clock of the core. A HAL that sets up clocks changes it: on this chip to 120 MHz.
+/// Clock of the core in hertz. A HAL that sets up clocks changes it, on this chip to 120 MHz.
 const CORE_HZ: u32 = 48_000_000;
-/// The clock of the controller, where its registers do not tell it. It is its own: ask the HAL.
+/// Clock of the controller in hertz, if its registers do not show it. It differs from the core's
+/// clock: ask the HAL.
 const CONTROLLER_HZ: Option<u32> = Some(48_000_000);
 
-/// Lock, driver. A chip with data caches has a `Dma` of its own in the place of [`Coherent`].
+/// Lock and driver of the stack. A chip with data caches needs its own `Dma` in place of
+/// [`Coherent`].
 type Board = (CriticalSection, Sdhci<Mmio, Coherent, 9>);
-/// The card's stack: up to 8 requests at a time.
+/// Type of the card's stack, with up to 8 requests at a time.
 pub type Stack = mmcq::task::Stack<Board, 8>;
 
-/// The stack, once [`start`] has made it.
+/// Static place of the stack, which [`start`] fills.
 pub static CARD: Home<Board, 8> = Home::new();
 static TABLE: Once<Table<9>> = Once::new(Table::new());
 static MILLISECONDS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));
 const TICK_CYCLES: u32 = CORE_HZ / 1000;
 
-/// Starts clock, controller and interrupt. `None`: there is no controller, or it was started
-/// before.
+/// Starts clock, controller and interrupt. Returns the stack; `None` if there is no controller, or
+/// if it was started before.
 pub fn start() -> Option<&'static Stack> {
     let mut core = cortex_m::Peripherals::take()?;
-    // Your chip's: clocks and pins of the controller.
+    // Set up the clocks and pins of your chip's controller here.
     start_clock(&mut core.SYST);
-    // SAFETY: the controller's registers, which no other code uses; it sees memory as the CPU does.
+    // SAFETY: the address is the controller's register block, which no other code uses; the
+    // controller sees memory as the CPU does.
     let (registers, memory) = unsafe { (Mmio::at_address(CONTROLLER), Coherent::new()) };
     let config = SdhciConfig::new().base_clock_hz(CONTROLLER_HZ);
-    // What is wrong with the controller is to be seen by a debugger here.
+    // A debugger can show here why the driver refuses the controller.
     let host = Sdhci::new(registers, memory, TABLE.take()?, config)
         .inspect_err(|error| {
             core::hint::black_box(error);
         })
         .ok()?;
     let stack = CARD.put(Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT))?;
-    // SAFETY: the stack is there, and its lock masks this interrupt.
+    // SAFETY: the stack is in place, and its lock masks this interrupt.
     unsafe { NVIC::unmask(Irq(CONTROLLER_IRQ)) };
     Some(stack)
 }
@@ -64,7 +66,7 @@ fn start_clock(tick: &mut SYST) {
     tick.enable_interrupt();
 }
 
-/// Waits.
+/// Waits this number of milliseconds.
 pub fn pause_ms(ms: u64) {
     let until_ns = now_ns() + ms * 1_000_000;
     while now_ns() < until_ns {
@@ -72,13 +74,13 @@ pub fn pause_ms(ms: u64) {
     }
 }
 
-/// Nanoseconds since the start.
+/// Returns the nanoseconds since the start.
 fn now_ns() -> u64 {
     critical_section::with(|section| {
         let mut ms = MILLISECONDS.borrow(section).get();
         let mut left = SYST::get_current();
         if SCB::is_pendst_pending() {
-            // It has come to zero, and the handler below waits for us.
+            // SysTick has reached zero, and its handler below waits until this function ends.
             ms += 1;
             left = SYST::get_current();
         }
@@ -87,7 +89,7 @@ fn now_ns() -> u64 {
     })
 }
 
-/// The tick: time, and the deadlines of the stack.
+/// Tick: counts the time and handles the stack's deadlines.
 #[exception]
 fn SysTick() {
     critical_section::with(|section| {
@@ -97,8 +99,8 @@ fn SysTick() {
     CARD.poll();
 }
 
-/// All interrupts of the chip come here. With your chip's crate it is `#[interrupt] fn SDHC0()`,
-/// and has one line.
+/// Handles all interrupts of the chip. With your chip's crate it is `#[interrupt] fn SDHC0()`, and
+/// has one line.
 #[exception]
 unsafe fn DefaultHandler(irq: i16) {
     if irq == CONTROLLER_IRQ as i16 {
@@ -106,11 +108,11 @@ unsafe fn DefaultHandler(irq: i16) {
     }
 }
 
-/// An interrupt by its number. Your chip's crate has them by name.
+/// An interrupt by its number. Your chip's crate has names for them.
 #[derive(Clone, Copy)]
 struct Irq(u16);
 
-// SAFETY: the number of one interrupt of this chip.
+// SAFETY: the number belongs to one interrupt of this chip.
 unsafe impl InterruptNumber for Irq {
     fn number(self) -> u16 {
         self.0

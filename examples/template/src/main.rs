@@ -1,4 +1,4 @@
-//! Reads the first block of the card. What your board must change is in `board.rs`.
+//! Reads the first block of the card. Change `board.rs` for your board.
 #![no_std]
 #![no_main]
 
@@ -17,8 +17,8 @@ static SCRATCH: Buffer<1> = Buffer::new();
 #[entry]
 fn main() -> ! {
     let mut block = Block([0; 512]);
-    // A product tells of the error, and of what it has read. Both are to be seen by a debugger
-    // here: `result` is kept for it.
+    // A product would report the error, and use the data. `result` keeps both, so that a debugger
+    // can show them.
     let result = first_block(&mut block);
     core::hint::black_box(&result);
     loop {
@@ -35,20 +35,23 @@ fn first_block(block: &mut Block) -> Result<(), Error> {
         let (card, back) = stack.block_on(bring_up(stack, scratch, Options::DEFAULT), sleep);
         scratch = back;
         match card {
-            // The slot tells of its card when the contact is quiet: some milliseconds after power.
+            // The slot reports its card when the contact is stable, some milliseconds after
+            // power-on.
             Err(Error::NoCard) if tries > 0 => tries -= 1,
             found => break found?,
         }
         board::pause_ms(50);
     };
-    // A product keeps its card from here on: `mmcq::card::supervise` is a future that is polled
-    // beside all else.
+    // A product would supervise its card from here on: `mmcq::card::supervise` is a future that is
+    // polled together with all others.
     BlockDevice::new(stack).read_blocking(0, &mut block.0, sleep).map(drop)
 }
 
-/// Until the next interrupt: the controller's, or the tick a millisecond later at most.
+/// Sleeps until the next interrupt: the controller's, or the tick after a millisecond at the
+/// latest.
 fn sleep(idle: &Idle) {
-    // No handler may run between the question and `wfi`. One that is pending ends it all the same.
+    // No handler may be executed between the check and `wfi`. A pending interrupt ends `wfi` in
+    // spite of the mask.
     critical_section::with(|_| {
         if idle.may_sleep() {
             cortex_m::asm::wfi();

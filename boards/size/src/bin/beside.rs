@@ -1,4 +1,5 @@
-//! Beside `spi_reader`: the same program by the crate `embedded-sdmmc`, on the same port, polled.
+//! For comparison with `spi_reader`: the same program with the crate `embedded-sdmmc`, on the same
+//! port, by polling.
 #![no_std]
 #![no_main]
 
@@ -15,12 +16,12 @@ const RX_NOT_EMPTY: u32 = 1 << 2;
 const SELECT: usize = 0x4600_0000;
 
 fn read(address: usize) -> u32 {
-    // SAFETY: a register of the port.
+    // SAFETY: the address is a register of the port.
     unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
 }
 
 fn write(address: usize, value: u32) {
-    // SAFETY: as above.
+    // SAFETY: the address is a register of the port.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }
 
@@ -30,7 +31,7 @@ fn exchange(byte: u8) -> u8 {
     read(DATA) as u8
 }
 
-/// The port, and the card's select line.
+/// The SPI port, and the card's chip select line.
 struct Ssi;
 
 impl ErrorType for Ssi {
@@ -65,7 +66,7 @@ impl DelayNs for Delay {
     }
 }
 
-/// The program: block 0 is read and written back.
+/// Main function of the image: reads block 0 and writes it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     board::start_clock();
@@ -76,6 +77,6 @@ pub extern "C" fn main() {
     }
 }
 
-/// It has no interrupt.
+/// Does nothing, since this program uses no interrupt.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {}

@@ -1,6 +1,6 @@
-//! Calls the whole public interface with values that the compiler cannot know, so that every panic
-//! it could reach is in the image. It is only ever linked: the handler for panics calls what is not
-//! defined.
+//! Calls the whole public interface with values that the compiler cannot know, so that every
+//! reachable panic is in the image. The image is linked, and never executed: the handler for panics
+//! calls a function that does not exist.
 #![no_std]
 #![no_main]
 
@@ -37,7 +37,7 @@ static STACK: Late<Stack<8>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 static TASK: IrqTask<InterruptsOff> = IrqTask::new(InterruptsOff);
 
-/// Every call, in the order in which a program would make them.
+/// Makes every call, in the order in which a program would make them.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     board::start_clock();
@@ -69,7 +69,7 @@ fn calls() -> Option<()> {
     Some(())
 }
 
-/// A card's supervisors.
+/// Uses the supervisors of a card.
 fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     let options = black_box(Options::DEFAULT);
     let (event, scratch) = stack.block_on(supervise(stack, scratch, options, card), board::idle);
@@ -83,7 +83,7 @@ fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     scratch
 }
 
-/// The rest of a block device.
+/// Uses the remaining functions of a block device.
 async fn device(stack: &'static Stack<8>, card: &Card, scratch: DmaBuf) -> Option<DmaBuf> {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let (lba, blocks) = (black_box(7), black_box(9));
@@ -126,7 +126,7 @@ async fn device(stack: &'static Stack<8>, card: &Card, scratch: DmaBuf) -> Optio
     Some(scratch)
 }
 
-/// The block device, in its four ways.
+/// Uses the block device in its four forms.
 fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
     let device = BlockDevice::new(stack);
     black_box(device.geometry());
@@ -149,7 +149,7 @@ fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
     stack.block_on(future, board::idle)
 }
 
-/// Spin or leave.
+/// Uses the policies of waiting: spin, or leave.
 fn waiting(stack: &'static Stack<8>) {
     let advance = WaitStrategy::new(black_box(Costs::UNKNOWN)).listening_by(|on| {
         black_box(on);
@@ -173,7 +173,7 @@ fn waiting(stack: &'static Stack<8>) {
     black_box(advance.costs().dma_from_bytes());
 }
 
-/// The engine's own calls.
+/// Uses the engine's own functions.
 fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     let now_ns = black_box(1);
     let mut id: Option<SlotId> = None;
@@ -214,14 +214,14 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     ));
     engine.service_done(black_box(Err(Error::Silent)), now_ns);
     engine.presence_changed(now_ns);
-    // SAFETY: nothing ever runs this.
+    // SAFETY: this code is never executed.
     if let Some(host) = unsafe { engine.host_mut() } {
         host.card_irq(black_box(true));
         black_box((host.present(), host.write_protected(), host.dat0_busy()));
     }
 }
 
-/// Another controller, which continues open transfers, behind every scheduler.
+/// Uses another controller, which continues open transfers, with every scheduler.
 fn scheduled() -> Option<()> {
     let config =
         deadline::DeadlineConfig::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
@@ -255,7 +255,8 @@ fn scheduled() -> Option<()> {
     Some(())
 }
 
-/// The controllers that are fed by the CPU, and an I/O card's functions through one of them.
+/// Uses the controllers whose data the CPU moves, and the functions of an I/O card through one of
+/// them.
 fn by_cpu() -> Option<()> {
     let regs = size::registers()?;
     let mut pl181 = pl181::Pl181::new(regs, black_box(pl181::Pl181Config::new(1, 2))).ok()?;
@@ -265,7 +266,7 @@ fn by_cpu() -> Option<()> {
             .ok()?;
     let stack: mmcq::task::Stack<(InterruptsOff, size::SocHost), 8> =
         mmcq::task::Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
-    // SAFETY: nothing ever runs this.
+    // SAFETY: this code is never executed.
     stack.with(|engine| unsafe { engine.host_mut() }.map(whole_host));
     let (card, scratch) =
         stack.block_on(bring_up_io(&stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
@@ -294,7 +295,7 @@ fn by_cpu() -> Option<()> {
     stack.block_on(future, board::idle)
 }
 
-/// Every method of a driver.
+/// Uses every method of a driver.
 fn whole_host<H: Host>(host: &mut H) {
     let phase = black_box(mmcq::host::Phase {
         command: mmcq::spec::command::Command::new(18, 0, mmcq::spec::command::Resp::R1),
@@ -312,11 +313,11 @@ fn whole_host<H: Host>(host: &mut H) {
 static QUEUE_TABLE: Once<sdhci::Table<8>> = Once::new(sdhci::Table::new());
 static TASKS: Once<sdhci::TaskList<4>> = Once::new(sdhci::TaskList::new());
 
-/// A controller with an engine for the card's queue.
+/// Uses a controller with a command queue engine.
 fn whole_queue() -> Option<()> {
     let (table, list) = (QUEUE_TABLE.take()?, TASKS.take()?);
     let host = sdhci::Sdhci::new(size::registers()?, board::Identity, table, black_box(size::CONFIG)).ok()?;
-    // SAFETY: nothing ever runs this.
+    // SAFETY: this code is never executed.
     let queue = unsafe { sdhci::CqhciConfig::at(0x200) };
     let mut host = sdhci::Cqhci::new(host, list, queue);
     whole_host(&mut host);
@@ -339,7 +340,7 @@ fn whole_queue() -> Option<()> {
     Some(())
 }
 
-/// Straight-line code in the interrupt.
+/// Uses the functions for sequential code in the interrupt.
 fn interrupt_task(stack: &'static Stack<8>) {
     let future = async {
         let result: Result<(), Error> = stack.pause(black_box(1)).await;
@@ -353,7 +354,7 @@ fn interrupt_task(stack: &'static Stack<8>) {
     black_box(ran.is_some());
 }
 
-/// Every field of a card's registers.
+/// Reads every field of a card's registers.
 fn registers(card: &Card) -> bool {
     let clock_hz = black_box(card.clock_hz);
     for words in black_box([card.cid, card.csd]) {
@@ -379,7 +380,7 @@ fn registers(card: &Card) -> bool {
     Scr::parse(&black_box([0; 8])).is_ok()
 }
 
-/// EXT_CSD and what follows from it.
+/// Reads EXT_CSD and the values derived from it.
 fn extended(memory: &[u8]) {
     let Ok(bytes) = memory.try_into() else { return };
     let Ok(ext) = ExtCsd::parse(bytes) else { return };
@@ -404,7 +405,7 @@ fn extended(memory: &[u8]) {
     black_box((ext.secure_erase_timeout_ns(), ext.secure_trim_timeout_ns(), ext.firmware_version()));
 }
 
-/// What errors say. `Display` alone: core's own `Debug` of a string can panic.
+/// Formats errors by `Display` only, since core's own `Debug` of a string can panic.
 fn texts(error: Error) {
     struct Sink;
     impl core::fmt::Write for Sink {
@@ -416,13 +417,13 @@ fn texts(error: Error) {
     black_box(core::fmt::write(&mut Sink, format_args!("{error}")).is_ok());
 }
 
-/// With the feature `planted`: an index that may be out of bounds.
+/// With the feature `planted`, uses an index that may be out of bounds: the link must fail.
 fn plant() {
     #[cfg(feature = "planted")]
     black_box(black_box([1, 2, 3])[black_box(3)]);
 }
 
-/// The controller's interrupt.
+/// Interrupt handler of the controller.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {
     if let Some(stack) = STACK.get() {

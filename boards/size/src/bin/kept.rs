@@ -1,4 +1,4 @@
-//! As the reader, with the whole ladder of recovery and the supervisor that keeps the card.
+//! The same program as `reader`, with all steps of recovery and the supervisor of the card.
 #![no_std]
 #![no_main]
 
@@ -14,14 +14,14 @@ use size::{Stack, board};
 static STACK: Late<Stack<8>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 
-/// The program: block 0 is read and written back, while the card is kept.
+/// Main function of the image: reads block 0 and writes it back, with a supervisor for the card.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     board::start_clock();
     let _ = copy();
 }
 
-/// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+/// Makes the stack in its own stack frame, from which it is moved to its static place.
 #[inline(never)]
 fn made() -> Option<&'static Stack<8>> {
     STACK.set(size::stack(size::CONFIG)?.ok()?)
@@ -32,10 +32,10 @@ fn copy() -> Option<()> {
     let (card, scratch) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
     let mut supervisor = pin!(supervise(stack, scratch, Options::DEFAULT, card.ok()?));
     let mut kept = true;
-    // One copy of it, whatever calls it.
+    // One copy of the closure is enough for all callers.
     let idle: &mut dyn FnMut(&Idle) = &mut |idle| {
         if kept {
-            // Its waker ends the sleep, so that it is polled again.
+            // The waker of this context ends the sleep, so that the future is polled again.
             let mut context = Context::from_waker(Idle::waker());
             kept = supervisor.as_mut().poll(&mut context).is_pending();
         }
@@ -48,7 +48,7 @@ fn copy() -> Option<()> {
     device.flush_blocking(&mut *idle).ok()
 }
 
-/// The controller's interrupt.
+/// Interrupt handler of the controller.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {
     if let Some(stack) = STACK.get() {

@@ -1,5 +1,5 @@
-//! Sizes of types, written as text into a section of their own, `.mmcq_sizes`, that is never
-//! loaded: one line each, name and bytes.
+//! Writes the sizes of types as text into a separate section, `.mmcq_sizes`, which is never loaded.
+//! A line has a name and a number of bytes.
 #![no_std]
 #![no_main]
 
@@ -12,10 +12,10 @@ use size::{DESCRIPTORS, Driver, Stack};
 
 static STACK: Late<Stack<8>> = Late::new();
 
-/// Notes the size of a type under a name.
+/// Writes the size of a type under a name.
 macro_rules! note {
     ($name:literal, $bytes:expr) => {
-        // SAFETY: emits bytes into a section that is not loaded; no instruction.
+        // SAFETY: emits bytes into a section that is not loaded, and no instruction.
         unsafe {
             core::arch::asm!(
                 ".pushsection .mmcq_sizes, \"\", %progbits",
@@ -36,7 +36,7 @@ fn read_future<F>(_: F) {
     note!("read", size_of::<F>());
 }
 
-/// Notes everything.
+/// Writes the sizes of all types.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     note!("engine1", size_of::<Engine<Driver, 1, mmcq::sched::Prompt>>());
@@ -52,6 +52,6 @@ pub extern "C" fn main() {
     }
 }
 
-/// Nothing interrupts here.
+/// Does nothing, since this image has no interrupts.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {}

@@ -1,4 +1,4 @@
-//! A whole reader: finds an SD card or an eMMC device, brings it to its best speed, reads, writes
+//! A complete card reader: finds an SD card or an eMMC, brings it to its best speed, reads, writes
 //! and flushes.
 #![no_std]
 #![no_main]

@@ -1,4 +1,4 @@
-//! The same for SD cards alone.
+//! A complete card reader, as `reader`, for SD cards only.
 #![no_std]
 #![no_main]
 

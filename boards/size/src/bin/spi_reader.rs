@@ -1,4 +1,5 @@
-//! The same for an SD card in SPI mode, on a port with a FIFO: an SSI of ARM's, by interrupts.
+//! A complete card reader for an SD card in SPI mode, on a port with a FIFO: Arm's SSI, by
+//! interrupts.
 #![no_std]
 #![no_main]
 
@@ -23,16 +24,16 @@ const SELECT: usize = 0x4600_0000;
 const FIFO: u32 = 8;
 
 fn read(address: usize) -> u32 {
-    // SAFETY: a register of the port.
+    // SAFETY: the address is a register of the port.
     unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
 }
 
 fn write(address: usize, value: u32) {
-    // SAFETY: as above.
+    // SAFETY: the address is a register of the port.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }
 
-/// A port, with what it exchanges now.
+/// The SPI port, with its present exchange.
 struct Ssi {
     from: *const u8,
     to: *mut u8,
@@ -41,11 +42,11 @@ struct Ssi {
     received: u32,
 }
 
-// SAFETY: the addresses are those of an exchange in progress, which is the driver's alone.
+// SAFETY: the addresses belong to the present exchange, whose memory only the driver uses.
 unsafe impl Send for Ssi {}
 
-// SAFETY: memory is touched in `done` alone, until all bytes have come in; `Send` has no place for
-// them.
+// SAFETY: only `done` touches memory, until all bytes have come in; for `Send` there is no memory
+// for received bytes.
 unsafe impl Port for Ssi {
     fn exchange(&mut self, exchange: Exchange) {
         let place = |s: &Segment| (s.ptr().as_ptr(), s.len_bytes());
@@ -63,7 +64,7 @@ unsafe impl Port for Ssi {
     fn done(&mut self) -> Progress {
         loop {
             while self.sent < self.bytes && self.sent - self.received < FIFO {
-                // SAFETY: inside of the exchange's memory; null for ones.
+                // SAFETY: the address is inside the exchange's memory; a null address sends FFh.
                 let byte =
                     if self.from.is_null() { 0xff } else { unsafe { self.from.add(self.sent as usize).read() } };
                 write(DATA, byte.into());
@@ -78,7 +79,7 @@ unsafe impl Port for Ssi {
             }
             let byte = read(DATA) as u8;
             if !self.to.is_null() {
-                // SAFETY: as above.
+                // SAFETY: the address is inside the exchange's memory.
                 unsafe { self.to.add(self.received as usize).write(byte) };
             }
             self.received += 1;
@@ -96,14 +97,14 @@ unsafe impl Port for Ssi {
     }
 }
 
-/// The program: block 0 is read and written back.
+/// Main function of the image: reads block 0 and writes it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     board::start_clock();
     let _ = copy();
 }
 
-/// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+/// Makes the stack in its own stack frame, from which it is moved to its static place.
 #[inline(never)]
 fn made() -> Option<&'static Stack> {
     let none = core::ptr::null_mut();
@@ -124,7 +125,7 @@ fn copy() -> Option<()> {
     device.flush_blocking(board::idle).ok()
 }
 
-/// The port's interrupt.
+/// Interrupt handler of the port.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {
     if let Some(stack) = STACK.get() {

@@ -1,5 +1,5 @@
-//! A card that other code has brought up (a boot loader, say): queue and driver alone, without
-//! bring-up.
+//! A card that other code, such as a boot loader, has brought up: only the engine and the driver,
+//! without bring-up.
 #![no_std]
 #![no_main]
 
@@ -13,7 +13,7 @@ static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 
 const TARGET: CardParams = CardParams::sd(1, 1 << 21);
 
-/// The program: block 0 is read and written back.
+/// Main function of the image: reads block 0 and writes it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
     board::start_clock();
@@ -30,7 +30,7 @@ fn copy() -> Option<()> {
     device.flush_blocking(board::idle).ok()
 }
 
-/// The controller's interrupt.
+/// Interrupt handler of the controller.
 #[unsafe(no_mangle)]
 pub extern "C" fn controller_interrupt() {
     if let Some(stack) = STACK.get() {

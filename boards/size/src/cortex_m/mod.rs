@@ -1,14 +1,15 @@
-//! A Cortex-M core: PRIMASK, SysTick as the clock, the vector table in `start.rs`.
+//! A Cortex-M core: interrupt mask PRIMASK, SysTick as the clock; the vector table is in
+//! `start.rs`.
 //!
-//! Elsewhere (the check for panics is built for the development machine too) the parts that need
-//! the core's own instructions do nothing.
+//! On other machines the parts that need the core's own instructions do nothing: the check for
+//! panics is also built for the development computer.
 
 use crate::board::{read, write};
 
 #[cfg(target_arch = "arm")]
 mod start;
 
-/// Runs `f` with interrupts off; they come back as they were.
+/// Calls `f` with interrupts off, and restores the interrupt mask.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "arm")]
     let before: u32;
@@ -19,7 +20,7 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
         core::arch::asm!("mrs {0}, PRIMASK", "cpsid i", out(reg) before, options(nostack, preserves_flags))
     };
     let result = f();
-    // SAFETY: puts PRIMASK back.
+    // SAFETY: restores PRIMASK.
     #[cfg(target_arch = "arm")]
     unsafe {
         core::arch::asm!("msr PRIMASK, {0}", in(reg) before, options(nostack, preserves_flags))
@@ -27,38 +28,38 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Sleeps until an interrupt is pending, masked or not; the tick is one, a millisecond later at
-/// most.
+/// Sleeps until an interrupt is pending, even a masked one. The tick interrupts after a millisecond
+/// at the latest.
 pub fn wait_for_interrupt() {
-    // SAFETY: WFI has no effect but time.
+    // SAFETY: WFI only takes time.
     #[cfg(target_arch = "arm")]
     unsafe {
         core::arch::asm!("wfi", options(nomem, nostack, preserves_flags))
     };
 }
 
-/// SysTick's registers, and the bit of ICSR that says it is pending.
+/// Registers of SysTick, and the bit of ICSR that shows a pending tick.
 const SYST_CSR: usize = 0xe000_e010;
 const SYST_RVR: usize = 0xe000_e014;
 const SYST_CVR: usize = 0xe000_e018;
 const ICSR: usize = 0xe000_ed04;
 const ICSR_PENDSTSET: u32 = 1 << 26;
-/// Enables the controller's interrupt.
+/// Register that enables interrupts 0 to 31.
 const NVIC_ISER: usize = 0xe000_e100;
-/// The controller's interrupt; low enough for the smallest cores.
+/// Number of the controller's interrupt; even the smallest cores have this number.
 pub const IRQ: u32 = 31;
-/// Cycles of 48 MHz in a millisecond.
+/// Number of 48 MHz cycles in a millisecond.
 const TICK: u32 = 48_000;
 
 static TICKS: Ticks = Ticks(core::cell::UnsafeCell::new(0));
 
-/// Milliseconds since [`start_clock`].
+/// Counter of milliseconds since [`start_clock`].
 struct Ticks(core::cell::UnsafeCell<u64>);
 
-// SAFETY: only touched with interrupts off on the one core.
+// SAFETY: accessed only with interrupts off on the only core.
 unsafe impl Sync for Ticks {}
 
-/// Starts the clock and lets the controller interrupt.
+/// Starts the clock and enables the controller's interrupt.
 pub fn start_clock() {
     write(SYST_RVR, TICK - 1);
     write(SYST_CVR, 0);
@@ -66,20 +67,20 @@ pub fn start_clock() {
     write(NVIC_ISER, 1 << IRQ);
 }
 
-/// Another millisecond has passed.
+/// Counts a millisecond.
 pub fn tick() {
-    // SAFETY: interrupts are off, so no other code is at the counter.
+    // SAFETY: interrupts are off, so no other code uses the counter.
     interrupts_off(|| unsafe { *TICKS.0.get() += 1 });
 }
 
-/// Nanoseconds since [`start_clock`].
+/// Returns the nanoseconds since [`start_clock`].
 pub fn now_ns() -> u64 {
     interrupts_off(|| {
         let mut left = read(SYST_CVR);
-        // SAFETY: interrupts are off, so no other code is at the counter.
+        // SAFETY: interrupts are off, so no other code uses the counter.
         let mut ms = unsafe { *TICKS.0.get() };
         if read(ICSR) & ICSR_PENDSTSET != 0 {
-            // It has begun again, and the handler has not counted it yet.
+            // SysTick has started again, and its handler has not counted it yet.
             left = read(SYST_CVR);
             ms += 1;
         }

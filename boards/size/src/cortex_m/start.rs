@@ -1,4 +1,4 @@
-//! Reset and the vector table.
+//! Reset code and vector table of a Cortex-M core.
 
 use super::{IRQ, tick};
 
@@ -9,7 +9,7 @@ core::arch::global_asm!(include_str!("../../../plan/reset-cortex-m.s"));
 unsafe extern "C" {
     fn start();
     fn stack_top();
-    /// The image's own; called when the controller interrupts.
+    /// Function of the image, which is called when the controller interrupts.
     fn controller_interrupt();
 }
 
@@ -23,7 +23,7 @@ extern "C" fn systick() {
     tick();
 }
 
-/// An entry of the vector table; unsafe to call, and only the core calls it.
+/// An entry of the vector table. Calling it is unsafe, and only the core calls it.
 type Vector = Option<unsafe extern "C" fn()>;
 
 #[used]

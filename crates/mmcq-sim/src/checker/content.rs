@@ -1,17 +1,17 @@
-//! Content of a sector, generated from its place and version: 512 bytes are written and checked
-//! without being stored.
+//! Content of a sector, generated from the place and the version of the sector. So 512 bytes can be
+//! written and checked without being stored.
 
 use crate::card::Fill;
 
 /// Bytes in a sector.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Size in bytes of a piece of a sector. Each piece names its place by itself, so that a torn
-/// sector can be distinguished from a wrong one.
+/// Size in bytes of a piece of a sector. Each piece names its place, so that the checker can
+/// distinguish a torn sector from a wrong one.
 const PIECE_BYTES: usize = 32;
 const PIECES: usize = SECTOR_BYTES / PIECE_BYTES;
 
-/// Contents of one card. The card's number is in every sector.
+/// Generator for the contents of one card. Every sector holds the card's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     seed: u64,
@@ -19,38 +19,38 @@ pub struct Content {
     fill: Fill,
 }
 
-/// Content found in a sector.
+/// What a sector was found to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The content before anything was written.
+    /// The sector holds its content from before the first write.
     Untouched,
-    /// This version of this sector.
+    /// The sector holds this version of itself.
     Version(u32),
-    /// 00h everywhere.
+    /// All bytes of the sector are 00h.
     Zeros,
-    /// FFh everywhere.
+    /// All bytes of the sector are FFh.
     Ones,
-    /// Pieces of different contents.
+    /// The sector has pieces of different contents.
     Torn(Pieces),
-    /// It cannot be read.
+    /// The sector cannot be read.
     Unreadable,
-    /// A sector, or a piece of one, that belongs to another place.
+    /// The sector, or a piece of it, belongs to another place.
     Elsewhere {
-        /// The place that it belongs to.
+        /// Place that the data belong to.
         lba: u64,
-        /// Its version.
+        /// Version of the data.
         version: u32,
     },
-    /// A sector, or a piece of one, that was written for another card.
+    /// The sector, or a piece of it, was written for another card.
     OtherCard {
-        /// Number of that card.
+        /// Number of the card that the data belong to.
         card: u16,
-        /// The place that it belongs to.
+        /// Place that the data belong to.
         lba: u64,
     },
-    /// Bytes that no request wrote, from this byte of the sector on.
+    /// The sector has bytes that no request wrote.
     Nonsense {
-        /// First byte of the first such piece.
+        /// Offset in the sector of the first piece with such bytes.
         at: usize,
     },
 }
@@ -58,17 +58,17 @@ pub enum Seen {
 /// Contents of the pieces of a torn sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// Versions, in the order of the first piece of each.
+    /// Up to two versions that the pieces have, in the order of their first piece.
     pub versions: [Option<u32>; 2],
-    /// Whether there are pieces of further versions.
+    /// Whether the pieces have more than two versions.
     pub more: bool,
-    /// Whether some pieces are as before anything was written.
+    /// Whether some pieces hold the content from before the first write.
     pub untouched: bool,
-    /// Whether some pieces are 00h.
+    /// Whether some pieces are all 00h.
     pub zeros: bool,
-    /// Whether some pieces are FFh.
+    /// Whether some pieces are all FFh.
     pub ones: bool,
-    /// Hash that distinguishes these bytes from others.
+    /// Hash of the bytes, to compare this torn sector with another.
     pub digest: u64,
 }
 
@@ -88,8 +88,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 impl Content {
-    /// Makes the contents of card number `card` under this seed. `fill` is the card's content
-    /// before anything is written.
+    /// Makes the generator for card number `card` under this seed. `fill` is the card's content
+    /// before the first write.
     #[must_use]
     pub fn new(seed: u64, card: u16, fill: Fill) -> Self {
         Content { seed, card, fill }
@@ -105,7 +105,7 @@ impl Content {
         [place, what, hash, hash.rotate_left(23) ^ what]
     }
 
-    /// Fills one sector.
+    /// Fills one sector with its content at place `lba` in version `version`.
     pub fn write(&self, lba: u64, version: u32, sector: &mut [u8]) {
         let place = self.place(lba);
         for (index, piece) in sector.chunks_exact_mut(PIECE_BYTES).enumerate() {
@@ -115,7 +115,7 @@ impl Content {
         }
     }
 
-    /// Returns whether the sector holds exactly this version of itself.
+    /// Returns whether the sector holds exactly version `version` of place `lba`.
     #[must_use]
     pub fn is(&self, lba: u64, version: u32, sector: &[u8]) -> bool {
         let place = self.place(lba);
@@ -125,7 +125,7 @@ impl Content {
         })
     }
 
-    /// Returns what a sector at this place holds.
+    /// Returns what a sector read at this place holds.
     #[must_use]
     pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
         let claimed = (word(sector, 1) >> 32) as u32;
@@ -164,7 +164,7 @@ impl Content {
     }
 
     fn seen_piece(&self, lba: u64, index: usize, piece: &[u8], untouched: &[u8]) -> Seen {
-        // Of seed 0 the first piece of version 0 of sector 0 is zeros, too.
+        // With seed 0, the first piece of version 0 of sector 0 is also all zeros.
         match piece {
             _ if piece == untouched => return Seen::Untouched,
             _ if piece.iter().all(|byte| *byte == 0) => return Seen::Zeros,
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((zeros.versions, zeros.zeros, zeros.ones), ([Some(9), None], true, false));
         bytes[64..].copy_from_slice(&sector(8, 1)[64..]);
         assert_eq!(CONTENT.seen(5, &bytes), Seen::Elsewhere { lba: 8, version: 1 });
-        // A piece at the wrong place in its own sector is misdirected too.
+        // A piece that is at a wrong offset in its own sector also counts as misdirected.
         let mut bytes = sector(5, 9);
         bytes.copy_within(0..32, 32);
         assert_eq!(CONTENT.seen(5, &bytes), Seen::Elsewhere { lba: 5, version: 9 });

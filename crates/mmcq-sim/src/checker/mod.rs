@@ -1,63 +1,65 @@
-//! The checker of the torture campaigns: it checks that a stack keeps its promises, independently
-//! of mmcq's engine.
+//! The checker of the torture campaigns. It checks, independently of mmcq's engine, that a stack
+//! keeps its promises.
 //!
-//! The checker is called for every request when it is submitted and when it is answered, for every
-//! power cut, and with the data of reads and of the medium. From that it derives which versions
-//! each sector may hold, and reports each broken promise: acknowledged data lost, torn, misordered
-//! or misdirected, an answer given twice or never, a flush that did nothing. Data are generated
-//! from place and version ([`Content`]), so only versions are stored. A sector that no request
-//! named costs nothing.
+//! The campaign calls the checker when each request is submitted and answered, at every power cut,
+//! and with the data of reads and of the medium. From these calls it knows which versions each
+//! sector may hold. It reports each broken promise: acknowledged data that are lost, torn,
+//! misordered or misdirected; an answer given twice or never; a flush that did nothing. Data are
+//! generated from place and version ([`Content`]), so the checker stores only versions. A sector
+//! that no request named needs no memory.
 //!
-//! A sector of a partition other than the user area has a number of its own ([`place`]). All that
-//! is said here of sectors is true of it as well.
+//! A sector of another partition than the user area has its own number ([`place`]). The promises
+//! hold for it too.
 //!
 //! The promises, by number:
 //!
 //! - **P1** A write is complete only when the card has received all of it and can no longer report
 //!   an error for it.
-//! - **P2** A read returns, sector by sector, the last write submitted before it that did not fail,
-//!   whatever order the queue used.
-//! - **P3** After a complete flush, everything that was complete before the flush was submitted
-//!   survives a power cut: writes, zeros and erases.
-//! - **P4** A durable write survives by itself once it is complete.
-//! - **P5** Any subset of the sectors that are not flushed may survive: there is no order between
-//!   them.
-//! - **P6** After a cut a sector holds what was durable, or something later. It is torn or
+//! - **P2** A read returns, sector by sector, the last write that was submitted before it and did
+//!   not fail, whatever order the queue used.
+//! - **P3** After a complete flush, all writes, zeros and erases that were complete before the
+//!   flush was submitted survive a power cut.
+//! - **P4** A complete durable write survives a power cut without a flush.
+//! - **P5** Any subset of the sectors that are not flushed may survive a power cut: their order is
+//!   not kept.
+//! - **P6** After a power cut a sector holds its durable content, or something later. It is torn or
 //!   unreadable only if a write to it was under way or had failed.
 //! - **P7** A failed request leaves its own sectors old, new or torn, and changes no others. The
 //!   sectors that its answer reports as done are done.
-//! - **P8** The loss of a cache is reported by the next flush or durable write, once. No loss is
-//!   reported that did not happen. A flush without an error vouches for all that was complete
-//!   before it, also across a loss. Data that a card dropped in a flush that it failed count as
-//!   lost in the same way; an error of that flush or of the next reports them, and a durable write
-//!   in between need not.
+//! - **P8** The next flush or durable write reports the loss of a cache, once. No loss is reported
+//!   that did not happen. A flush without an error confirms all that was complete before it, even
+//!   if a loss came between. Data that a card dropped in a failed flush count as lost in the same
+//!   way. An error of that flush or of the next one reports them; a durable write in between need
+//!   not.
 //! - **P9** What was written for one card is never found on another.
-//! - **P10** A discarded sector is as before or erased; a zeroed one reads as zeros.
+//! - **P10** A discarded sector reads as before or as erased; a zeroed sector reads as zeros.
 //! - **P11** Each request is answered once, in bounded time.
 //!
-//! A read fixes what it saw:
+//! What a read has returned does not change:
 //!
 //! - **P12** A failed write is on the card or not, and the first read that is submitted after it
 //!   shows which. From then on reads return that content, until the next write or the next loss.
-//!   The same is true of a write that no client waits for any more, and of one under way. A write
-//!   that a read did not see is never seen later: not by reads, not after a flush, not after a cut.
-//! - **P13** A failed write that reads have shown is at stake like any complete write: without a
-//!   cache it is durable, with a cache a flush makes it durable, and a cut before that may lose it.
-//!   A write that failed before a flush was submitted, and is seen after that flush, is durable.
+//!   The rule also holds for a write that no client waits for any more, and for a write under way.
+//!   A write that a read did not see is never seen later: not by reads, not after a flush, not
+//!   after a cut.
+//! - **P13** A failed write that reads have shown is at stake like any complete write. Without a
+//!   cache it is durable. With a cache a flush makes it durable, and a cut before the flush may
+//!   lose it. A write that failed before a flush was submitted, and is seen after that flush, is
+//!   durable.
 //! - **P14** After a loss, content that a read has seen stays until the next loss.
-//! - **P15** An erased sector has one value, 00h or FFh. A discarded one may keep its content for a
-//!   while, as the card erases when it chooses [eMMC 6.6.12]. Once erased it stays so. An erase
-//!   that is not flushed may be undone by a cut, like a write: no standard says more.
-//! - **P16** The pieces of a torn sector come from the contents that were at stake for it. Each
-//!   piece that was seen stays. Where nothing could be read, a later read may return one of the
-//!   contents that were at stake, and fixes it.
-//! - **P17** What no request named is not changed: no other sector, no other partition of the card
-//!   (boot, general purpose, RPMB). The medium keeps a list of what was ever written or erased; it
-//!   is compared after each cut and at the end ([`touched`](Checker::touched)).
+//! - **P15** An erased sector has one value, 00h or FFh. A discarded sector may keep its content
+//!   for a while, since the card erases when it chooses [eMMC 6.6.12]. Once erased it stays erased.
+//!   A cut may undo an erase that is not flushed, like a write: no standard promises more.
+//! - **P16** The pieces of a torn sector come from the contents that were at stake for it. A piece
+//!   that was seen stays. If the sector could not be read, a later read may return one of the
+//!   contents that were at stake; this content then stays.
+//! - **P17** Sectors that no request named do not change, in any partition of the card (user area,
+//!   boot, general purpose, RPMB). The medium keeps a list of all that was ever written or erased.
+//!   The list is compared after each cut and at the end ([`touched`](Checker::touched)).
 //! - **P18** An error has a cause. After a fault, requests may fail until a request that was
-//!   submitted after it has transferred its data without error. A flush or durable write may report
-//!   earlier writes until a flush has succeeded. Otherwise only a read of a sector that may be torn
-//!   fails ([`may_fail`](Checker::may_fail)).
+//!   submitted after the fault has transferred its data without error. A flush or durable write may
+//!   report earlier writes until a flush has succeeded. Otherwise only a read of a sector that may
+//!   be torn fails ([`may_fail`](Checker::may_fail)).
 
 mod content;
 mod losses;
@@ -75,35 +77,36 @@ use request::Request;
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
-/// Returns the number that the checker uses for a sector of a partition. Partitions are numbered as
-/// in PARTITION_CONFIG of an eMMC; 0 is the user area.
+/// Returns the number by which the checker names a sector of a partition. Partitions have their
+/// numbers of PARTITION_CONFIG of an eMMC; 0 is the user area.
 #[must_use]
 pub const fn place(partition: u8, sector: u64) -> u64 {
     (partition as u64) << PARTITION_SHIFT | sector
 }
 
-/// Shift of the partition in that number, as in
+/// Bit position of the partition in a sector's number, as in
 /// [`Fill::of_partition`](crate::card::Fill::of_partition).
 const PARTITION_SHIFT: u32 = 44;
 
-/// Sectors that are stored together.
+/// Number of sectors whose states are stored together.
 const PAGE: usize = 64;
 
-/// What a card promises, and what it holds.
+/// What a card promises: the contents of its sectors, and whether it has a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Content of its sectors.
+    /// Generator for the contents of the card's sectors.
     pub content: Content,
-    /// Whether there is no volatile cache: then what is complete is durable.
+    /// Whether the card has no volatile cache, so that each complete write is durable.
     pub write_through: bool,
 }
 
-/// The checker. See the promises above, [`Checker::submit`] and [`Checker::answered`].
+/// The checker of one card. The page of this module lists the promises; see also
+/// [`Checker::submit`] and [`Checker::answered`].
 #[derive(Debug)]
 pub struct Checker {
     promise: Promise,
     pages: HashMap<u64, Box<[Sector; PAGE]>>,
-    /// Sectors of which more than one content is possible.
+    /// Numbers of the sectors that may hold more than one content.
     dirty: Vec<u64>,
     requests: Vec<Request>,
     free: Vec<u32>,
@@ -111,32 +114,34 @@ pub struct Checker {
     numbers: u32,
     completions: u32,
     losses: u32,
-    /// Whether complete writes were lost and no client has been told.
+    /// Whether complete writes were lost and no client was told yet.
     untold: bool,
-    /// Number of completions when the last request was submitted that got `CacheLost`. Their loss
-    /// need not be reported again.
+    /// Number of completions at the submission of the last request that got `CacheLost`. The loss
+    /// of what was complete then need not be reported again.
     told_before: u32,
-    /// Whether the card lost its power since `CacheLost` was last reported, with something to lose.
+    /// Whether the card, with something to lose, has lost its power since `CacheLost` was last
+    /// reported.
     excuse: bool,
-    /// Number of changes under way, and of those that no client waits for. They may be in the cache
-    /// at any time.
+    /// Number of changes under way, including those that no client waits for. Their data may be in
+    /// the cache at any time.
     writing: u32,
-    /// The card dropped data of its cache in a flush that it failed, after so many completions; an
-    /// error must report that.
+    /// Number of completions at which the card dropped a part of its cache in a failed flush; an
+    /// error must report it. `None`: nothing to report.
     gave_up: Option<u32>,
-    /// Number of the last completion of a change that no flush has covered.
+    /// Number of the last completed change that no flush has covered.
     unflushed: Option<u32>,
-    /// Requests up to this number may fail; later ones have no cause to.
+    /// Number of the last request that may fail because of a fault; later requests have no cause to
+    /// fail.
     excused: u32,
-    /// Number of requests submitted when something last went wrong.
+    /// Number of requests that were submitted before the last fault.
     trouble: u32,
-    /// Flushes and durable writes up to this number may fail: they may report errors of earlier
+    /// Number of the last flush or durable write that may fail because it reports errors of earlier
     /// writes.
     excused_flushes: u32,
 }
 
 impl Checker {
-    /// Makes the checker of an untouched card.
+    /// Makes the checker of a card on which no request has worked.
     #[must_use]
     pub fn new(promise: Promise) -> Self {
         Checker {
@@ -161,7 +166,8 @@ impl Checker {
         }
     }
 
-    /// Starts over with another, untouched card. The memory is used again.
+    /// Starts again with another card on which no request has worked. The checker's memory is
+    /// reused.
     pub fn start_over(&mut self, promise: Promise) {
         self.promise = promise;
         for page in self.pages.values_mut() {
@@ -184,13 +190,13 @@ impl Checker {
         (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
-    /// Returns the contents of the card.
+    /// Returns the generator for the contents of the card.
     #[must_use]
     pub fn content(&self) -> &Content {
         &self.promise.content
     }
 
-    /// Sets whether the card is without a volatile cache, which is known only after bring-up.
+    /// Sets whether the card has no volatile cache; only bring-up finds this out.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.promise.write_through = write_through;
     }
@@ -213,7 +219,7 @@ impl Checker {
         &mut page[(lba % PAGE as u64) as usize]
     }
 
-    /// Records a request that is about to be submitted.
+    /// Records a request that is about to be submitted. Returns its ticket.
     pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
         self.numbers += 1;
         let number = self.numbers;
@@ -256,7 +262,7 @@ impl Checker {
         Ticket { slot, number }
     }
 
-    /// Fills a write's buffer with the data to write.
+    /// Fills the buffer of a write with the data to write.
     pub fn fill(&self, ticket: Ticket, buffer: &mut [u8]) {
         let lba = self.requests[ticket.slot as usize].lba;
         for (sector, lba) in buffer.chunks_exact_mut(SECTOR_BYTES).zip(lba..) {
@@ -264,7 +270,7 @@ impl Checker {
         }
     }
 
-    /// Returns whether the nth sector of an unanswered write's buffer is unchanged.
+    /// Returns whether sector `nth` in the buffer of an unanswered write is unchanged.
     #[must_use]
     pub fn is_filled(&self, ticket: Ticket, nth: u64, bytes: &[u8]) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -304,14 +310,14 @@ impl Checker {
         Some(closed)
     }
 
-    /// Checks the answer of a request. `data`: what a read returned.
+    /// Checks the answer of a request; `data` is what a read has returned.
     pub fn answered(&mut self, ticket: Ticket, answer: Answer, data: &[u8]) -> Result<(), Violation> {
         let Some(request) = self.close(ticket) else {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
         };
         self.completions += 1;
         if answer == Answer::Done && request.number > self.trouble {
-            // Those under way may still have to do with it.
+            // Requests that are under way may still fail because of the fault.
             match request.asked {
                 Asked::Read | Asked::Write { .. } if self.excused == u32::MAX => self.excused = self.numbers,
                 Asked::Flush if self.excused_flushes == u32::MAX => self.excused_flushes = self.numbers,
@@ -380,7 +386,7 @@ impl Checker {
             Answer::Refused => (0, true),
         };
         let (completion, write_through) = (self.completions, self.promise.write_through);
-        // What is surely done of a durable write that failed is as good as written, not more.
+        // The done part of a failed durable write counts as written, but not as durable.
         let durable = write_through || durable && done == request.blocks;
         let mut passed = None;
         for block in 0..request.blocks {
@@ -409,7 +415,7 @@ impl Checker {
         }
     }
 
-    /// Checks whether the answer to a flush or durable write reports what was lost.
+    /// Checks whether the answer to a flush or durable write reports a loss as it must.
     fn told(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
         match answer {
             Answer::CacheLost if !self.excuse => {
@@ -425,8 +431,8 @@ impl Checker {
                 self.note_told(request.completions);
                 Ok(())
             }
-            // A durable write speaks of its own blocks: of a flush that the card has failed the next
-            // flush tells.
+            // A durable write reports only its own blocks; the failure of an earlier flush is
+            // reported by the next flush.
             Answer::Done if self.gave_up.is_some() && request.asked != Asked::Flush => Ok(()),
             Answer::Done if self.untold && request.losses == self.losses => {
                 let text =
@@ -437,7 +443,7 @@ impl Checker {
         }
     }
 
-    /// Records that a client knows: what was complete after so many completions may be lost.
+    /// Records that a client was told that writes up to this number of completions may be lost.
     fn note_told(&mut self, completions: u32) {
         (self.untold, self.gave_up) = (false, None);
         self.told_before = completions;
@@ -468,14 +474,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a fault: requests may fail until a later one has transferred data without error, and
-    /// flushes until one has succeeded.
+    /// Records a fault. Requests may fail until a later one has transferred data without an error,
+    /// and flushes until one has succeeded.
     pub fn trouble(&mut self) {
         (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }
 
-    /// Returns whether this request has a cause to fail. It was submitted before the last fault was
-    /// over, or it reports errors of earlier writes, or it is a read of a sector that may be torn.
+    /// Returns whether this request has a cause to fail: it was submitted before the last fault was
+    /// over, or reports errors of earlier writes, or reads a sector that may be torn.
     #[must_use]
     pub fn may_fail(&self, ticket: Ticket) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
@@ -490,8 +496,8 @@ impl Checker {
             })
     }
 
-    /// Records that host and card lost their power: no client waits for an answer any more. Calls
-    /// `each` with the sectors for which [`survived`](Self::survived) must be called next.
+    /// Records that the host and the card lost their power, so that no client waits for an answer.
+    /// Calls `each` with the sectors for which [`survived`](Self::survived) must be called next.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {
         self.requests.clear();
         self.free.clear();
@@ -505,29 +511,30 @@ impl Checker {
         }
     }
 
-    /// Checks a sector that cannot be read after a cut.
+    /// Checks a sector that could not be read after a power cut.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
         let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks the content of a sector after a cut.
+    /// Checks the content of a sector after a power cut.
     pub fn survived(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks whether the sector may hold this content after a cut at this moment. Changes nothing.
+    /// Checks whether the sector may hold this content after a power cut at this moment. The state
+    /// of the sector does not change.
     pub fn check_survival(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// Checks that some request was to change this sector, which the medium reports as written or
-    /// erased. `partition`: as in PARTITION_CONFIG of an eMMC.
+    /// Checks that a request named this sector, which the medium reports as written or erased.
+    /// `partition` is a number as in PARTITION_CONFIG of an eMMC.
     pub fn touched(&self, partition: u8, sector: u64) -> Result<(), Violation> {
         let lba = place(partition, sector);
         let page = self.pages.get(&(lba / PAGE as u64));
@@ -540,7 +547,7 @@ impl Checker {
         }
     }
 
-    /// Returns the sectors of which more than one content is possible.
+    /// Returns the numbers of the sectors that may hold more than one content.
     pub fn dirty(&self) -> &[u64] {
         &self.dirty
     }

@@ -1,27 +1,27 @@
-//! Requests to a card, their answers, and what the checker keeps of a request under way.
+//! Requests to a card, their answers, and what the checker stores about a request under way.
 
 /// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Read.
+    /// Reads sectors.
     Read,
-    /// Write.
+    /// Writes sectors.
     Write {
-        /// Whether it is complete only when it survives a power cut.
+        /// Whether the write is complete only when its data survive a power cut.
         durable: bool,
     },
-    /// Flush: what is complete becomes durable.
+    /// Flushes the cache: all complete writes become durable.
     Flush,
-    /// Erase or trim: the sectors read as 00h or FFh afterwards.
+    /// Erases or trims sectors: they then read as 00h or FFh.
     Erase,
-    /// Discard: the sectors read as 00h or FFh afterwards, or as before.
+    /// Discards sectors: they then read as 00h or FFh, or as before.
     Discard,
-    /// Write zeros.
+    /// Writes zeros.
     Zero,
 }
 
 impl Asked {
-    /// Returns whether it changes sectors, so that a flush has something to make durable.
+    /// Returns whether the request changes sectors, so that a flush has something to make durable.
     pub(super) fn changes(self) -> bool {
         matches!(self, Asked::Write { .. } | Asked::Zero | Asked::Erase | Asked::Discard)
     }
@@ -30,17 +30,18 @@ impl Asked {
 /// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Success.
+    /// The request succeeded.
     Done,
-    /// Error; this number of first sectors is surely done.
+    /// The request failed; this number of its first sectors is done for sure.
     Failed(u32),
-    /// The error that reports the loss of complete writes; otherwise as `Failed(0)`.
+    /// The request failed because complete writes were lost; none of its own sectors is done for
+    /// sure.
     CacheLost,
-    /// An error that says that the card never received the request.
+    /// The request failed, and the card never received it.
     Refused,
 }
 
-/// Identifies a request under way.
+/// Identifies a request that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(super) slot: u32,
@@ -48,25 +49,25 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Returns its number in the order of submission, from 1. It is the version of the sectors that
-    /// the request writes.
+    /// Returns the number of the request in the order of submission, from 1. It is also the version
+    /// of the sectors that the request writes.
     #[must_use]
     pub fn version(self) -> u32 {
         self.number
     }
 }
 
-/// A request under way.
+/// A request that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// Number of the request; 0: the place is free.
+    /// Number of the request; 0: this entry is free.
     pub(super) number: u32,
     pub(super) asked: Asked,
     pub(super) lba: u64,
     pub(super) blocks: u32,
     pub(super) submitted_ns: u64,
-    /// Number of completions before it was submitted.
+    /// Number of completions before the request was submitted.
     pub(super) completions: u32,
-    /// Number of power losses of the card before it was submitted.
+    /// Number of the card's power losses before the request was submitted.
     pub(super) losses: u32,
 }

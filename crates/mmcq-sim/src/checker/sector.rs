@@ -1,27 +1,27 @@
-//! State of one sector: the contents that it may hold, from the requests, their answers, the reads,
-//! and their order.
+//! State of one sector: the contents that it may hold. They follow from the requests, their
+//! answers, the reads, and the order of these.
 
 use super::content::{Pieces, Seen};
 
 /// Content that a request was to store in a sector, or that was seen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The content before the first write.
+    /// The content from before the first write.
     Untouched,
-    /// A written version.
+    /// The content that the write with this number wrote.
     Version(u32),
-    /// 00h: by a write of zeros, or seen in an erased sector.
+    /// All bytes 00h: written as zeros, or seen in an erased sector.
     Zeros,
-    /// FFh: seen in an erased sector.
+    /// All bytes FFh: seen in an erased sector.
     Ones,
-    /// 00h or FFh, by an erase.
+    /// All bytes 00h or all FFh, after an erase.
     Erased,
-    /// 00h, FFh, or the content before, by a discard.
+    /// All bytes 00h, all FFh, or the content before, after a discard.
     Discarded,
-    /// Pieces of several contents, as they were seen.
+    /// Pieces of several contents, exactly as a read has seen them.
     Exactly(Pieces),
-    /// Nothing readable. Contents that a later read may still return are kept as entries that
-    /// failed.
+    /// An unreadable sector. Contents that a later read may still return are stored as failed
+    /// entries.
     Unreadable,
 }
 
@@ -37,7 +37,8 @@ impl Wanted {
         }
     }
 
-    /// Returns the content that was seen, where it is more exact than what the request wanted.
+    /// Returns the content that a read has seen, if it is more exact than the content that the
+    /// request wanted.
     fn shown(self, seen: Seen) -> Wanted {
         match (self, seen) {
             (Wanted::Erased | Wanted::Discarded, Seen::Zeros) => Wanted::Zeros,
@@ -47,58 +48,59 @@ impl Wanted {
     }
 }
 
-/// Result of a request on a sector.
+/// What became of a request on this sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// No answer yet.
+    /// The request has no answer yet.
     Flying,
-    /// Complete, as completion number n of all.
+    /// The request is complete, as completion number n of all requests.
     Done(u32),
-    /// Complete (as completion n), and possibly in the cache when the power was lost: on the card,
-    /// or the content before. The loss need not be reported, but a flush that succeeds afterwards
-    /// vouches for the write. The state ends with the first read, flush or cut.
+    /// The request is complete (as completion n), and was possibly in the cache when the power was
+    /// lost. The sector has its data or the content before. The loss need not be reported, but a
+    /// later flush without an error confirms the write. The first read, flush or cut ends this
+    /// state.
     ///
     /// Two further kinds of requests have this state:
     ///
-    /// - Writes that were under way at a loss. The card may have received them whole, and their
-    ///   answer come a moment later. P1 was kept then, P8 covers only what was acknowledged before
-    ///   the loss, and P2 cannot require data that the card lost.
-    /// - Erases: P8 speaks of writes, and whether zeros were written or erased is the stack's
-    ///   choice.
+    /// - Writes that were under way at a loss. The card may have received all of their data, and
+    ///   the answer came a moment later. P1 is kept then, P8 covers only writes that were
+    ///   acknowledged before the loss, and P2 cannot require data that the card lost.
+    /// - Erases: P8 is about writes, and the stack chooses whether it writes zeros or erases.
     Loose(u32),
-    /// Complete (as completion n), then the card lost what was not flushed: it is on the card, or
-    /// the content before.
+    /// The request is complete (as completion n), and then the card lost its data that were not
+    /// flushed. The sector has the request's data or the content before.
     Shaken(u32),
-    /// As [`Fate::Shaken`], and a client has been told.
+    /// State [`Fate::Shaken`] after a client was told of the loss.
     Told(u32),
     /// The request failed; the number is that of its completion. The sector may have the new data,
-    /// the old ones, or parts of both. [`ABANDONED`] in place of a number: no client waits for the
-    /// request, and it may still be under way.
+    /// the old data, or parts of both. With [`ABANDONED`] instead of a number, no client waits for
+    /// the request, which may still be under way.
     Failed(u32),
-    /// Failed, and a read has shown after n completions that it is on the card. This is certain
-    /// until the next loss or cut, unless a flush comes before.
+    /// The request failed, and after n completions a read has shown its data. They stay until the
+    /// next loss or cut; after a flush they are durable.
     Shown(u32),
 }
 
-/// Completion number that is later than all others.
+/// Completion number that is later than all others: no client waits for the request.
 pub(super) const ABANDONED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Number in the order of submission.
+    /// Number of the request in the order of submission.
     pub number: u32,
     pub wanted: Wanted,
     pub fate: Fate,
-    /// Whether a read that was submitted later saw something older.
+    /// Whether a read that was submitted later has returned an older content.
     passed: bool,
-    /// Whether a read that was submitted later saw this entry, since the last loss.
+    /// Whether a read that was submitted later has returned this content, since the last loss.
     shown: bool,
-    /// Whether it failed, and a flush or a cut came after it. What reads find of it then is on the
-    /// medium itself.
+    /// Whether the request failed, and a flush or a cut came after it. If a read then returns its
+    /// data, they are on the medium.
     decided: bool,
-    /// Whether the card lost its power between submission and answer.
+    /// Whether the card lost its power between submission and answer of the request.
     loose: bool,
-    /// The same, and the answer that told of it was lost on its way.
+    /// Whether the card lost its power while the request was under way, and the response that
+    /// reported this loss was itself lost.
     unheard: bool,
 }
 
@@ -116,14 +118,14 @@ impl Entry {
         }
     }
 
-    /// Returns the entry for a content that may be left after a cut that left the sector
+    /// Returns the entry for a content that the sector may still have, after a cut made it
     /// unreadable.
     fn remains(wanted: Wanted) -> Entry {
         Entry { fate: Fate::Failed(0), decided: true, ..Entry::new(0, wanted) }
     }
 
-    /// Returns whether a read that is submitted later can see nothing older. A discarded sector may
-    /// keep its content for a while.
+    /// Returns whether a later read can return no older content. After a discard it can, since the
+    /// sector may keep its content for a while.
     fn covers(&self) -> bool {
         self.wanted != Wanted::Discarded
             && (self.shown || matches!(self.fate, Fate::Done(_) | Fate::Shown(_)))
@@ -157,45 +159,45 @@ fn made_of(pieces: &Pieces, contents: impl Iterator<Item = Wanted> + Clone) -> b
         })
 }
 
-/// Reason why the seen content is not possible.
+/// Reasons why a content that was read is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A version that a later one has replaced, which is complete or was seen; or a version that
-    /// was seen not to be on the card.
+    /// An old version: a later one is complete or was read. Or a version that a read has shown not
+    /// to be on the card.
     Old,
     /// A version that was submitted only after the read.
     Early,
-    /// Torn, although no write was under way or had failed, or torn into pieces that are not
+    /// A torn sector although no write was under way or had failed, or with pieces that are not
     /// possible.
     Torn,
     /// Content that never belonged to this sector.
     Strange,
 }
 
-/// The read that examines a sector.
+/// The read whose data are checked for a sector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// Number in the order of submission.
+    /// Number of the read in the order of submission.
     pub number: u32,
-    /// Number of completions before it was submitted.
+    /// Number of completions before the read was submitted.
     pub completions: u32,
-    /// Number of completions now, its own included.
+    /// Number of completions now, including the read's own.
     pub now: u32,
-    /// Whether the card has no cache.
+    /// Whether the card has no volatile cache.
     pub write_through: bool,
-    /// The card has lost nothing since it was submitted.
+    /// Whether the card has lost nothing since the read was submitted.
     pub steady: bool,
 }
 
-/// Everything that may be in a sector: the content that is surely on the medium, and the requests
-/// since, in the order of submission.
+/// Everything that a sector may hold: the content that is on the medium for sure, and the requests
+/// since then in the order of submission.
 #[derive(Clone, Debug)]
 pub(super) struct Sector {
     pub base: Wanted,
     pub entries: Vec<Entry>,
-    /// Whether it is in the checker's list of sectors with entries.
+    /// Whether the sector is in the checker's list of sectors with more than one possible content.
     pub listed: bool,
-    /// Whether some request was to change it.
+    /// Whether any request was to change the sector.
     pub named: bool,
 }
 
@@ -203,8 +205,8 @@ impl Sector {
     pub const NEW: Sector =
         Sector { base: Wanted::Untouched, entries: Vec::new(), listed: false, named: false };
 
-    /// Records that a write or erase of this sector succeeded. Returns true if a read had seen
-    /// older content meanwhile.
+    /// Records that a write or erase of this sector succeeded. Returns true if a read had returned
+    /// older content meanwhile, which breaks a promise.
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
@@ -220,15 +222,15 @@ impl Sector {
         passed
     }
 
-    /// Makes this entry the content of the medium: nothing before it can come back.
+    /// Makes the content of this entry the content of the medium: no older content can come back.
     fn settle(&mut self, at: usize) {
         self.base = self.entries[at].wanted;
         self.entries.drain(..=at);
     }
 
     /// Records that a request failed as completion n, or that no client waits for it
-    /// ([`ABANDONED`]). If a read has seen older content, the request is not on the card and never
-    /// will be.
+    /// ([`ABANDONED`]). If a read has returned older content, the request's data are not on the
+    /// card and never will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);
@@ -246,9 +248,9 @@ impl Sector {
         self.base == Wanted::Unreadable || self.entries.iter().any(|e| matches!(e.fate, Fate::Failed(_)))
     }
 
-    /// Records a complete flush: what was complete before it was submitted is on the medium.
-    /// `across`: the card lost its power after the flush was submitted. Then its success also says
-    /// that lost data are on the medium.
+    /// Records a complete flush: what was complete before its submission is on the medium. With
+    /// `across`, the card lost its power after the submission; then the success of the flush also
+    /// confirms that the lost data are on the medium.
     pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
             let safe = match e.fate {
@@ -266,9 +268,9 @@ impl Sector {
         }
     }
 
-    /// Records that the card lost its power while the host kept running. Returns true if a client
-    /// must be told: a write was complete and not yet safe, and its loss is not covered by an
-    /// earlier report (`told_before`).
+    /// Records that the card lost its power while the host continued. Returns true if a client must
+    /// be told: a write was complete and not yet safe, and no earlier report (`told_before`) covers
+    /// its loss.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
@@ -293,15 +295,16 @@ impl Sector {
         }
     }
 
-    /// Records that the answer which reported the last loss was itself lost. No host can know what
-    /// happened to the requests that were under way then.
+    /// Records that the response which reported the last loss was itself lost. No host can know
+    /// what happened to the requests that were under way.
     pub fn unheard(&mut self) {
         for entry in &mut self.entries {
             entry.unheard |= entry.fate == Fate::Flying && entry.loose;
         }
     }
 
-    /// Records a reset of the card: data of a failed write that a read has returned may be gone.
+    /// Records a reset of the card: data of a failed write may be gone, even if a read has returned
+    /// them.
     pub fn reset(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Shown(n) = entry.fate {
@@ -310,7 +313,7 @@ impl Sector {
         }
     }
 
-    /// Records that what is complete and not flushed is on the card, or not, or torn.
+    /// Records that complete writes that were not flushed are on the card, or not, or torn.
     pub fn unsure(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
@@ -321,18 +324,17 @@ impl Sector {
         }
     }
 
-    /// Returns whether there is a lost write of which no client has been told.
+    /// Returns whether a write was lost and no client was told.
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Returns whether something complete may have been lost, and no client was told.
+    /// Returns whether complete data may have been lost and no client was told.
     pub fn is_doubted(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Loose(_) | Fate::Shaken(_)))
     }
 
-    /// Records that a client was told of a loss: complete writes of this sector may be among the
-    /// lost ones.
+    /// Records that a client was told of a loss, which may include complete writes of this sector.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
@@ -341,8 +343,8 @@ impl Sector {
         }
     }
 
-    /// Records what a read saw that had no loss since its submission. Content in doubt is certain
-    /// now until the next loss, and complete content above it is lost for good.
+    /// Records what a read has returned, if no loss came since its submission. The content is
+    /// certain now until the next loss, and later complete content is lost for good.
     pub fn witnessed(&mut self, look: Look, seen: Seen) {
         let doubted = |entry: &Entry| match entry.fate {
             Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= look.completions => Some(n),
@@ -366,7 +368,7 @@ impl Sector {
         });
     }
 
-    /// Checks whether this read may see this content. If so, the sector holds it from now on.
+    /// Checks whether this read may return this content. If so, the sector holds it from now on.
     pub fn read(&mut self, look: Look, seen: Seen) -> Result<(), Wrong> {
         let mut torn = false;
         let mut found = None;
@@ -409,8 +411,9 @@ impl Sector {
         Err(self.wrong(look.number, seen))
     }
 
-    /// Records that a read saw the content below these entries. Failed ones among them are not on
-    /// the card, and those under way must fail. A discarded sector may still be erased later.
+    /// Records that a read has returned the content below these entries. Failed requests among them
+    /// are not on the card, and requests under way must fail. A discarded sector may still be
+    /// erased later.
     fn pass(&mut self, from: usize, number: u32) {
         let mut place = 0;
         self.entries.retain_mut(|entry| {
@@ -421,13 +424,13 @@ impl Sector {
         });
     }
 
-    /// Records that a read saw this entry: it is on the card.
+    /// Records that a read has returned the content of this entry, so it is on the card.
     fn show(&mut self, at: usize, look: Look, seen: Seen) {
         let entry = &mut self.entries[at];
         let erased = entry.wanted == Wanted::Discarded;
         entry.wanted = entry.wanted.shown(seen);
         match entry.fate {
-            // It may have been there before the loss alone.
+            // The content may have been there only before the loss.
             Fate::Flying | Fate::Failed(_) if !look.steady => {}
             Fate::Failed(n) if n <= look.completions => {
                 entry.fate = Fate::Shown(look.now);

@@ -1,4 +1,4 @@
-//! Violations: what a stack must never do.
+//! Violations: broken promises of a stack.
 
 use super::PARTITION_SHIFT;
 use super::content::Seen;
@@ -10,29 +10,29 @@ use std::fmt;
 pub enum Fault {
     /// An acknowledged (or durable) write is not on the card.
     Lost,
-    /// A torn sector without an excuse.
+    /// A sector is torn without a cause.
     Torn,
-    /// The order of requests on the same sector was not kept.
+    /// Requests on the same sector did not keep their order.
     Misordered,
-    /// Data at a place, or on a card, where they do not belong, or bytes that no request wrote.
+    /// Data are at a place or on a card where they do not belong, or no request wrote the bytes.
     Misdirected,
-    /// A request that was answered twice, or was never submitted.
+    /// A request was answered twice, or was never submitted.
     Twice,
-    /// A request without an answer in bounded time.
+    /// A request did not get an answer in bounded time.
     Hang,
-    /// A success, or a report of an error, that is not true.
+    /// A success, or the report of an error, is false.
     Untrue,
 }
 
 impl Fault {
-    /// Number of kinds.
+    /// Number of kinds of violations.
     pub const COUNT: usize = 7;
     /// Names of the kinds, in order.
     pub const NAMES: [&'static str; Fault::COUNT] =
         ["lost", "torn", "misordered", "misdirected", "twice", "hangs", "untrue"];
 }
 
-/// Returns the words for a sector.
+/// Returns the text that names a sector.
 pub(super) fn named(lba: u64) -> String {
     match (lba >> PARTITION_SHIFT, lba & ((1 << PARTITION_SHIFT) - 1)) {
         (0, sector) => format!("sector {sector}"),
@@ -40,12 +40,12 @@ pub(super) fn named(lba: u64) -> String {
     }
 }
 
-/// A promise that was broken.
+/// A promise that the stack has broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Kind of the violation.
     pub fault: Fault,
-    /// What happened, in one line.
+    /// Description of what happened, one line.
     pub text: String,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
-    /// Makes a violation of this kind.
+    /// Makes a violation of this kind with this description.
     #[must_use]
     pub fn new(fault: Fault, text: impl Into<String>) -> Self {
         Violation { fault, text: text.into() }

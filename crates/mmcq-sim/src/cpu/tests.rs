@@ -2,7 +2,7 @@ use super::*;
 
 type Q = Queue<CpuEvent>;
 
-/// Runs everything; gives (time, core, action) of each action.
+/// Handles all events. Returns time, core and action of each action.
 fn drain(cpu: &mut Cpu<char>, queue: &mut Q) -> Vec<(u64, u8, char)> {
     let mut acted = Vec::new();
     while let Some((now, event)) = queue.pop() {
@@ -37,7 +37,7 @@ fn what_an_interrupt_raises_begins_at_its_end() {
     cpu.interrupt(0);
     cpu.defer(0, 60, 5, 'd', &mut queue);
     cpu.interrupted(0, 50, 80, &mut queue);
-    // a had spent 40 when the interrupt came.
+    // Thread a had spent 40 when the interrupt came.
     assert_eq!(drain(&mut cpu, &mut queue), [(85, 0, 'd'), (145, 0, 'a')]);
     assert_eq!(cpu.counts().busy_ns, 30 + 5 + 100);
 }
@@ -55,10 +55,10 @@ fn deferred_work_goes_before_threads_and_real_time_before_normal() {
         assert!(cpu.event(event, now, &mut queue).is_none());
     }
     cpu.defer(0, 25, 5, 'd', &mut queue);
-    // r 20-25, d 25-30, r 30-35, then a has 80 left (35-115), then b.
+    // r has 20-25, d 25-30, r 30-35; then a has 80 left (35-115), then b.
     assert_eq!(drain(&mut cpu, &mut queue), [(30, 0, 'd'), (35, 0, 'r'), (115, 0, 'a'), (125, 0, 'b')]);
     assert_eq!(cpu.counts().switches, 4);
-    // a sleeps once, and was pushed aside by r once before.
+    // Thread a slept once, and r preempted it once before.
     assert_eq!([a, b, rt].map(|thread| cpu.switches_of(thread)), [2, 1, 1]);
     assert_eq!(cpu.counts().wakeups, 3);
 }
@@ -104,7 +104,7 @@ fn a_thread_can_go_on_without_a_switch() {
             if action == 'x' {
                 cpu.go_on(a, 7, 'y');
             }
-            // The action itself held the core for 3.
+            // The action itself kept the core for 3 ns.
             cpu.resume(core, now, now + 3, &mut queue);
         }
     }
@@ -112,16 +112,16 @@ fn a_thread_can_go_on_without_a_switch() {
     assert_eq!(cpu.counts().switches, 1);
 }
 
-/// What comes to a machine: after so long; an interrupt that defers work, or a thread (three of
-/// them) with a cost, that goes on for another, or defers work to its own core.
+/// What comes to a machine after some time: an interrupt that defers work; or one of three threads
+/// with a cost, which then spends another cost, or defers work to its own core.
 #[derive(Clone, Copy)]
 enum Comes {
     Interrupt { defers: bool },
     Thread { number: usize, cost_ns: u64, goes_on: bool, defers: bool },
 }
 
-/// Has all that come; gives (time, action) of each action, and whether the seed may have had a
-/// say.
+/// Lets all events come. Returns time and action of each action, and whether the seed may have
+/// changed the times.
 fn lived(seed: u64, script: &[(u64, Comes)]) -> (Vec<(u64, char)>, bool) {
     let (mut cpu, mut queue) = (Cpu::new(4, 0.5, seed), Q::new());
     let threads: Vec<_> = (0..3).map(|_| cpu.spawn(Priority::Normal)).collect();

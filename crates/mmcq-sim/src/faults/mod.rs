@@ -1,11 +1,11 @@
 //! Faults of the models: what goes wrong, and when.
 //!
 //! Models have *points*: places where a fault may strike. Each time the simulation passes a point
-//! it calls [`Faults::strike`], which counts the event and returns the fault that happens there,
-//! mostly none. A [`Plan`] decides what strikes: at the nth event of a point ([`Shot`]), or at
-//! random ([`Plan::chance`], seeded). What struck is recorded as a list of shots. So a random run
-//! can be repeated and made shorter. [`catalogue`] names the known failures, and how each is
-//! caused.
+//! it calls [`Faults::strike`]. This counts the event and returns the fault that strikes there, in
+//! most cases none. A [`Plan`] decides what strikes: a fault at the nth event of a point
+//! ([`Shot`]), or a random one ([`Plan::chance`], with a seed). All faults that struck are recorded
+//! as a list of shots, so that a random execution can be repeated and made shorter. [`catalogue`]
+//! lists the known failures, and how each is caused.
 
 pub mod catalogue;
 
@@ -17,29 +17,29 @@ use std::rc::Rc;
 /// A place where a fault may strike. Each point counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
-    /// A command token leaves the controller; automatic commands excluded.
+    /// The controller sends a command; automatic commands do not count.
     Command,
-    /// A response token arrives at the controller; responses to automatic commands excluded.
+    /// A response arrives at the controller; responses to automatic commands do not count.
     Response,
-    /// A block read from the card arrives at the controller; tuning blocks excluded.
+    /// A block from the card arrives at the controller; tuning blocks do not count.
     ReadBlock,
     /// A written block arrives at the card.
     WriteBlock,
-    /// The card begins to be busy (after a write, an R1b, a switch).
+    /// The card begins to be busy (after a write, an R1b or a switch).
     Busy,
-    /// A tuning block is sampled.
+    /// The controller samples a tuning block.
     Tuning,
-    /// The power of the card comes up.
+    /// The card gets power.
     PowerUp,
-    /// The signalling voltage changes (CMD11 or the host's regulator).
+    /// The signalling voltage changes (by CMD11, or by the host's regulator).
     Voltage,
-    /// The controller asserts its interrupt.
+    /// The controller raises its interrupt.
     Interrupt,
     /// The controller's DMA fetches a descriptor, or begins a segment.
     Dma,
     /// A software reset of the controller begins.
     Reset,
-    /// The controller's clock starts.
+    /// The clock of the controller starts.
     Clock,
     /// The controller sends an automatic command.
     AutoCommand,
@@ -47,7 +47,7 @@ pub enum Point {
     Cache,
     /// The card programs, reads or erases its medium.
     Medium,
-    /// A function of an I/O card is accessed.
+    /// The host accesses a function of an I/O card.
     Function,
     /// A byte is transferred on an SPI bus while the card is selected.
     Exchange,
@@ -55,21 +55,21 @@ pub enum Point {
     Doorbell,
     /// The last block of a task of the command queue engine begins.
     TaskEnd,
-    /// The command queue engine is commanded to halt.
+    /// The driver commands the command queue engine to halt.
     Halt,
-    /// The command queue engine is commanded to clear all its tasks.
+    /// The driver commands the command queue engine to clear all tasks.
     Clear,
-    /// The command queue engine is enabled.
+    /// The driver enables the command queue engine.
     Enable,
     /// The command queue engine reports which task an error belongs to.
     Blame,
     /// The card receives a task by CMD44.
     Task,
-    /// The card is commanded by CMD48 to discard tasks.
+    /// CMD48 commands the card to discard tasks.
     Discard,
     /// CMD12 reaches the card while its queue is on.
     Stop,
-    /// The card is polled by CMD13 for the tasks that are ready.
+    /// CMD13 asks the card which tasks are ready.
     Ready,
     /// The header of a packed command arrives at the card.
     Pack,
@@ -81,8 +81,8 @@ impl Point {
     /// Number of points.
     pub const COUNT: usize = 29;
 
-    /// Returns whether this point occurs only with a controller that executes tasks (a command
-    /// queue engine) or lists.
+    /// Returns whether the point occurs only with a controller that executes tasks (a command queue
+    /// engine) or lists (ADMA3).
     #[must_use]
     pub fn is_of_queue_engine(self) -> bool {
         matches!(
@@ -97,21 +97,21 @@ impl Point {
         )
     }
 
-    /// Returns whether this point occurs only on an SPI bus.
+    /// Returns whether the point occurs only on an SPI bus.
     #[must_use]
     pub fn is_of_spi(self) -> bool {
         self == Point::Exchange
     }
 
-    /// Returns whether this point occurs only with a command queue.
+    /// Returns whether the point occurs only with a command queue.
     #[must_use]
     pub fn is_of_queue(self) -> bool {
         self >= Point::Doorbell
     }
 }
 
-/// A fault. Each has a meaning at certain points only, and no effect elsewhere. The ids in
-/// parentheses are those of the [`catalogue`].
+/// A fault. It has a meaning only at certain points, and no effect at others. The ids in
+/// parentheses are those of entries in the [`catalogue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Strike {
@@ -119,75 +119,73 @@ pub enum Strike {
     ///
     /// - a command at the card (A2), a response at the host (A3), an interrupt at the CPU (E1);
     /// - the automatic command is not sent (E8), the medium does not do what it should (D5);
-    /// - doorbells have no effect (H4), no task is named for an error (H5), CMD44 has no answer
+    /// - doorbells have no effect (H4), no task is named for an error (H5), CMD44 gets no response
     ///   (H7);
-    /// - the card's queue is empty after CMD12 (H11), or when it is polled for ready tasks;
+    /// - the card's queue is empty after CMD12 (H11), or when the host polls it for ready tasks;
     /// - the card receives none of a byte's clocks (I3);
     /// - the entries of a list after this one are not executed (H17).
     Lost,
-    /// Wrong checksum of a response (A1), a read block (A6), or a written block (A7, the card
-    /// answers 101).
+    /// A wrong CRC of a response (A1), a read block (A6), or a written block (A7: the card sends
+    /// the CRC status 101).
     Crc,
-    /// Wrong end bit (A4, A8).
+    /// A wrong end bit (A4, A8).
     EndBit,
-    /// A response with another index (A4).
+    /// A response with a wrong index (A4).
     Index,
-    /// Status bits that are wrong. These bits are set in the response that arrives (A5, G4) or in
-    /// the status that an interrupt brings (E2), or stay set of those that a reset wrote (E9). The
-    /// pause between two polls of the card's queue becomes this value (H14). The card reports these
-    /// tasks as ready too.
+    /// Wrong status bits. They are set in the response that arrives (A5, G4), or in the status that
+    /// an interrupt brings (E2), or they stay set after a reset (E9). The pause between two polls
+    /// of the card's queue becomes this value (H14). The card reports these tasks as ready too.
     Status(u32),
-    /// A report that comes before it is true: a task is complete (H2).
+    /// A report that comes too early: of a complete task (H2).
     Early,
-    /// A written block gets no CRC status (A7).
+    /// A written block without a CRC status (A7).
     NoStatus,
-    /// A delay in nanoseconds: of a read block (A9), the end of busy (B1), an interrupt, the
-    /// interrupt of a response or of a DMA stop (E4), the end of a reset, a halt (H3), or the
-    /// readiness of a task (H12).
+    /// A delay in ns: of a read block (A9), the end of busy (B1), an interrupt, the interrupt of a
+    /// response or of a DMA stop (E4), the end of a reset, a halt (H3), or the readiness of a task
+    /// (H12).
     Late(u64),
     /// Something never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11),
-    /// a DMA access. Or it never comes: a halt (H3), readiness of a task (H8). A card on an SPI bus
-    /// sends nothing more (I6).
+    /// a DMA access. Or something never comes: a halt (H3), readiness of a task (H8), any byte from
+    /// a card on an SPI bus (I6).
     Never,
-    /// Busy is not shown on DAT0 although the card is busy (B4).
+    /// A busy that the card does not show on DAT0 (B4).
     Hidden,
     /// An operation fails: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot
     /// be read or programmed (D3, D5), a command that discards tasks (H10), an entry of a packed
     /// command (H15). The poll for ready tasks is answered by an ordinary status.
     Fail,
-    /// One bit of the data is wrong and the checksum is right. The number is that of the bit in the
-    /// block (D4). For a byte on an SPI bus: 0 to 7 of what the card receives, 8 to 15 of what it
+    /// A wrong bit in data with a right CRC (D4); the number is that of the bit in the block. For a
+    /// byte on an SPI bus: 0 to 7 in the byte that the card receives, 8 to 15 in the byte that it
     /// sends (I1, I2).
     Flip(u32),
     /// A shift by this number. Data go to a place this many blocks away (D9, H13). An entry of a
-    /// packed command fails, and the reported index is wrong by this much (H16). A function gives
-    /// this many bytes more, or fewer, than it declared (G6). A card on an SPI bus receives this
-    /// many clocks fewer, or more (I4).
+    /// packed command fails, and the card reports an index that is wrong by this much (H16). A
+    /// function gives this many bytes more, or fewer, than it declared (G6). A card on an SPI bus
+    /// receives this many clocks fewer, or more (I4).
     Astray(i32),
     /// Events without a cause, this many times: interrupts (E2, E3), completions of tasks that were
-    /// cleared (H1), the error of a task that is complete (H6), the ready bit of a task (H9).
+    /// cleared (H1), an error of a complete task (H6), the ready bit of a task (H9).
     Spurious(u32),
-    /// The card is taken out (C1).
+    /// The card is removed from the slot (C1).
     Remove,
-    /// The card loses its power for a moment and is back in `idle`, without notice to the host
-    /// (C9).
+    /// The supply voltage dips: the card is back in `idle`, and the host is not told (C9).
     BrownOut,
-    /// The controller reads as all ones from now on (E15).
+    /// All registers of the controller read as ones from now on (E15).
     Gone,
-    /// The circuit stays in use until a reset of the whole controller: the command circuit after a
-    /// response, the data circuit otherwise (E10).
+    /// A circuit of the controller stays in use until a reset of the whole controller: the command
+    /// circuit after a response, otherwise the data circuit (E10).
     Stuck,
-    /// This data line is stuck low from now on: transfers on it are damaged (A8). At a voltage
-    /// switch the card does not release it (A13). On an SPI bus, DO stays low (0) or high (1) until
-    /// power-off (I5).
+    /// A data line is stuck low from now on; the number is the line. Transfers on it are damaged
+    /// (A8), and the card does not release it in a voltage switch (A13). On an SPI bus, DO stays
+    /// low (0) or high (1) until power-off (I5).
     Line(u8),
-    /// The sampling point that tuning found no longer works, until the next tuning (A11).
+    /// The sampling point that tuning has found stops working, until the next tuning (A11).
     Drift,
-    /// Wrong checksum of a block, whose error comes together with Transfer Complete (E4).
+    /// A wrong CRC of a block whose error comes together with Transfer Complete (E4).
     CrcAndEnd,
 }
 
-/// Flips one bit of a block, counted from the first on the wire (modulo the block's length).
+/// Flips one bit of a block; bit 0 is the first on the wire (modulo the block's length).
 pub(crate) fn flip(block: &mut [u8], bit: u32) {
     if !block.is_empty() {
         let at = bit as usize / 8 % block.len();
@@ -195,27 +193,27 @@ pub(crate) fn flip(block: &mut [u8], bit: u32) {
     }
 }
 
-/// A fault that strikes once: at the nth event of this point.
+/// A fault that strikes once, at the nth event of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shot {
-    /// Where.
+    /// Point at which the fault strikes.
     pub point: Point,
     /// Number of the event, from 1 (the first after the plan was made).
     pub nth: u64,
-    /// What.
+    /// Fault that strikes.
     pub strike: Strike,
 }
 
-/// A fault that strikes at random.
+/// A fault that strikes at random events of a point.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     point: Point,
     strike: Strike,
-    /// Probability, as a number of 2^32 events.
+    /// Probability that the fault strikes at an event, in parts of 2^32.
     share: u32,
 }
 
-/// Everything that will go wrong.
+/// A plan of faults: everything that will go wrong.
 #[derive(Debug)]
 pub struct Plan {
     counts: [u64; Point::COUNT],
@@ -224,9 +222,9 @@ pub struct Plan {
     chances: Vec<Chance>,
     random: Xoshiro256PlusPlus,
     struck: Vec<Shot>,
-    /// Number of answers with ERROR that did not arrive.
+    /// Number of responses with the bit ERROR that did not reach the host.
     unheard: u64,
-    /// Whether strikes are on. While false, events are only counted.
+    /// Whether faults strike. While false, events are only counted.
     armed: bool,
 }
 
@@ -237,7 +235,7 @@ impl Plan {
         Self::seeded(0)
     }
 
-    /// Makes a plan without faults so far. Faults added with a probability draw from this seed.
+    /// Makes a plan that has no faults yet. Faults that are added with a probability use this seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Plan {
@@ -252,42 +250,43 @@ impl Plan {
         }
     }
 
-    /// Returns the points at which the plan may strike.
+    /// Returns the points at which the plan can strike.
     pub fn points(&self) -> impl Iterator<Item = Point> {
         let shots = self.shots.iter().map(|shot| shot.point);
         let always = self.always.iter().map(|(point, ..)| *point);
         shots.chain(always).chain(self.chances.iter().map(|chance| chance.point))
     }
 
-    /// Adds a shot. Of several at the same event the first is used.
+    /// Adds a fault that strikes at the nth event of a point. If two faults have the same event,
+    /// the first is used.
     #[must_use]
     pub fn shot(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.shots.push(Shot { point, nth, strike });
         self
     }
 
-    /// Adds shots, as recorded by [`Faults::struck`].
+    /// Adds faults that strike once, as [`Faults::struck`] has recorded them.
     #[must_use]
     pub fn shots(mut self, shots: &[Shot]) -> Self {
         self.shots.extend_from_slice(shots);
         self
     }
 
-    /// Strikes the next event of a point with the first of these, the one after it with the second,
-    /// and so on.
+    /// Adds faults for the next events of a point: the first of `strikes` for the next event, the
+    /// second for the one after it, and so on.
     #[must_use]
     pub fn next(self, point: Point, strikes: &[Strike]) -> Self {
         (1..).zip(strikes).fold(self, |plan, (nth, &strike)| plan.shot(point, nth, strike))
     }
 
-    /// Strikes each event of a point from the nth on.
+    /// Adds a fault that strikes at each event of a point, from the nth on.
     #[must_use]
     pub fn from(mut self, point: Point, nth: u64, strike: Strike) -> Self {
         self.always.push((point, nth, strike));
         self
     }
 
-    /// Strikes each event of a point with this probability, 0 to 1.
+    /// Adds a fault that strikes at each event of a point with this probability, 0 to 1.
     #[must_use]
     pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
         let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
@@ -306,8 +305,8 @@ impl Plan {
         let always = self.always.iter().find(|a| a.0 == point && a.1 <= nth).map(|a| a.2);
         let mut strike = shot.or(always);
         for chance in self.chances.iter().filter(|c| c.point == point) {
-            // Drawn also when something else struck: one chance more or less does not change the
-            // luck of the others.
+            // The random number is drawn even if another fault strikes, so that one probability
+            // more or less does not change the events of the others.
             if self.random.next_u32() < chance.share {
                 strike = strike.or(Some(chance.strike));
             }
@@ -319,7 +318,7 @@ impl Plan {
     }
 }
 
-/// A plan shared by the models: controller, card and campaign hold the same one.
+/// A plan of faults that controller, card and campaign share.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Option<Rc<RefCell<Plan>>>);
 
@@ -336,7 +335,8 @@ impl Faults {
         Faults(Some(Rc::new(RefCell::new(plan))))
     }
 
-    /// Counts an event at this point, and returns the fault that strikes there, if any.
+    /// Counts an event at this point. Returns the fault that strikes there; `None` if no fault
+    /// strikes.
     #[inline]
     #[must_use]
     pub fn strike(&self, point: Point) -> Option<Strike> {
@@ -349,7 +349,7 @@ impl Faults {
         self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
     }
 
-    /// Counts an answer with ERROR that was lost or damaged.
+    /// Counts a response with the bit ERROR that was lost or damaged.
     #[cold]
     pub(crate) fn note_unheard(&self) {
         if let Some(plan) = &self.0 {
@@ -357,32 +357,33 @@ impl Faults {
         }
     }
 
-    /// Returns how many answers with ERROR were lost or damaged.
+    /// Returns the number of responses with the bit ERROR that were lost or damaged.
     #[must_use]
     pub fn unheard(&self) -> u64 {
         self.0.as_ref().map_or(0, |plan| plan.borrow().unheard)
     }
 
-    /// Returns the number of strikes so far.
+    /// Returns the number of faults that have struck.
     #[must_use]
     pub fn strikes(&self) -> usize {
         self.0.as_ref().map_or(0, |plan| plan.borrow().struck.len())
     }
 
-    /// Returns the strikes so far, in order.
+    /// Returns the faults that have struck, in order.
     #[must_use]
     pub fn struck(&self) -> Vec<Shot> {
         self.0.as_ref().map_or_else(Vec::new, |plan| plan.borrow().struck.clone())
     }
 
-    /// Switches strikes on (as at first) or off. While off, events are still counted.
+    /// Switches faults on (as they are at first) or off. While faults are off, events are still
+    /// counted.
     pub fn arm(&self, on: bool) {
         if let Some(plan) = &self.0 {
             plan.borrow_mut().armed = on;
         }
     }
 
-    /// Strikes the next event of a point, in addition to the plan.
+    /// Makes a fault strike the next event of a point, in addition to the plan.
     pub fn aim(&self, point: Point, strike: Strike) {
         if let Some(plan) = &self.0 {
             let mut plan = plan.borrow_mut();
@@ -391,7 +392,7 @@ impl Faults {
         }
     }
 
-    /// Replaces the plan for all that share this one. Events are counted from 1 again.
+    /// Replaces the plan in all handles that share it. Events are counted from 1 again.
     pub fn replace(&self, plan: Plan) {
         if let Some(old) = &self.0 {
             *old.borrow_mut() = plan;

@@ -1,8 +1,8 @@
-//! Builds for an ESP32-C6: an SD card in SPI mode on SPI2, by esp-hal.
-//! The driver was judged by QEMU's lm3s6965evb and by a model. This program has not met hardware.
+//! Example for an ESP32-C6: an SD card in SPI mode on SPI2, with esp-hal. The driver was tested on
+//! QEMU's lm3s6965evb and on a model. This program was built, but never tried on hardware.
 //!
-//! Wires: GPIO18 chip select, GPIO19 SCK, GPIO20 MOSI, GPIO21 MISO; a pull-up of 10 kOhm on each
-//! line of the card. What was read goes to the console.
+//! Wires: GPIO18 chip select, GPIO19 SCK, GPIO20 MOSI, GPIO21 MISO; a pull-up resistor of 10 kOhm
+//! on each line of the card. The program writes what it has read to the console.
 #![no_std]
 #![no_main]
 
@@ -21,7 +21,7 @@ use mmcq::task::{Idle, Stack, Timer};
 
 esp_bootloader_esp_idf::esp_app_desc!();
 
-/// What the wires of a breadboard bear, in hertz.
+/// Highest clock in hertz that the wires of a breadboard allow.
 const FASTEST_HZ: u32 = 20_000_000;
 
 static WIRE: Once<SpiMemory> = Once::new(SpiMemory::new());
@@ -47,7 +47,7 @@ fn first_block() -> Result<Block, Error> {
         .with_miso(pins.GPIO21);
     let select = Output::new(pins.GPIO18, Level::High, OutputConfig::default());
     let port = HalPort::new(bus, select, |bus: &mut Bus<'_, _>, hz| {
-        // The port takes every clock that the driver asks for: 100 kHz is the slowest.
+        // The port supports every clock that the driver sets: 100 kHz is the slowest.
         let _ = bus.apply_config(&BusConfig::default().with_frequency(Rate::from_hz(hz)));
     });
 
@@ -62,7 +62,7 @@ fn first_block() -> Result<Block, Error> {
     Ok(block)
 }
 
-/// Nothing interrupts: the blocking calls look again at once.
+/// Returns at once, since no interrupt comes: the blocking call checks again.
 fn spin(_: &Idle) {
     core::hint::spin_loop();
 }

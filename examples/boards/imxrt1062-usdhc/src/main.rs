@@ -1,8 +1,8 @@
-//! Builds for a Teensy 4.1 (i.MX RT1062): the SD card of its slot on uSDHC1, by imxrt-ral.
-//! The driver was judged by QEMU's mcimx6ul-evk. This program has not met hardware.
+//! Example for a Teensy 4.1 (i.MX RT1062): the SD card in its slot on uSDHC1, with imxrt-ral. The
+//! driver was tested on QEMU's mcimx6ul-evk. This program was built, but never tried on hardware.
 //!
-//! The LED comes on when block 0 has been read. The data cache stays off, so that DMA sees memory
-//! as the core does.
+//! The program switches the LED on after it has read block 0. The data cache stays off, so that DMA
+//! and the core see the same memory.
 #![no_std]
 #![no_main]
 
@@ -20,10 +20,10 @@ use mmcq::host::sdhci::{Sdhci, Table, Usdhc, profiles};
 use mmcq::task::{Idle, Stack, Timer};
 use teensy4_fcb as _;
 
-/// PLL2's PFD2 runs at 396 MHz, and the controller's root at half of it.
+/// Root clock of the controller in hertz: half of PFD2 of PLL2, which is 396 MHz.
 const ROOT_HZ: u32 = 198_000_000;
 
-/// Lock, driver.
+/// Lock and driver of the stack.
 type Board = (CriticalSection, Sdhci<Usdhc<Mmio>, Coherent, 9>);
 
 static CARD: Home<Board, 8> = Home::new();
@@ -34,7 +34,7 @@ static SCRATCH: Buffer<1> = Buffer::new();
 fn main() -> ! {
     start_clocks();
     hand_over_pins();
-    // A product tells of the error, and of what it has read. A debugger sees both here.
+    // A product would report the error, and use the data. Here a debugger can show both.
     if first_block().is_ok() {
         light_up();
     }
@@ -43,9 +43,9 @@ fn main() -> ! {
     }
 }
 
-/// PLL2, the controller's root and gate, and a timer of 64 bits at 24 MHz.
+/// Starts PLL2, the controller's root clock and gate, and a 64-bit timer at 24 MHz.
 fn start_clocks() {
-    // SAFETY: no other code runs yet.
+    // SAFETY: no other code is executed yet.
     let (analog, ccm, pit) = unsafe {
         (ral::ccm_analog::CCM_ANALOG::instance(), ral::ccm::CCM::instance(), ral::pit::PIT::instance())
     };
@@ -65,11 +65,11 @@ fn start_clocks() {
     write_reg!(ral::pit::timer, &pit.TIMER[0], TCTRL, TEN: 1);
 }
 
-/// The six pins of the slot: uSDHC1, all but the clock with a pull-up of 47 kOhm.
+/// Connects the six pins of the slot to uSDHC1; all except the clock have a pull-up of 47 kOhm.
 fn hand_over_pins() {
     const PULLED_UP: u32 = 0x1_70b1;
     const CLOCK: u32 = 0x0_00b1;
-    // SAFETY: no other code runs yet.
+    // SAFETY: no other code is executed yet.
     let pads = unsafe { ral::iomuxc::IOMUXC::instance() };
     write_reg!(ral::iomuxc, pads, SW_MUX_CTL_PAD_GPIO_SD_B0_00, 0);
     write_reg!(ral::iomuxc, pads, SW_MUX_CTL_PAD_GPIO_SD_B0_01, 0);
@@ -87,18 +87,19 @@ fn hand_over_pins() {
 
 fn first_block() -> Result<Block, Error> {
     let config = profiles::USDHC.clock(ROOT_HZ).width(Width::W4);
-    // SAFETY: the controller's registers, which no other code uses; the data cache is off.
+    // SAFETY: the address is the controller's register block, which no other code uses; the data
+    // cache is off.
     let (registers, memory) = unsafe { (Mmio::at_address(ral::usdhc::USDHC1.addr()), Coherent::new()) };
     let table = TABLE.take().ok_or(Error::Full)?;
     let host = Sdhci::new(Usdhc::new(registers), memory, table, config)
         .inspect_err(|error| {
-            // What is wrong with the controller is to be seen by a debugger here.
+            // A debugger can show here why the driver refuses the controller.
             core::hint::black_box(error);
         })
         .map_err(|_| Error::Unsupported)?;
     let stack = Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT);
     let stack = CARD.put(stack).ok_or(Error::Full)?;
-    // SAFETY: the stack is there, and its lock masks this interrupt.
+    // SAFETY: the stack is in place, and its lock masks this interrupt.
     unsafe { NVIC::unmask(ral::Interrupt::USDHC1) };
 
     let mut scratch = SCRATCH.take().ok_or(Error::Full)?;
@@ -107,7 +108,8 @@ fn first_block() -> Result<Block, Error> {
         let (card, back) = stack.block_on(bring_up_sd(stack, scratch, Options::DEFAULT), look_again);
         scratch = back;
         match card {
-            // The slot tells of its card when the contact is quiet: some milliseconds after power.
+            // The slot reports its card when the contact is stable, some milliseconds after
+            // power-on.
             Err(Error::NoCard) if tries > 0 => tries -= 1,
             found => break found?,
         }
@@ -119,7 +121,7 @@ fn first_block() -> Result<Block, Error> {
     Ok(block)
 }
 
-/// The interrupt moves the stack; the blocking calls look at its deadlines.
+/// Returns at once: the interrupt drives the stack, and the blocking call checks its deadlines.
 fn look_again(_: &Idle) {
     core::hint::spin_loop();
 }
@@ -129,10 +131,10 @@ extern "C" fn USDHC1() {
     CARD.on_irq();
 }
 
-/// The PIT counts down.
+/// Returns the time in ns; the timer PIT counts down.
 fn now_ns() -> u64 {
     cortex_m::interrupt::free(|_| {
-        // SAFETY: it is only read; reading the upper half latches the lower one.
+        // SAFETY: the timer is only read; reading the upper half latches the lower half.
         let pit = unsafe { ral::pit::PIT::instance() };
         let upper = u64::from(read_reg!(ral::pit, pit, LTMR64H));
         let lower = u64::from(read_reg!(ral::pit, pit, LTMR64L));
@@ -140,7 +142,7 @@ fn now_ns() -> u64 {
     })
 }
 
-/// The LED of a Teensy 4.1 is at GPIO_B0_03: GPIO2, bit 3.
+/// Switches on the LED of a Teensy 4.1, at GPIO_B0_03 (GPIO2, bit 3).
 fn light_up() {
     // SAFETY: no other code uses this pin.
     let (pads, port) = unsafe { (ral::iomuxc::IOMUXC::instance(), ral::gpio::GPIO2::instance()) };

@@ -1,8 +1,9 @@
-//! Builds for an nRF52840-DK: an SD card in SPI mode on SPIM3, by embassy-nrf.
-//! The driver was judged by QEMU's lm3s6965evb and by a model. This program has not met hardware.
+//! Example for an nRF52840-DK: an SD card in SPI mode on SPIM3, with embassy-nrf. The driver was
+//! tested on QEMU's lm3s6965evb and on a model. This program was built, but never tried on
+//! hardware.
 //!
-//! Wires: P1.12 chip select, P1.13 MOSI, P1.14 MISO, P1.15 SCK; a pull-up of 10 kOhm on each line
-//! of the card. LED 1 comes on when block 0 has been read.
+//! Wires: P1.12 chip select, P1.13 MOSI, P1.14 MISO, P1.15 SCK; a pull-up resistor of 10 kOhm on
+//! each line of the card. The program switches LED 1 on after it has read block 0.
 #![no_std]
 #![no_main]
 
@@ -23,7 +24,7 @@ bind_interrupts!(struct Irqs {
     SPIM3 => spim::InterruptHandler<peripherals::SPI3>;
 });
 
-/// What the wires of a breadboard bear, in hertz.
+/// Highest clock in hertz that the wires of a breadboard allow.
 const FASTEST_HZ: u32 = 8_000_000;
 
 static WIRE: Once<SpiMemory> = Once::new(SpiMemory::new());
@@ -32,7 +33,7 @@ static SCRATCH: Buffer<1> = Buffer::new();
 #[entry]
 fn main() -> ! {
     let mut led = None;
-    // A product tells of the error, and of what it has read. A debugger sees both here.
+    // A product would report the error, and use the data. Here a debugger can show both.
     let read = first_block(&mut led);
     if let (Ok(_), Some(led)) = (&read, &mut led) {
         led.set_low();
@@ -60,7 +61,7 @@ fn first_block(led: &mut Option<Output<'static>>) -> Result<Block, Error> {
     Ok(block)
 }
 
-/// The fastest clock of the port that is not above this.
+/// Sets the fastest clock of the port that is not above `hz`.
 fn set_clock(bus: &mut Spim<'_>, hz: u32) {
     let mut config = spim::Config::default();
     config.frequency = match hz {
@@ -70,11 +71,11 @@ fn set_clock(bus: &mut Spim<'_>, hz: u32) {
         250_000.. => Frequency::K250,
         _ => Frequency::K125,
     };
-    // The port takes every configuration.
+    // The port supports every configuration.
     let _ = bus.set_config(&config);
 }
 
-/// Nothing interrupts: the blocking calls look again at once.
+/// Returns at once, since no interrupt comes: the blocking call checks again.
 fn spin(_: &Idle) {
     core::hint::spin_loop();
 }

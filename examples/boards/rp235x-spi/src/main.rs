@@ -1,8 +1,9 @@
-//! Builds for a Raspberry Pi Pico 2 (RP2350): an SD card in SPI mode on SPI0, by embassy-rp.
-//! The driver was judged by QEMU's lm3s6965evb and by a model. This program has not met hardware.
+//! Example for a Raspberry Pi Pico 2 (RP2350): an SD card in SPI mode on SPI0, with embassy-rp. The
+//! driver was tested on QEMU's lm3s6965evb and on a model. This program was built, but never tried
+//! on hardware.
 //!
-//! Wires: GP16 MISO, GP17 chip select, GP18 SCK, GP19 MOSI; a pull-up of 10 kOhm on each line of
-//! the card. The LED comes on when block 0 has been read.
+//! Wires: GP16 MISO, GP17 chip select, GP18 SCK, GP19 MOSI; a pull-up resistor of 10 kOhm on each
+//! line of the card. The program switches the LED on after it has read block 0.
 #![no_std]
 #![no_main]
 
@@ -17,7 +18,7 @@ use mmcq::engine::{Config, Error};
 use mmcq::host::spi::{HalPort, Spi as SdSpi, SpiConfig, SpiMemory};
 use mmcq::task::{Idle, Stack, Timer};
 
-/// What the wires of a breadboard bear, in hertz.
+/// Highest clock in hertz that the wires of a breadboard allow.
 const FASTEST_HZ: u32 = 16_000_000;
 
 static WIRE: Once<SpiMemory> = Once::new(SpiMemory::new());
@@ -26,7 +27,7 @@ static SCRATCH: Buffer<1> = Buffer::new();
 #[entry]
 fn main() -> ! {
     let mut led = None;
-    // A product tells of the error, and of what it has read. A debugger sees both here.
+    // A product would report the error, and use the data. Here a debugger can show both.
     let read = first_block(&mut led);
     if let (Ok(_), Some(led)) = (&read, &mut led) {
         led.set_high();
@@ -54,7 +55,7 @@ fn first_block(led: &mut Option<Output<'static>>) -> Result<Block, Error> {
     Ok(block)
 }
 
-/// Nothing interrupts: the blocking calls look again at once.
+/// Returns at once, since no interrupt comes: the blocking call checks again.
 fn spin(_: &Idle) {
     core::hint::spin_loop();
 }

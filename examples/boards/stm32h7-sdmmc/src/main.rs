@@ -1,9 +1,9 @@
-//! Builds for an STM32H743 (WeAct MiniSTM32H743): an SD card on SDMMC1; clocks and pins by
-//! embassy-stm32.
-//! The project's own register model has judged the driver; it has never met hardware.
+//! Example for an STM32H743 (WeAct MiniSTM32H743): an SD card on SDMMC1, with clocks and pins by
+//! embassy-stm32. The driver was tested on the project's register model. This program was built,
+//! but never tried on hardware.
 //!
-//! Pins: PC8 to PC11 data, PC12 clock, PD2 command. The LED at PE3 comes on when block 0 has been
-//! read. The data cache stays off, so that DMA sees memory as the core does.
+//! Pins: PC8 to PC11 data, PC12 clock, PD2 command. The program switches the LED at PE3 on after it
+//! has read block 0. The data cache stays off, so that DMA and the core see the same memory.
 #![no_std]
 #![no_main]
 
@@ -21,14 +21,14 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::stm32_sdmmc::{Pieces, Stm32Board, Stm32Sdmmc, Stm32SdmmcConfig};
 use mmcq::task::{Idle, Stack, Timer};
 
-/// Lock, driver. The H7's DMA has no list of pieces.
+/// Lock and driver of the stack. The H7's DMA has no list of segments.
 type Board = (CriticalSection, Stm32Sdmmc<Mmio, Coherent, Rcc, 1>);
 
 static CARD: Home<Board, 8> = Home::new();
 static PIECES: Once<Pieces<1>> = Once::new(Pieces::new());
 static SCRATCH: Buffer<1> = Buffer::new();
 
-/// The clock tree resets the controller.
+/// The reset line of the controller in the clock tree.
 struct Rcc;
 
 impl Stm32Board for Rcc {
@@ -42,7 +42,8 @@ impl Stm32Board for Rcc {
 #[entry]
 fn main() -> ! {
     let mut config = embassy_stm32::Config::default();
-    // 64 MHz / 4 * 25 = 400 MHz: the controller has a quarter of that, the core runs on.
+    // 64 MHz / 4 * 25 = 400 MHz: the controller gets a quarter of it, and the core's clock does not
+    // change.
     config.rcc.pll1 = Some(Pll {
         source: PllSource::HSI,
         prediv: PllPreDiv::DIV4,
@@ -58,7 +59,7 @@ fn main() -> ! {
     }
     hand_over(p.PC12.into(), Pull::None);
     let mut led = Output::new(p.PE3, Level::Low, Speed::Low);
-    // A product tells of the error, and of what it has read. A debugger sees both here.
+    // A product would report the error, and use the data. Here a debugger can show both.
     if first_block().is_ok() {
         led.set_high();
     }
@@ -67,7 +68,7 @@ fn main() -> ! {
     }
 }
 
-/// A pin of SDMMC1 from now on.
+/// Connects a pin to SDMMC1.
 fn hand_over(pin: Peri<'static, AnyPin>, pull: Pull) {
     let mut pin = Flex::new(pin);
     pin.set_as_af_unchecked(12, AfType::output_pull(OutputType::PushPull, Speed::VeryHigh, pull));
@@ -80,18 +81,19 @@ fn first_block() -> Result<Block, Error> {
         .high_speed(true)
         .max_clock_hz(50_000_000)
         .dma_window((0x2400_0000, 0x2407_ffff));
-    // SAFETY: the controller's registers, which no other code uses; the data cache is off.
+    // SAFETY: the address is the controller's register block, which no other code uses; the data
+    // cache is off.
     let (registers, memory) = unsafe { (Mmio::at_address(0x5200_7000), Coherent::new()) };
     let pieces = PIECES.take().ok_or(Error::Full)?;
     let host = Stm32Sdmmc::new(registers, memory, Rcc, pieces, config)
         .inspect_err(|error| {
-            // What is wrong with the controller is to be seen by a debugger here.
+            // A debugger can show here why the driver refuses the controller.
             core::hint::black_box(error);
         })
         .map_err(|_| Error::Unsupported)?;
     let stack = Stack::new(CriticalSection, Timer::polled(now_ns), host, Config::DEFAULT);
     let stack = CARD.put(stack).ok_or(Error::Full)?;
-    // SAFETY: the stack is there, and its lock masks this interrupt.
+    // SAFETY: the stack is in place, and its lock masks this interrupt.
     unsafe { interrupt::SDMMC1.enable() };
 
     let scratch = SCRATCH.take().ok_or(Error::Full)?;
@@ -102,7 +104,7 @@ fn first_block() -> Result<Block, Error> {
     Ok(block)
 }
 
-/// The interrupt moves the stack; the blocking calls look at its deadlines.
+/// Returns at once: the interrupt drives the stack, and the blocking call checks its deadlines.
 fn look_again(_: &Idle) {
     core::hint::spin_loop();
 }

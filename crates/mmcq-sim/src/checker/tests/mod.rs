@@ -1,4 +1,4 @@
-//! Every promise, kept and broken.
+//! Tests of every promise: kept once, and broken once.
 
 mod settled;
 
@@ -63,7 +63,7 @@ fn requests_on_one_sector_keep_their_order() {
     let late = judge.submit(Asked::Read, 3, 1, 0);
     let violation = judge.answered(early, Answer::Done, &bytes(write, 3)).unwrap_err();
     assert_eq!(violation.fault, Fault::Misordered);
-    // The later read brings the old content: only a failure of the write can excuse that.
+    // The later read returns the old content, which only a failure of the write can excuse.
     judge.answered(late, Answer::Done, &untouched(3)).unwrap();
     assert_eq!(judge.answered(write, Answer::Done, &[]).unwrap_err().fault, Fault::Misordered);
 
@@ -84,7 +84,7 @@ fn a_flush_makes_durable_what_was_complete_when_it_was_asked_for() {
     assert_eq!(copy.take(), Some(Fault::Lost));
     assert_eq!(judge.check_survival(3, &bytes(first, 3)), Ok(()));
     assert_eq!(cut(&mut judge, 3, &bytes(second, 3)), Ok(()));
-    // What was seen is what it holds now.
+    // What a read has returned is the sector's content now.
     assert_eq!(read(&mut judge, 3, &bytes(first, 3)), Err(Fault::Lost));
 }
 
@@ -174,7 +174,7 @@ fn an_answer_comes_once() {
     assert_eq!((judge.under_way(), judge.oldest_ns()), (1, Some(7)));
     judge.answered(ticket, Answer::Done, &[]).unwrap();
     assert_eq!(judge.answered(ticket, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
-    // Also when the place is used again.
+    // A second answer is also found if another request uses the same entry.
     let other = judge.submit(Asked::Flush, 0, 0, 8);
     assert_eq!(judge.answered(ticket, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
     judge.answered(other, Answer::Done, &[]).unwrap();
@@ -194,7 +194,7 @@ fn after_a_cut_no_client_waits() {
     assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Err(Fault::Lost));
 }
 
-/// Makes a checker with a complete write, after which the power was lost.
+/// Makes a checker with a complete write, after which the card lost its power.
 fn lost_one() -> (Checker, Ticket) {
     let mut judge = judge(false);
     let write = written(&mut judge, 3);
@@ -212,11 +212,11 @@ fn what_a_read_saw_after_a_loss_stays() {
     let (mut judge, write) = lost_one();
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
-    // And what was gone does not come back.
+    // Data that a read has shown to be lost do not come back.
     let (mut judge, write) = lost_one();
     assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Err(Fault::Lost));
-    // The next loss may take it all the same.
+    // The next loss may still take the data.
     let (mut judge, write) = lost_one();
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
     judge.supply_lost();
@@ -247,7 +247,8 @@ fn a_write_under_way_at_a_loss_is_old_or_new_until_it_is_read() {
     let (mut judge, write) = under_way();
     assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Err(Fault::Lost));
-    // It need not be told; but a flush that ends well answers for it.
+    // The loss of a write under way need not be reported, but a later flush without an error
+    // confirms the write.
     let (mut judge, _) = under_way();
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
@@ -265,7 +266,7 @@ fn a_flush_that_saw_a_loss_and_ends_well_answers_for_all_before_it() {
     };
     let (mut judge, _) = across();
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
-    // If it is true, nothing need be told.
+    // If the write is really on the card, nothing has to be reported.
     let (mut judge, write) = across();
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -281,12 +282,12 @@ fn a_reset_excuses_only_who_had_something_to_lose() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     judge.supply_lost();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
-    // The card may have put it away by itself, and the host cannot know.
+    // The card may have stored the write by itself, which the host cannot know.
     let mut judge = self::judge(false);
     written(&mut judge, 3);
     judge.note_reset();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
-    // So it is with what was erased.
+    // The rule is the same for erased sectors.
     for asked in [Asked::Erase, Asked::Discard, Asked::Zero] {
         let mut judge = self::judge(false);
         let ticket = judge.submit(asked, 3, 1, 0);
@@ -320,7 +321,7 @@ fn no_client_is_told_twice_of_the_same_loss() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
 }
 
-/// Checks that the loss must come before its report, not after it.
+/// Checks that a report of a loss is false if it comes before the loss.
 #[test]
 fn a_message_that_comes_before_the_loss_is_not_true() {
     for durable in [false, true] {

@@ -1,4 +1,4 @@
-//! What a read, a flush or a cut has made certain does not change any more.
+//! Tests of what does not change any more after a read, a flush or a power cut has shown it.
 
 use super::*;
 
@@ -31,13 +31,14 @@ fn a_failed_write_is_there_or_not_from_the_first_read_on() {
         let new = failed(&mut judge, 3);
         let new = bytes(new, 3);
         assert_eq!(reads(&mut judge, &[&new, &old, &new]), [Ok(()), LOST, Ok(())]);
-        // The next one may be there or not again.
+        // The next failed write may again be on the card or not.
         let next = failed(&mut judge, 3);
         assert_eq!(reads(&mut judge, &[&bytes(next, 3), &new]), [Ok(()), LOST]);
     }
 }
 
-/// A card may read what it has not written from its buffer, until it is reset.
+/// Checks that a failed write which a read has shown may be gone after a reset: a card may read
+/// from its buffer what it has not written.
 #[test]
 fn a_failed_write_that_was_seen_may_be_gone_after_a_reset() {
     let mut judge = judge(false);
@@ -47,13 +48,13 @@ fn a_failed_write_that_was_seen_may_be_gone_after_a_reset() {
     assert_eq!(read(&mut judge, 3, &new), Ok(()));
     judge.note_reset();
     assert_eq!(reads(&mut judge, &[&old, &new]), [Ok(()), LOST]);
-    // A read that was under way at the reset may have seen it before that.
+    // A read that was under way at the reset may have seen the write before it.
     let late = failed(&mut judge, 3);
     let look = judge.submit(Asked::Read, 3, 1, 0);
     judge.note_reset();
     assert_eq!(judge.answered(look, Answer::Done, &bytes(late, 3)).map_err(|wrong| wrong.fault), Ok(()));
     assert_eq!(read(&mut judge, 3, &old), Ok(()));
-    // What a flush has settled stays.
+    // Content that a flush has made durable stays after a reset.
     let next = failed(&mut judge, 3);
     assert_eq!(read(&mut judge, 3, &bytes(next, 3)), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -89,7 +90,7 @@ fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
     let (mut judge, old, new) = flushed();
     assert_eq!(reads(&mut judge, &[&old, &new]), [Ok(()), LOST]);
     assert_eq!(cut(&mut judge, 3, &old), Ok(()));
-    // Without a look at it either is good.
+    // Without a read, both the old and the new content are allowed.
     let (mut judge, old, new) = flushed();
     assert_eq!((judge.check_survival(3, &old), judge.check_survival(3, &new)), (Ok(()), Ok(())));
 }
@@ -103,7 +104,7 @@ fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
     let new = failed(&mut judge, 3);
     assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
     assert_eq!(judge.check_survival(3, &bytes(old, 3)), Ok(()));
-    // But it is whole.
+    // The sector must be whole, not torn.
     let torn = [&bytes(new, 3)[..128], &bytes(old, 3)[128..]].concat();
     assert_eq!(judge_after(&mut judge, 3, &torn), Some(Fault::Torn));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -132,7 +133,7 @@ fn what_a_read_saw_while_the_write_was_under_way_is_not_taken_back_by_its_failur
     judge.answered(new, Answer::Failed(0), &[]).unwrap();
     assert_eq!(read(&mut judge, 3, &bytes(old, 3)), LOST);
     assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
-    // And the other way round: a read that passed it.
+    // The other case: a read has returned the old content, so the failed write is never seen.
     let next = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
     assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
     judge.answered(next, Answer::Failed(0), &[]).unwrap();
@@ -151,7 +152,7 @@ fn an_abandoned_write_does_not_come_after_a_read_that_did_not_see_it() {
             assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
         }
         assert_eq!(read(&mut judge, 3, &bytes(left, 3)), LOST);
-        // Nor is it lost again once it was seen.
+        // A write that a read has shown is not lost again.
         let left = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
         judge.abandon(left);
         assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -166,7 +167,8 @@ fn a_discarded_sector_is_erased_once_and_stays_so() {
         let old = written(&mut judge, 3);
         done(&mut judge, Asked::Discard);
         let old = bytes(old, 3);
-        // The card may take its time; but what is gone does not come back, nor as something else.
+        // The card may erase later. But content that was erased does not come back, and the erased
+        // value stays the same.
         let other = [!erased[0]; 512];
         let seen = reads(&mut judge, &[&old, &old, &erased, &old, &other, &erased]);
         assert_eq!(seen, [Ok(()), Ok(()), Ok(()), LOST, LOST, Ok(())]);
@@ -182,7 +184,7 @@ fn an_erased_sector_keeps_its_value() {
         let other = [!erased[0]; 512];
         assert_eq!(reads(&mut judge, &[&erased, &other, &erased]), [Ok(()), LOST, Ok(())]);
         assert_eq!(cut(&mut judge, 3, &other), LOST);
-        // What a cut shows counts as well.
+        // The content after a power cut counts like a read.
         done(&mut judge, Asked::Erase);
         assert_eq!(cut(&mut judge, 3, &other), Ok(()));
         assert_eq!(reads(&mut judge, &[&erased, &other]), [LOST, Ok(())]);
@@ -221,15 +223,15 @@ fn a_torn_sector_holds_what_it_was_seen_to_hold() {
         CONTENT().write(3, 4_000_000, &mut never);
         (judge, torn, [bytes(old, 3), bytes(new, 3)], [bytes(first, 3), never, untouched(3), vec![0; 512]])
     };
-    // Pieces that a cut has shown stay.
+    // The pieces that a power cut has shown stay.
     let (mut judge, torn, versions, others) = torn_by_a_cut(false);
     for wrong in versions.iter().chain(&others) {
         assert!(read(&mut judge, 3, wrong).is_err());
     }
     let other = [&torn[..96], &versions[0][96..]].concat();
     assert_eq!(reads(&mut judge, &[&torn, &other]), [Ok(()), Err(Fault::Torn)]);
-    // Where nothing could be read, it may be what was there or what came, or pieces of both; and
-    // then that.
+    // A sector that could not be read may later have the old content, the new content or pieces of
+    // both; this content then stays.
     let (mut judge, _, _, others) = torn_by_a_cut(true);
     let ticket = judge.submit(Asked::Read, 3, 1, 0);
     assert!(judge.may_fail(ticket));
@@ -254,7 +256,7 @@ fn pieces_come_from_versions_that_were_asked_for() {
     CONTENT().write(3, 4_000_000, &mut never);
     let torn = |first: &[u8], second: &[u8]| [&first[..128], &second[128..]].concat();
     let (older, old, new) = (bytes(older, 3), bytes(old, 3), bytes(new, 3));
-    // A complete write covers the one before it, for reads; for a cut it is at stake.
+    // For reads, a complete write replaces the write before it; for a power cut, both are possible.
     for wrong in [torn(&new, &never), torn(&new, &older), torn(&new, &[0; 512])] {
         assert_eq!(read(&mut judge, 3, &wrong), Err(Fault::Torn));
     }
@@ -277,17 +279,18 @@ fn an_error_has_a_cause() {
     assert!(!may_fail(&mut judge, Answer::Failed(0)));
     judge.trouble();
     assert!(may_fail(&mut judge, Answer::Failed(0)) && may_fail(&mut judge, Answer::Failed(0)));
-    // One that was under way at that time may still have to do with it; those after it have not.
+    // A request that was under way at the fault may still fail because of it; requests after it may
+    // not.
     let under_way = judge.submit(Asked::Read, 4, 1, 0);
     assert!(may_fail(&mut judge, Answer::Done));
     assert!(judge.may_fail(under_way) && !may_fail(&mut judge, Answer::Failed(0)));
     judge.answered(under_way, Answer::Failed(0), &[]).unwrap();
-    // What was asked before it went wrong proves nothing.
+    // The success of a request that was submitted before the fault proves nothing.
     let before = judge.submit(Asked::Read, 4, 1, 0);
     judge.trouble();
     judge.answered(before, Answer::Done, &untouched(4)).unwrap();
     assert!(may_fail(&mut judge, Answer::Failed(0)));
-    // A flush may tell of it later on, until one has ended well.
+    // A flush may report the fault later, until a flush has succeeded.
     assert!(may_fail(&mut judge, Answer::Done) && !may_fail(&mut judge, Answer::Done));
     for (may, answer) in [(true, Answer::Failed(0)), (true, Answer::Done), (false, Answer::Done)] {
         let flush = judge.submit(Asked::Flush, 0, 0, 0);
@@ -316,24 +319,25 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
         judge.cache_gave_up();
         (judge, write)
     };
-    // The flush that the card failed says so: the next answers for nothing before it.
+    // The flush that the card failed reports the loss: the next flush confirms nothing from before
+    // it.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::Failed(0)), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
-    // One that hides it is found out by the next that says nothing.
+    // A stack that hides the loss is found when the next flush reports nothing.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
-    // A durable write between the two is well, and changes nothing of that.
+    // A durable write between the two flushes succeeds, and changes nothing about the report.
     let (mut judge, _) = gave_up();
     let durable = judge.submit(Asked::Write { durable: true }, 9, 1, 0);
     assert_eq!(judge.answered(durable, Answer::Done, &[]), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
-    // The word of a lost cache says it, too.
+    // The answer `CacheLost` reports the loss too.
     let (mut judge, _) = gave_up();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
-    // The answer that told it was lost on its way: the flush that is made again ends well.
+    // The response that reported the loss was itself lost: the repeated flush succeeds.
     let (mut judge, _) = gave_up();
     judge.failure_unheard();
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -342,14 +346,14 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost), "what came after is owed");
     assert_eq!(read(&mut judge, 3, &bytes(later, 3)), Ok(()));
-    // So does a durable write, whose own flush it was.
+    // A durable write, whose own flush failed in this way, also succeeds.
     let mut judge = super::judge(false);
     let durable = judge.submit(Asked::Write { durable: true }, 3, 1, 0);
     judge.cache_gave_up();
     judge.failure_unheard();
     judge.answered(durable, Answer::Done, &[]).unwrap();
     assert_eq!(judge_after(&mut judge, 3, &untouched(3)), None);
-    // Nor does an erase that the card dropped come back into force by the next flush.
+    // An erase that the card dropped does not take effect by the next flush.
     let mut erased = super::judge(false);
     let erase = erased.submit(Asked::Erase, 3, 1, 0);
     erased.answered(erase, Answer::Done, &[]).unwrap();
@@ -357,7 +361,7 @@ fn what_a_card_gave_up_in_a_flush_is_told_by_an_error_of_that_flush_or_the_next(
     assert_eq!(flush(&mut erased, Answer::Failed(0)), Ok(()));
     assert_eq!(flush(&mut erased, Answer::Done), Ok(()));
     assert_eq!(read(&mut erased, 3, &untouched(3)), Ok(()));
-    // Where nothing is lost an error tells of nothing, and what is complete is owed as before.
+    // If nothing was lost, an error reports nothing, and complete writes must be found as before.
     let mut clean = super::judge(false);
     clean.cache_gave_up();
     let write = written(&mut clean, 3);

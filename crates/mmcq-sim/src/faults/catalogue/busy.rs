@@ -1,9 +1,9 @@
-//! Chapter B: busy and time.
+//! Chapter B of the catalogue: busy and time.
 
 use super::{Entry, campaign, entry, once, profile, quirk, test};
 use crate::faults::{Point, Strike};
 
-/// R1 bit 6: an eMMC reports an exception event, such as urgent background work.
+/// Bit 6 of R1: an eMMC reports an exception event, such as urgent background work.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
 pub(super) const ENTRIES: &[Entry] = &[

@@ -1,5 +1,5 @@
-//! Chapter H: the command queue of a card, and the controller's command queue engine that drives
-//! it.
+//! Chapter H of the catalogue: the command queue of a card, and the command queue engine of a
+//! controller.
 
 use super::{Entry, entry, once, profile};
 use crate::faults::{Point, Strike};

@@ -1,11 +1,11 @@
-//! Chapter E: the controller.
+//! Chapter E of the catalogue: the controller.
 
 use super::{Entry, always, entry, from, once, profile, test};
 use crate::faults::{Point, Strike};
 
-/// Software Reset For CMD Line of an SD host controller.
+/// Bit Software Reset For CMD Line of an SDHCI controller.
 const RESET_CMD: u32 = 1 << 1;
-/// Data Timeout Error in the status of an SD host controller.
+/// Bit Data Timeout Error in the interrupt status of an SDHCI controller.
 const DATA_TIMEOUT: u32 = 1 << 20;
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -108,7 +108,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "E12",
         "The FIFO runs over or empty in mid-block",
         "an error and slower again, never a success",
-        // A block that lost bytes on its way ends where no end bit is.
+        // A block that has lost bytes on its way has no end bit where the controller expects it.
         &[once("fifo_ovr", Point::ReadBlock, Strike::EndBit)],
     ),
     entry(

@@ -1,4 +1,4 @@
-//! Chapter G: hostile cards, functions and clients.
+//! Chapter G of the catalogue: hostile cards, functions and clients.
 
 use super::{Entry, entry, from, once, test};
 use crate::faults::{Point, Strike};

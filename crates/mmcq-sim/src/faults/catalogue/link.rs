@@ -1,11 +1,11 @@
-//! Chapter A: the wires between controller and card.
+//! Chapter A of the catalogue: the lines between controller and card.
 
 use super::{Entry, entry, once, profile, quirk};
 use crate::faults::{Point, Strike};
 
-/// R1 bit 22: the command is not legal in the card's state.
+/// Bit 22 of R1: the command is not legal in the card's state.
 const ILLEGAL_COMMAND: u32 = 1 << 22;
-/// R1 bit 7: the card did not switch.
+/// Bit 7 of R1: the card refused a CMD6.
 const SWITCH_ERROR: u32 = 1 << 7;
 
 pub(super) const ENTRIES: &[Entry] = &[

@@ -1,11 +1,11 @@
-//! Chapter D: medium and capacity.
+//! Chapter D of the catalogue: medium and capacity.
 
 use super::{Entry, entry, once, profile, quirk};
 use crate::faults::{Point, Strike};
 
-/// R1 bit 31: an address beyond the end.
+/// Bit 31 of R1: an address beyond the end of the card.
 const OUT_OF_RANGE: u32 = 1 << 31;
-/// R1 bit 26: a write to a protected place.
+/// Bit 26 of R1: a write to a protected address.
 const WP_VIOLATION: u32 = 1 << 26;
 
 pub(super) const ENTRIES: &[Entry] = &[

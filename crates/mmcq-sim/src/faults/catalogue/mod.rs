@@ -2,9 +2,10 @@
 //! the stack must do, and how the failure is injected.
 //!
 //! The catalogue has a hundred and fifteen entries in nine chapters, A to I. [`by_id`] finds an
-//! [`Entry`] by its id, [`by_injection`] an [`Injection`] by its name. A failure that a plan can
-//! inject has points and strikes, and [`Injection::plan`] aims it at the nth event. The others need
-//! a special card, a campaign that cuts the power, or a test of their own: [`Means`] says which.
+//! [`Entry`] by its id, [`by_injection`] finds an [`Injection`] by its name. A failure that a plan
+//! of faults can cause has a point and a strike; [`Injection::plan`] makes it strike at the nth
+//! event. Other failures need a special card, a campaign that cuts the power, or a separate test:
+//! [`Means`] says which.
 
 mod busy;
 mod command_queue;
@@ -18,23 +19,23 @@ mod spi;
 
 use super::{Plan, Point, Shot, Strike};
 
-/// One known failure.
+/// A known failure, what the stack must do about it, and how it can be caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Chapter and number: `A1` to `I10`.
+    /// Chapter and number of the entry: `A1` to `I10`.
     pub id: &'static str,
-    /// What fails.
+    /// Description of what fails.
     pub failure: &'static str,
-    /// What the stack does about it.
+    /// What the stack does about the failure.
     pub response: &'static str,
-    /// Injections that cause it; never empty.
+    /// Injections that cause the failure; at least one.
     pub injections: &'static [Injection],
 }
 
-/// One way to cause a failure.
+/// A way to cause a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// Name, unique in the catalogue, such as `resp_crc`.
+    /// Name of the injection, unique in the catalogue, such as `resp_crc`.
     pub name: &'static str,
     /// How the failure is caused.
     pub means: Means,
@@ -43,19 +44,20 @@ pub struct Injection {
 /// How a failure is caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// A strike at one event.
+    /// A fault that strikes at one event of the point.
     Once(Point, Strike),
-    /// A strike at every event from a given one on.
+    /// A fault that strikes at every event of the point, from a given one on.
     From(Point, Strike),
-    /// A special card (`cards/quirks`) or controller (`controllers`): the name of its profile.
+    /// A special card (`cards/quirks`) or controller (`controllers`); the value is the name of its
+    /// profile.
     Profile(&'static str),
-    /// Any card, with these lines added to the `[quirk]` table of its profile.
+    /// Any card whose profile gets these lines in its `[quirk]` table.
     Quirk(&'static str),
-    /// An action on the machine from outside: power cut, another card, a clock near its end.
+    /// An action on the whole machine: a power cut, another card, a clock near its end.
     Campaign,
-    /// Nothing to inject: the model checks every access.
+    /// No injection is needed: the model checks every access.
     Always,
-    /// A test of its own: of an interface, of a parser, of the order of calls.
+    /// A separate test: of an interface, of a parser, or of the order of calls.
     Test,
 }
 
@@ -89,34 +91,34 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.into_iter().flatten()
 }
 
-/// Returns the entry of this id.
+/// Returns the entry with this id; `None` if there is none.
 #[must_use]
 pub fn by_id(id: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.id == id)
 }
 
-/// Returns the injection of this name, and its entry.
+/// Returns the injection with this name, and its entry; `None` if there is none.
 #[must_use]
 pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> {
     entries().find_map(|entry| Some((entry, entry.injections.iter().find(|i| i.name == name)?)))
 }
 
 impl Entry {
-    /// Returns the single strikes at the nth event that cause this failure; each is to be tried
-    /// alone. Empty if no single strike does.
+    /// Returns the single faults that cause this failure at the nth event. Each must be tried
+    /// alone. The list is empty if no single fault causes the failure.
     #[must_use]
     pub fn shots(&self, nth: u64) -> Vec<Shot> {
         self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
     }
 
-    /// Returns the plans that cause this failure from the nth event on, with the names of their
-    /// injections; each is to be tried alone.
+    /// Returns the plans of faults that cause this failure from the nth event on, with the names of
+    /// their injections. Each must be tried alone.
     #[must_use]
     pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
         self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()
     }
 
-    /// Returns whether a plan can cause this failure.
+    /// Returns whether a plan of faults can cause this failure.
     #[must_use]
     pub fn strikes(&self) -> bool {
         self.injections.iter().any(|injection| injection.aim().is_some())
@@ -124,7 +126,7 @@ impl Entry {
 }
 
 impl Injection {
-    /// Returns the point and the strike of this injection, if it has them.
+    /// Returns the point and the strike of this injection; `None` if it has none.
     #[must_use]
     pub fn aim(&self) -> Option<(Point, Strike)> {
         match self.means {
@@ -133,8 +135,8 @@ impl Injection {
         }
     }
 
-    /// Returns the strike at the nth event of its point, from 1, if a single strike causes the
-    /// failure.
+    /// Returns the fault that strikes at the nth event of its point (from 1); `None` if no single
+    /// fault causes the failure.
     #[must_use]
     pub fn shot(&self, nth: u64) -> Option<Shot> {
         match self.means {
@@ -143,7 +145,8 @@ impl Injection {
         }
     }
 
-    /// Returns a plan that strikes at the nth event of its point, from 1, or from that event on.
+    /// Returns the plan of faults that strikes at the nth event of its point (from 1), or from that
+    /// event on; `None` if no plan causes the failure.
     #[must_use]
     pub fn plan(&self, nth: u64) -> Option<Plan> {
         match self.means {
@@ -249,7 +252,7 @@ mod tests {
                         let table: toml::Table = lines.parse().unwrap();
                         assert!(!table.is_empty(), "{}", injection.name);
                     }
-                    // The chapter of the controller has no cards' profiles.
+                    // In the controller's chapter the profiles are those of controllers.
                     Means::Profile(name) if entry.id.starts_with('E') => {
                         assert!(crate::sdhci::Profile::named(name).is_some_and(|p| p.is_ok()), "{name}");
                     }

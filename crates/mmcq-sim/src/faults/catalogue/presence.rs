@@ -1,4 +1,4 @@
-//! Chapter C: presence and power.
+//! Chapter C of the catalogue: presence and power of the card.
 
 use super::{Entry, campaign, entry, from, once, profile, quirk};
 use crate::faults::{Point, Strike};

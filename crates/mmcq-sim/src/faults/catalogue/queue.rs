@@ -1,4 +1,4 @@
-//! Chapter F: queue and software.
+//! Chapter F of the catalogue: queue and software.
 
 use super::{Entry, campaign, entry, test};
 

@@ -1,4 +1,4 @@
-//! Chapter I: a card in SPI mode, on a bus without any controller that knows it.
+//! Chapter I of the catalogue: a card in SPI mode, on an SPI bus without an SD controller.
 
 use super::{Entry, entry, once, test};
 use crate::faults::{Point, Strike};
