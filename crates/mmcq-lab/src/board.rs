@@ -4,7 +4,9 @@
 
 mod card;
 
-pub use card::{card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table};
+pub use card::{
+    SPREAD, card_names, card_profile, card_table, card_text, card_text_with, profile, slot_card, table,
+};
 
 use crate::buffers::{self, Pieces};
 use crate::controller::{self, Controller};
@@ -122,6 +124,18 @@ pub enum BoardError {
         /// Key of the range.
         key: String,
     },
+    /// A range does not hold the value.
+    #[error("{name}: `{key} = {value}`: its range is {} to {}; expected a range that holds it", ends[0], ends[1])]
+    Outside {
+        /// The file.
+        name: String,
+        /// Key of both.
+        key: String,
+        /// The value.
+        value: f64,
+        /// The range.
+        ends: [f64; 2],
+    },
     /// `--set card.KEY=VALUE`.
     #[error("--set card.{change}: {what}")]
     Change {
@@ -145,7 +159,7 @@ pub enum BoardError {
         error: String,
     },
     /// The card cannot be brought up.
-    #[error("platform {platform}, card {card}: bring-up failed: {error}")]
+    #[error("platform {platform}, card {card}: bring-up failed: {error}{hint}")]
     BringUp {
         /// Platform.
         platform: String,
@@ -153,6 +167,8 @@ pub enum BoardError {
         card: String,
         /// Reason.
         error: String,
+        /// What may be behind it; may be empty.
+        hint: &'static str,
     },
 }
 
@@ -351,6 +367,7 @@ impl<const N: usize> Board<N> {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),
             error,
+            hint: other_kind(platform, &profile),
         })?;
         stack.with(|engine| {
             // SAFETY: prices alone change, and no driver is called.
@@ -359,6 +376,7 @@ impl<const N: usize> Board<N> {
             }
         });
         controller.take_stats();
+        controller.take_work();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
         Ok(Board {
@@ -468,6 +486,15 @@ impl<const N: usize> Board<N> {
 
 /// Result of bringing a card up: the card, and EXT_CSD of an eMMC.
 type Found = (Card, Option<Box<[u8; 512]>>);
+
+/// Returns a hint if the card is of another kind than the board's own one.
+fn other_kind(platform: &Platform, card: &CardProfile) -> &'static str {
+    match (card_profile(&platform.card).is_ok_and(|own| own.is_emmc()), card.is_emmc()) {
+        (true, false) => "; the board is made for an eMMC, and this is an SD card",
+        (false, true) => "; the board is made for an SD card, and this is an eMMC",
+        _ => "",
+    }
+}
 
 fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
     let mut pieces = Pieces::default();

@@ -19,6 +19,7 @@ use mmcq::host::sdhci::{
 use mmcq::host::stm32_sdmmc as sdmmc;
 use mmcq::host::surroundings::Surrounded;
 use mmcq::host::{CommandQueueHost, Host, Timing, Width};
+use mmcq_sim::card::flash::Work;
 use mmcq_sim::card::{AtStake, Card, Kept};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::ShadowMemory;
@@ -222,6 +223,11 @@ impl Controller {
     /// Returns the counters of the bus and resets them.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
+    }
+
+    /// Returns what the card's flash did since this was asked last.
+    pub fn take_work(&self) -> Work {
+        model!(self, m => m.borrow_mut().card_mut().map_or_else(Work::default, |card| card.take_work()))
     }
 
     /// Sets the log that receives all bus events from now on.

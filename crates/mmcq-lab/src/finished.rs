@@ -79,6 +79,11 @@ pub fn origin(scene: &Scene, platform: &Platform, outcome: &Outcome) -> Origin {
     let share = |ns: u64| ns as f64 / c.elapsed_ns.max(1) as f64;
     let counters = [
         ("ios", c.ios as f64),
+        ("flushes", c.flushes as f64),
+        ("card_flushes", c.work.flushes.count as f64),
+        ("reads_repeated", c.work.retries.count as f64),
+        ("garbage_collections", c.work.collections.count as f64),
+        ("beyond_slc_bytes", c.work.beyond_slc_bytes as f64),
         ("bytes", c.bytes as f64),
         ("elapsed_ns", c.elapsed_ns as f64),
         ("transfers", c.transfers as f64),

@@ -100,7 +100,7 @@ pub fn all(platform: &str, card: Option<&str>, changes: &[String]) -> Result<Vec
             ranges(&format!("{}{key}", platform::CARD), value, &mut of_card)?;
         }
     }
-    let spread = meaning::SPREAD.map(|key| format!("{}{key}", platform::CARD));
+    let spread = board::SPREAD.map(|key| format!("{}{key}", platform::CARD));
     let missing = spread.into_iter().filter(|key| !of_card.iter().any(|param| param.key == *key));
     let missing: Vec<String> = missing.collect();
     of_card.extend(missing.into_iter().map(Param::without_value));

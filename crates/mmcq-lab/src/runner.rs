@@ -10,6 +10,7 @@ use crate::system::Stuck;
 use mmcq::engine::FlushBy;
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
+use mmcq_sim::card::flash::Work;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
 
@@ -322,12 +323,16 @@ pub struct Run<'a> {
 pub struct Counters {
     /// I/Os.
     pub ios: u64,
+    /// Flushes that the jobs asked for, those of durable writes included.
+    pub flushes: u64,
     /// Data commands.
     pub transfers: u64,
     /// Bytes transferred.
     pub bytes: u64,
     /// Counters of the bus.
     pub bus: BusStats,
+    /// What the card's flash did that no command tells.
+    pub work: Work,
     /// Counters of the CPU.
     pub cpu: Counts,
     /// Number of register reads and writes.
@@ -361,6 +366,8 @@ impl Counters {
     /// Adds the counters of another run on the same board. Times and rates stay.
     fn add(&mut self, other: &Counters) {
         self.ios += other.ios;
+        self.flushes += other.flushes;
+        self.work.add(&other.work);
         self.transfers += other.transfers;
         self.bytes += other.bytes;
         self.bus.add(&other.bus);

@@ -2,7 +2,7 @@
 //! of real runs, the deciding value is the right one, and all output formats agree.
 
 use crate::job_folder::JobFolder;
-use mmcq_lab::gain::{Answer, Basis, Cell, Gain, Question, load};
+use mmcq_lab::gain::{Answer, Basis, Cell, Decides, Gain, Question, Uncertain, load};
 use mmcq_lab::runner::Setting;
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -29,6 +29,14 @@ fn gain(cell: &Cell, setting: Setting) -> &Gain {
     cell.gains.iter().find(|gain| gain.setting == setting).unwrap()
 }
 
+/// Returns the value that decides.
+fn decides<'a>(gain: &Gain, answer: &'a Answer) -> &'a Uncertain {
+    match gain.decides(answer) {
+        Some(Decides::Value(value)) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
 const STACKS: [Setting; 3] = [Setting::None, Setting::HsqTag, Setting::MmcqOwn];
 
 #[test]
@@ -50,7 +58,7 @@ fn the_interval_has_the_gain_and_its_ends_are_runs() {
     assert!(moved > 10, "{moved}");
     // Runs with the deciding value set to each end of its range must give the same gains.
     let first = gain(&answer.cells[0], Setting::HsqTag);
-    let (effect, value) = (first.effects[0], first.decides(&answer).unwrap());
+    let (effect, value) = (first.effects[0], decides(first, &answer));
     for end in [0, 1] {
         let set = vec![value.change(value.ends[end])];
         let alone = ask(&Question { set, has_intervals: false, ..question.clone() });
@@ -71,7 +79,7 @@ fn the_value_that_was_made_to_decide_is_named() {
     let answer = ask(&reads);
     for setting in [Setting::LinuxCqe, Setting::Auto] {
         let gain = gain(&answer.cells[0], setting);
-        let decides = gain.decides(&answer).unwrap();
+        let decides = decides(gain, &answer);
         // A count varies by one to both sides.
         assert_eq!((decides.key.as_str(), decides.ends), ("card.queue.units", [2.0, 4.0]));
         assert!(gain.ends[1] - gain.ends[0] > 100.0, "{:?}", gain.ends);
@@ -90,7 +98,7 @@ fn the_value_that_was_made_to_decide_is_named() {
     writes.loads.retain(|load| load.name == "random writes of 4 KiB");
     writes.given = vec!["cost.wake_us=1..200".parse().unwrap()];
     let answer = ask(&writes);
-    let decides = gain(&answer.cells[0], Setting::HsqTag).decides(&answer).unwrap();
+    let decides = decides(gain(&answer.cells[0], Setting::HsqTag), &answer);
     assert_eq!((decides.key.as_str(), decides.basis), ("cost.wake_us", Basis::Given));
 }
 
@@ -111,6 +119,34 @@ fn linux_by_the_queue_engine_gains_what_the_guest_says() {
         assert_eq!(cell.depth, Some(depth));
         assert!((gain / of_guest - 1.0).abs() < 0.15, "{}: {gain:.3}, {of_guest:.3}", cell.title);
     }
+}
+
+#[test]
+fn the_interval_has_what_linux_itself_gains() {
+    // As above; through its software queue 32 jobs flush 4540 times a second.
+    let settings = [Setting::None, Setting::HsqTag, Setting::LinuxCqe];
+    let mut asked = question("intel-jsl", Some("emmc-queue"), &[32], &settings);
+    asked.loads = load::usual(&[32], 1500).unwrap();
+    asked.loads.retain(|load| load.is_durable);
+    // One value, which is known well.
+    asked.given = vec!["cost.job_wake_us=20..20.1".parse().unwrap()];
+    asked.set = known(&ask(&Question { has_intervals: true, ..asked.clone() }));
+    let answer = ask(&asked);
+    for (setting, itself) in [(Setting::HsqTag, 4540.0 / 6319.0), (Setting::LinuxCqe, 11871.0 / 6319.0)] {
+        let gain = gain(&answer.cells[0], setting);
+        let itself = 100.0 * (itself - 1.0);
+        assert!(matches!(gain.decides(&answer), Some(Decides::StandIn)), "{:?}", gain.effects);
+        let [low, high] = gain.ends;
+        // The model is off by 1 % of its own since the figure was taken.
+        assert!(low - 1.0 < itself && itself < high + 1.0, "{setting:?}: {itself} in {low} to {high}");
+        assert!(high - low > 15.0);
+    }
+}
+
+/// Returns changes that make all values known but the one that is given.
+fn known(answer: &Answer) -> Vec<String> {
+    let others = answer.values.iter().filter(|value| value.basis != Basis::Given);
+    others.map(|value| value.change(value.value)).collect()
 }
 
 struct Folder(JobFolder);
@@ -170,7 +206,7 @@ fn table_json_and_page_say_the_same() {
         let said = [
             format!("{percent:+.1} %"),
             format!("{low:+.1} to {high:+.1} %"),
-            key.rsplit('.').next().unwrap().to_owned(),
+            key.rsplit(['.', ' ']).next().unwrap().to_owned(),
             format!("{:.0}", number("iops")),
         ];
         for part in &said {
@@ -179,6 +215,13 @@ fn table_json_and_page_say_the_same() {
         // Values on which the gain depends, with their ranges.
         let effects = of("effect");
         let widest = effects.iter().find(|e| e["load"] == row["load"] && e["setting"] == "mmcq").unwrap();
+        if key == "the stand-in" {
+            assert!(
+                row["durable"] == true
+                    && number("stand_in_percent") > widest["width_percent"].as_f64().unwrap()
+            );
+            continue;
+        }
         assert_eq!(widest["key"], row["decided_by"]);
         let value = of("value").into_iter().find(|value| value["key"] == row["decided_by"]).unwrap();
         assert_eq!((&value["low"], &value["high"]), (&widest["low"], &widest["high"]));
@@ -214,7 +257,7 @@ fn what_is_wrong_is_one_line() {
     folder.refused("compare --platform hsq-sprd --depth 0", "expected a whole number from 1 to 1024");
     folder.refused("compare --platform hsq-sprd --settings no", "setting no: unknown");
     folder.refused("compare --platform hsq-sprd --settings cqe", "no command queue");
-    folder.refused("compare", "required");
+    folder.refused("compare", "expected two reports, A and B, or --platform BOARD");
     folder.refused("compare a.json", "required");
     folder.refused("compare a.json b.json --platform hsq-sprd", "cannot be used with");
     folder.refused("compare a.json b.json --depth 8", "cannot be used with");

@@ -100,7 +100,7 @@ fn every_key_is_listed_and_can_be_looked_for() {
     let row: serde_json::Value = serde_json::from_str(&rows).unwrap();
     assert_eq!((&row["key"], &row["unit"]), (&"cost.job_wake_us".into(), &"us".into()));
     assert_eq!((&row["value"], &row["range"]), (&20.into(), &serde_json::json!([15.0, 25.0])));
-    assert!(refused("params no.such.key").contains("no key contains it"));
+    assert!(refused("params no.such.key").contains("no key and no meaning of one contains it"));
     assert!(
         refused("params --set card.nothing=1")
             .contains("the card's file has no such key; the nearest is card.")

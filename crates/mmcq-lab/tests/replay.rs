@@ -187,10 +187,7 @@ fn the_same_load_in_each_format_of_linux_is_the_same() {
         assert!(text.contains("   TRIM: bw="), "{name}: {text}");
         assert!(text.contains(" lat (usec)") && !text.contains("133."), "{name}: {text}");
         let origin = &report["mmcq"];
-        assert_eq!(
-            (&origin["replay"]["processes"], &origin["replay"]["mode"]),
-            (&"4".into(), &"open".into())
-        );
+        assert_eq!((&origin["replay"]["processes"], &origin["replay"]["mode"]), (&4.into(), &"open".into()));
         assert!(origin["counters"]["late_max_us"].as_f64().unwrap() < 60.0, "{origin}");
         let jobs = report["jobs"].clone();
         assert_eq!(
@@ -407,7 +404,7 @@ fn a_run_of_ours_replays_with_equal_requests() {
         assert!(one.len() > 200, "{}", one.len());
         let plain = |list: &[(u64, u64, u32, u32)]| list.iter().map(|r| (r.1, r.2, r.3)).collect::<Vec<_>>();
         assert_eq!(plain(&one), plain(&two), "{setting}");
-        assert_eq!(report["mmcq"]["replay"]["requests"], one.len().to_string());
+        assert_eq!(report["mmcq"]["replay"]["requests"], one.len() as u64);
         // The events of each request are in order: arrived, sent to the driver, complete.
         let rows = Raw::all(&folder.path("one"));
         for code in [4, 7, 8, 12] {
@@ -454,7 +451,7 @@ fn blkparse_btt_and_fio_read_what_we_write() {
         assert_eq!(["Q", "G", "I", "D", "C"].map(count), [requests; 5], "{text}");
         assert!(text.contains("[job1]"), "{text}");
         let report = folder.json("replay text");
-        assert_eq!(report["mmcq"]["replay"]["requests"], requests.to_string());
+        assert_eq!(report["mmcq"]["replay"]["requests"], requests as u64);
     }
     if let Some(text) = judge(&folder, "btt -i x.blktrace.0") {
         let counted = |name: &str| {
@@ -483,7 +480,7 @@ fn a_trace_of_linux_itself_is_replayed_in_every_mode() {
     for mode in ["open", "closed", "think"] {
         let report = folder.json(&format!("replay {} --card emmc-51-full --mode {mode}", trace.display()));
         let told = &report["mmcq"];
-        assert_eq!(told["replay"]["requests"], "917", "{mode}");
+        assert_eq!(told["replay"]["requests"], 917, "{mode}");
         assert_eq!(
             (&told["counters"]["ios"], &told["counters"]["failed"]),
             (&911.into(), &0.into()),

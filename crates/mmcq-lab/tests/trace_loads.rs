@@ -123,14 +123,13 @@ fn a_trace_of_perfetto_is_replayed_with_its_programs() {
     folder.file("t.pftrace", perfetto());
     let report = folder.json("replay t.pftrace --card emmc-hs200 --output-format json");
     let facts = &report["mmcq"]["replay"];
-    let fact = |name: &str| facts[name].as_str().unwrap();
-    assert_eq!(
-        (fact("format"), fact("requests"), fact("reads"), fact("writes")),
-        ("perfetto", "4", "2", "1")
-    );
-    assert_eq!((fact("flushes"), fact("writes_sizes")), ("1", "65536 to 65536; median 65536"));
+    let count = |name: &str| facts[name].as_u64().unwrap();
+    assert_eq!(facts["format"], "perfetto");
+    assert_eq!(["requests", "reads", "writes", "flushes"].map(count), [4, 2, 1, 1]);
+    let sizes = ["writes_min_bytes", "writes_median_bytes", "writes_max_bytes"];
+    assert_eq!(sizes.map(count), [65536; 3]);
     // Requests take 400, 400 and 900 us of 3000 us; the rest is think time.
-    assert_eq!(fact("think_share"), format!("{:.4}", 1300.0 / 3000.0));
+    assert_eq!(facts["think_share"], 0.4333);
     let names: Vec<_> = report["mmcq"]["programs"]
         .as_array()
         .unwrap()
@@ -140,7 +139,7 @@ fn a_trace_of_perfetto_is_replayed_with_its_programs() {
     assert_eq!(names, [("my app", Some(2)), ("kworker", None)]);
     // The driver received only one of the requests.
     let issued = folder.json("replay t.pftrace --event D --card emmc-hs200 --output-format json");
-    assert_eq!(issued["mmcq"]["replay"]["requests"], "1");
+    assert_eq!(issued["mmcq"]["replay"]["requests"], 1);
     folder.well("replay t.pftrace --device 179,0 --card emmc-hs200");
     folder.refused("replay t.pftrace --device 8,0 --card emmc-hs200", "no request is left");
 }

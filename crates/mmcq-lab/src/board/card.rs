@@ -9,6 +9,20 @@ use mmcq_sim::cards;
 use std::borrow::Cow;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
+/// Keys of `[flash.spread]`. A card's file may leave out all of them.
+pub const SPREAD: [&str; 10] = [
+    "flash.spread.seed",
+    "flash.spread.read_retry_share",
+    "flash.spread.read_retry_us",
+    "flash.spread.read_retry_again",
+    "flash.spread.gc_share",
+    "flash.spread.gc_stall_ms",
+    "flash.spread.gc_again",
+    "flash.spread.slc_mib",
+    "flash.spread.slc_mib_s",
+    "flash.spread.slc_free_mib_s",
+];
+
 /// Returns the names of the built-in cards.
 pub fn card_names() -> impl Iterator<Item = &'static str> {
     cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
@@ -80,6 +94,9 @@ fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
     let text = card_text(name)?;
     #[cfg(test)]
     crate::counted::parsed();
+    if name.ends_with(".toml") {
+        ranges_hold(name, &text)?;
+    }
     let profile = match CardProfile::from_toml(&text, name) {
         Err(_) if has_functions(&text) => {
             let description = IoProfile::from_toml(&text, name)?.description().to_owned();
@@ -91,6 +108,27 @@ fn changed(name: &str, changes: &[String]) -> Result<CardProfile, BoardError> {
         [] => Ok(profile),
         changes => Ok(CardProfile::from_toml(&with(&text, changes)?, &format!("{name} with --set"))?),
     }
+}
+
+/// Checks that the ranges of a card's file hold its values.
+fn ranges_hold(name: &str, text: &str) -> Result<(), BoardError> {
+    fn walk(name: &str, above: &str, table: &toml::Table) -> Result<(), BoardError> {
+        for (key, ends) in table.get("range").and_then(toml::Value::as_table).into_iter().flatten() {
+            let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+            let ends: Vec<f64> = ends.as_array().into_iter().flatten().filter_map(number).collect();
+            let (&[least, most], Some(value)) = (&ends[..], table.get(key).and_then(number)) else {
+                continue;
+            };
+            if least < most && !(least..=most).contains(&value) {
+                let (name, key) = (name.to_owned(), format!("{above}{key}"));
+                return Err(BoardError::Outside { name, key, value, ends: [least, most] });
+            }
+        }
+        let parts = table.iter().filter_map(|(key, value)| Some((key, value.as_table()?)));
+        parts.into_iter().try_for_each(|(key, part)| walk(name, &format!("{above}{key}."), part))
+    }
+    // What is no TOML is told by the reader of profiles.
+    text.parse().map_or(Ok(()), |table: toml::Table| walk(name, "", &table))
 }
 
 /// Returns the text of a card's file.
@@ -150,6 +188,11 @@ fn find(document: &DocumentMut, path: &str) -> Result<Vec<String>, String> {
             other.join(".")
         )),
         _ => {
+            if let Some(key) = SPREAD.into_iter().find(|key| key.rsplit('.').next() == Some(name)) {
+                return Err(format!(
+                    "the card's file has no such table; expected it with its table: card.{key}"
+                ));
+            }
             let near = |steps: &Vec<String>| steps.last().map_or(0.0, |last| strsim::jaro(last, name));
             let nearest = all.iter().max_by(|a, b| near(a).total_cmp(&near(b)));
             let nearest =
@@ -193,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn a_range_holds_its_value() {
+        for (name, text) in cards::CARDS {
+            ranges_hold(name, text).unwrap();
+        }
+        let text = "[flash.write]\nrange = { drain_mib_s = [30, 40], other = [1, 2] }\ndrain_mib_s = 50\n";
+        let error = ranges_hold("mine.toml", text).unwrap_err().to_string();
+        let expected = "mine.toml: `flash.write.drain_mib_s = 50`: its range is 30 to 40; expected a range that holds it";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
     fn faults_name_the_key_and_the_line() {
         let fault = |change: &str| set(&[change]).unwrap_err();
         assert!(fault("read_frist_us=1").starts_with(
@@ -201,6 +255,8 @@ mod tests {
         assert!(
             fault("source=x").contains("is in two tables; expected card.identity.source or card.emmc.source")
         );
+        let given = "--set card.slc_mib=1: the card's file has no such table; expected it with its table: card.flash.spread.slc_mib";
+        assert_eq!(fault("slc_mib=1"), given);
         assert!(fault("emmc.fastest.x=1").contains("fastest is one value and has no parts"));
         assert!(fault("flash.read.read_frist_us=1").starts_with("emmc-hs200 with --set:"));
         // The line is that of the file.

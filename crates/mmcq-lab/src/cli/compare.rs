@@ -49,7 +49,7 @@ const DEPTHS_MAX: usize = 8;
 #[command(verbatim_doc_comment)]
 pub struct Compare {
     /// The first report
-    #[arg(value_name = "A", required_unless_present = "platform", requires = "b")]
+    #[arg(value_name = "A", requires = "b")]
     a: Option<PathBuf>,
     /// The second report
     #[arg(value_name = "B")]
@@ -126,6 +126,10 @@ impl Compare {
     pub fn run(self) -> Result<ExitCode, Error> {
         let place = self.report.as_deref().map(|path| Place::new("--report", path)).transpose()?;
         let (Some(a), Some(b)) = (&self.a, &self.b) else {
+            if self.stacks.platform.is_none() {
+                let expected = "expected two reports, A and B, or --platform BOARD";
+                return Err(Error::Input(format!("compare: {expected}")));
+            }
             return self.stacks.run(&self.form, place);
         };
         let found = compare::compare_in(&read(a)?, &read(b)?, self.rates);

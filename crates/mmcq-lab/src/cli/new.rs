@@ -160,8 +160,25 @@ fn with_comments(text: &str, like: &str) -> String {
         }
         let _ = writeln!(out, "{line}");
     }
+    if text.contains("[flash.read]") && !text.contains("[flash.spread]") {
+        out += SPREAD;
+    }
     out
 }
+
+/// The table that most cards do not have, commented out.
+const SPREAD: &str = "
+# Requests that take longer than the others, by chance: reads that are repeated, and writes that
+# meet garbage collection. `mmcq params spread` says what each key means, and has those of an SLC
+# cache.
+#[flash.spread]
+#source = \"prior\"
+#seed = 1
+#read_retry_share = 0.01
+#read_retry_us = 500
+#gc_share = 0.005
+#gc_stall_ms = 10
+";
 
 /// Text of a new job file, in the style of fio's own examples.
 const JOB: &str = "\
@@ -212,8 +229,11 @@ mod tests {
             let file = place.path().join("mine.toml");
             let text = with_comments(&board::card_text(like).unwrap(), like);
             assert!(text.matches("\n# ").count() > 5, "{text}");
-            std::fs::write(&file, text).unwrap();
-            board::card_profile(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{like}: {error}"));
+            let table = SPREAD.replace("\n#", "\n").replace("\n ", "\n# ");
+            for text in [text.replace(SPREAD, &table), text] {
+                std::fs::write(&file, text).unwrap();
+                board::card_profile(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{like}: {error}"));
+            }
         }
         let job = mmcq_lab::fio::parse_text("new.fio", JOB.as_bytes(), &mmcq_lab::fio::System).unwrap();
         assert_eq!(job.jobs.len(), 1);

@@ -34,9 +34,14 @@ impl Params {
     pub fn run(self) -> Result<ExitCode, Error> {
         let mut all = params::all(&self.platform, self.card.as_deref(), &self.set).map_err(Error::input)?;
         if let Some(only) = &self.only {
-            all.retain(|param| param.key.contains(only.as_str()));
+            let wanted = only.to_lowercase();
+            let says =
+                |param: &Param| param.key.contains(&wanted) || param.meaning.to_lowercase().contains(&wanted);
+            all.retain(says);
             if all.is_empty() {
-                return Err(Error::Input(format!("{only}: no key contains it; `mmcq params` lists all")));
+                return Err(Error::Input(format!(
+                    "{only}: no key and no meaning of one contains it; `mmcq params` lists all"
+                )));
             }
         }
         let lines = || all.iter().map(|p| format!("{}\n", serde_json::json!(p))).collect();

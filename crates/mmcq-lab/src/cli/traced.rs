@@ -134,6 +134,19 @@ impl Traced {
         }
     }
 
+    /// Returns why a trace may have no request, as far as the options say.
+    fn why_nothing(&self, files: &[PathBuf]) -> Option<String> {
+        let looks =
+            files.first().filter(|file| !recorded::is_fifo(file)).and_then(|file| recorded::format(file));
+        let other = self.format.zip(looks).filter(|(given, looks)| given != looks);
+        if let Some((given, looks)) = other {
+            let (given, looks) = (given.name(), looks.name());
+            return Some(format!("--format {given}, and the file begins as {looks} does"));
+        }
+        let device = self.device.as_ref()?;
+        Some(format!("--device {device}: expected a device as the trace names it, such as 179,0 or sda"))
+    }
+
     /// Reads the files of a trace, and prints notes about what differs from the recording.
     pub fn plan(&self, traces: &[PathBuf]) -> Result<(Plan, Format), Error> {
         let reading = Reading {
@@ -145,7 +158,13 @@ impl Traced {
         };
         let files: Vec<PathBuf> = traces.iter().flat_map(|path| recorded::files(path)).collect();
         let (events, format) = recorded::read(&files, &reading).map_err(Error::input)?;
-        let plan = plan::plan(&name(traces), events, &self.wishes()).map_err(Error::input)?;
+        let plan = plan::plan(&name(traces), events, &self.wishes());
+        let plan = plan.map_err(|error| {
+            match self.why_nothing(&files).filter(|_| error.message.starts_with(plan::NO_REQUEST)) {
+                Some(why) => Error::Input(format!("{}: {}: {why}", name(traces), plan::NO_REQUEST)),
+                None => Error::input(error),
+            }
+        })?;
         for note in &plan.notes {
             voice::note(format_args!("{}: {note}", name(traces)));
         }

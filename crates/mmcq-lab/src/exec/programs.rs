@@ -4,7 +4,7 @@ use super::cut::Supply;
 use super::luck::Luck;
 use super::shared::{Asked, Command, IO_BYTES_MAX, Op, RING, Shared, Word};
 use crate::fio::script::How;
-use crate::runner::place::Carried;
+use crate::runner::place::{Carried, Counted};
 use crate::runner::{Steady, Waiting};
 use crate::system::{Io, Next, Workload};
 use mmcq::host::Direction;
@@ -284,8 +284,9 @@ fn state((pid, tid): (i32, i32)) -> State {
 }
 
 impl Carried for Programs {
-    fn counted(&self) -> (u64, u64, Steady) {
-        (self.tally.ios.iter().sum(), self.tally.failed, self.steady)
+    fn counted(&self) -> Counted {
+        let Tally { ios, failed, .. } = &self.tally;
+        Counted { ios: ios.iter().sum(), flushes: ios[2], failed: *failed, steady: self.steady }
     }
 }
 

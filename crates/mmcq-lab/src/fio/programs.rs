@@ -36,6 +36,15 @@ pub struct ProgramStats {
     pub flushes: Taken,
 }
 
+impl ProgramStats {
+    /// Adds the requests of another.
+    pub fn pool(&mut self, other: &ProgramStats) {
+        self.dirs.iter_mut().zip(&other.dirs).for_each(|(mine, theirs)| mine.pool(theirs));
+        self.discards.pool(&other.discards);
+        self.flushes.pool(&other.flushes);
+    }
+}
+
 /// Measurements by the number of the program in the trace.
 pub type Programs = BTreeMap<u16, Box<ProgramStats>>;
 
@@ -63,9 +72,6 @@ pub fn add(programs: &mut Programs, number: u16, kind: Kind, bytes: u64, ns: u64
 /// Adds the measurements of another worker's programs.
 pub fn pool(programs: &mut Programs, other: &Programs) {
     for (number, theirs) in other {
-        let mine = programs.entry(*number).or_default();
-        mine.dirs.iter_mut().zip(&theirs.dirs).for_each(|(mine, theirs)| mine.pool(theirs));
-        mine.discards.pool(&theirs.discards);
-        mine.flushes.pool(&theirs.flushes);
+        programs.entry(*number).or_default().pool(theirs);
     }
 }

@@ -1,6 +1,7 @@
 //! What came out: rates, gains, how far each may be off, and the value that decides it.
 
 use super::load::Load;
+use super::standin::{self, Kind};
 use super::uncertain::Uncertain;
 use crate::fio::stats::Latency;
 use crate::runner::{Outcome, Setting};
@@ -63,6 +64,38 @@ pub struct Effect {
     pub width_percent: f64,
 }
 
+/// What decides a gain.
+#[derive(Clone, Copy, Debug)]
+pub enum Decides<'a> {
+    /// A value of the board or the card.
+    Value(&'a Uncertain),
+    /// How far the stand-ins of Linux are off Linux itself.
+    StandIn,
+}
+
+impl Decides<'_> {
+    /// Its key.
+    pub fn key(&self) -> &str {
+        match self {
+            Decides::Value(value) => &value.key,
+            Decides::StandIn => "the stand-in",
+        }
+    }
+
+    /// The last part of its key.
+    pub fn short(&self) -> &str {
+        match self {
+            Decides::Value(value) => value.short(),
+            Decides::StandIn => "stand-in",
+        }
+    }
+
+    /// Whether nobody has measured it.
+    pub fn is_prior(&self) -> bool {
+        matches!(self, Decides::Value(value) if value.is_prior())
+    }
+}
+
 /// A setting in a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
@@ -78,14 +111,21 @@ pub struct Gain {
     pub mib_s: [f64; 2],
     /// What each value does that does something, the widest first.
     pub effects: Vec<Effect>,
+    /// By how much the gain moves, in percent, if the stand-ins of Linux are off Linux itself by as
+    /// much as where both ran.
+    pub stand_in_percent: f64,
     /// By value: the rates at its ends.
     rates: Vec<[Option<f64>; 2]>,
 }
 
 impl Gain {
-    /// The value that decides: the one with the widest effect.
-    pub fn decides<'a>(&self, answer: &'a Answer) -> Option<&'a Uncertain> {
-        self.effects.first().map(|effect| &answer.values[effect.value])
+    /// What decides: the value with the widest effect, or the stand-in.
+    pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
+        let widest = self.effects.first();
+        match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
+            width if self.stand_in_percent > width => Some(Decides::StandIn),
+            _ => widest.map(|effect| Decides::Value(&answer.values[effect.value])),
+        }
     }
 
     /// Whether a value without a measurement moves it.
@@ -101,6 +141,8 @@ pub struct Cell {
     pub title: String,
     /// Each write is flushed.
     pub is_durable: bool,
+    /// What it does.
+    pub kind: Kind,
     /// Its depth, or its jobs.
     pub depth: Option<u32>,
     /// What ran, in the order of the settings. The first is what the others are compared with.
@@ -115,6 +157,7 @@ impl Cell {
         Cell {
             title: load.title(),
             is_durable: load.is_durable,
+            kind: load.kind(),
             depth: load.depth,
             gains: Vec::new(),
             refused: Vec::new(),
@@ -131,6 +174,7 @@ impl Cell {
                 ends: [0.0; 2],
                 mib_s: [point.mib_s; 2],
                 effects: Vec::new(),
+                stand_in_percent: 0.0,
                 rates: Vec::new(),
             }),
             Err(why) => self.refused.push((setting, why)),
@@ -201,6 +245,7 @@ impl Answer {
         let values = &self.values;
         for cell in &mut self.cells {
             let Some(first) = cell.gains.first().cloned() else { continue };
+            let of_linux = |setting| standin::ratio(setting, cell.kind, cell.depth);
             // An end that is the value itself was not run: it is the point.
             let rate = |gain: &Gain, value: usize, end: usize| match gain.rates.get(value) {
                 Some(rates) if values[value].ends[end] != values[value].value => rates[end],
@@ -222,6 +267,14 @@ impl Answer {
                     if effect.width_percent >= LEAST_PERCENT {
                         gain.effects.push(effect);
                     }
+                }
+                // Both stacks as far off as Linux itself is.
+                let ratio = of_linux(gain.setting) / of_linux(first.setting);
+                let moved = |percent: f64| (100.0 + percent) * ratio - 100.0;
+                gain.stand_in_percent = (moved(gain.percent) - gain.percent).abs();
+                if !values.is_empty() {
+                    let [low, high] = gain.ends;
+                    gain.ends = [low.min(moved(low)), high.max(moved(high))];
                 }
                 gain.effects.sort_by(|a, b| b.width_percent.total_cmp(&a.width_percent));
             }

@@ -1,5 +1,6 @@
 //! The loads that stacks are compared with: an ordinary one and a durable one, at some depths.
 
+use super::standin::Kind;
 use crate::fio::{self, JobFile};
 
 /// How a load was made durable.
@@ -22,6 +23,15 @@ pub struct Load {
 }
 
 impl Load {
+    /// What it does.
+    pub fn kind(&self) -> Kind {
+        match self.file.jobs.iter().any(|job| job.rw.write) {
+            _ if self.is_durable => Kind::Flushes,
+            true => Kind::Writes,
+            false => Kind::Reads,
+        }
+    }
+
     /// In words, with its depth.
     pub fn title(&self) -> String {
         match (self.depth, self.is_durable) {

@@ -1,16 +1,18 @@
 //! What other stacks bring on a board with its card, and how sure that is.
 //!
-//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, [`answer`] what came
-//! out, [`report`] says it. Each load runs with each setting, once with all values as they are, and
+//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` how far
+//! Linux itself was off its stand-ins, [`answer`] what came out, [`report`] says it. Each load runs with each setting, once with all values as they are, and
 //! once for each end of each uncertain value: one value at a time.
 
 pub mod answer;
 pub mod load;
 pub mod report;
+mod standin;
 pub mod uncertain;
 
-pub use answer::{Answer, Cell, Gain, Point};
+pub use answer::{Answer, Cell, Decides, Gain, Point};
 pub use load::Load;
+pub use standin::Kind;
 pub use uncertain::{Basis, Given, Uncertain};
 
 use crate::board;

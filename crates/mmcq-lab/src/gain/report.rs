@@ -1,6 +1,6 @@
 //! The answer as a text, as JSON and as a page.
 
-use super::answer::{Answer, Cell, Gain};
+use super::answer::{Answer, Cell, Decides, Gain};
 use super::uncertain::Uncertain;
 use crate::page::chart::{self, Axes, Bar, COLOURS, short};
 use crate::page::listed::{Part, listed};
@@ -26,9 +26,9 @@ fn between(gain: &Gain) -> String {
 
 /// The deciding key's last part, marked if it is a prior.
 fn decided(answer: &Answer, gain: &Gain) -> String {
-    let named = |value: &Uncertain| {
-        let mark = if value.is_prior() { MARK } else { "" };
-        format!("{}{mark}", value.short())
+    let named = |decides: Decides<'_>| {
+        let mark = if decides.is_prior() { MARK } else { "" };
+        format!("{}{mark}", decides.short())
     };
     gain.decides(answer).map_or_else(|| "-".to_owned(), named)
 }
@@ -101,7 +101,8 @@ impl Answer {
         }
         format!(
             "An interval has the lowest and the highest gain of {} runs in which each of {} values stood at its low and at its high end, one at a time. \
-             Decided by: the value that moves the gain most; {MARK} is a prior, which nobody has measured.",
+             It is widened by as much as Linux itself differed from its stand-in, where both ran. \
+             Decided by: the value that moves the gain most, or the stand-in; {MARK} is a prior, which nobody has measured.",
             self.runs,
             self.values.len()
         )
@@ -230,7 +231,7 @@ impl Answer {
             "setting": gain.setting.name(), "stands_for": gain.setting.meaning(), "against": first.name(),
             "iops": gain.point.iops, "mib_s": gain.point.mib_s, "mib_s_low": mib_s_low, "mib_s_high": mib_s_high,
             "gain_percent": gain.percent, "low_percent": low, "high_percent": high,
-            "decided_by": decides.map(|value| &value.key), "hangs_on_priors": gain.hangs_on_priors(self),
+            "decided_by": decides.as_ref().map(Decides::key), "stand_in_percent": gain.stand_in_percent, "hangs_on_priors": gain.hangs_on_priors(self),
             "p99_us": gain.point.p99_ns as f64 / 1e3, "cpu_share": gain.point.cpu_share,
             "cpu_us_per_io": gain.point.cpu_ns as f64 / 1e3,
         })
@@ -280,9 +281,9 @@ impl Answer {
     fn verdict(&self) -> Vec<String> {
         let sentence = |cell: &Cell, gain: &Gain| {
             let interval = match (self.has_intervals, gain.decides(self)) {
-                (true, Some(value)) => {
-                    let prior = if value.is_prior() { ", a prior" } else { "" };
-                    format!(" ({}), decided by {}{prior}", between(gain), value.key)
+                (true, Some(decides)) => {
+                    let prior = if decides.is_prior() { ", a prior" } else { "" };
+                    format!(" ({}), decided by {}{prior}", between(gain), decides.key())
                 }
                 (true, None) => " (no value moves it)".to_owned(),
                 (false, _) => String::new(),

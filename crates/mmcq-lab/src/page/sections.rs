@@ -418,7 +418,7 @@ fn again(report: &Report, origin: &Origin, command: &str) -> Markup {
     });
     let jobs: Vec<Vec<String>> = jobs.collect();
     let replay: Vec<Vec<String>> =
-        origin.replay.facts.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+        origin.replay.facts.iter().map(|(name, value)| vec![name.clone(), value.to_string()]).collect();
     html! {
         h2 { "Run it again" }
         pre tabindex="0" { code { (command) } }

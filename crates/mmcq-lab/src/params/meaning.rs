@@ -2,20 +2,6 @@
 
 use crate::platform::CARD;
 
-/// Keys of `[flash.spread]`. A card's file may leave out all of them.
-pub(super) const SPREAD: [&str; 10] = [
-    "flash.spread.seed",
-    "flash.spread.read_retry_share",
-    "flash.spread.read_retry_us",
-    "flash.spread.read_retry_again",
-    "flash.spread.gc_share",
-    "flash.spread.gc_stall_ms",
-    "flash.spread.gc_again",
-    "flash.spread.slc_mib",
-    "flash.spread.slc_mib_s",
-    "flash.spread.slc_free_mib_s",
-];
-
 /// Keys without `card.`, and what they mean.
 const MEANINGS: [(&str, &str); 46] = [
     ("flash.read.read_first_us", "from a read command to its first block"),
@@ -76,6 +62,7 @@ pub(super) fn of(key: &str) -> &'static str {
 mod tests {
     use super::super::all;
     use super::*;
+    use crate::board::SPREAD;
     use crate::board::card_names;
 
     #[test]

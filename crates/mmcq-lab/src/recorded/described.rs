@@ -1,6 +1,7 @@
 //! What a trace is: its requests by kind, their sizes, and the share of its time that it thinks.
 
 use super::{Op, Record};
+use crate::fio::report::Fact;
 use std::collections::BTreeMap;
 
 /// Names of the kinds of requests, in the order of the facts.
@@ -42,6 +43,8 @@ impl Kind {
 pub(super) struct Described {
     kinds: [Kind; KINDS.len()],
     durable: u64,
+    /// Number of requests that a flush goes before.
+    flush_first: u64,
     first_ns: Option<u64>,
     /// Time in ns at which everything has ended so far.
     ended_ns: u64,
@@ -57,6 +60,7 @@ impl Described {
         kind.bytes += record.bytes;
         *kind.sizes.entry(record.bytes).or_default() += 1;
         self.durable += u64::from(record.durable);
+        self.flush_first += u64::from(record.flush_first);
         if self.first_ns.is_none() {
             self.first_ns = Some(record.at_ns);
             self.ended_ns = record.at_ns;
@@ -75,17 +79,22 @@ impl Described {
     }
 
     /// Returns the facts for a report, as name and value.
-    pub(super) fn facts(&self) -> Vec<(String, String)> {
+    pub(super) fn facts(&self) -> Vec<(String, Fact)> {
         let mut facts = Vec::new();
         for (name, kind) in KINDS.iter().zip(&self.kinds) {
-            facts.push(((*name).to_owned(), kind.count.to_string()));
+            facts.push(((*name).to_owned(), Fact::Count(kind.count)));
             let Some([least, median, most]) = kind.sizes().filter(|sizes| sizes[2] > 0) else { continue };
-            facts.push((format!("{name}_bytes"), kind.bytes.to_string()));
-            facts.push((format!("{name}_sizes"), format!("{least} to {most}; median {median}")));
+            let sizes = [("", kind.bytes), ("min_", least), ("median_", median), ("max_", most)];
+            let sizes = sizes.map(|(part, bytes)| (format!("{name}_{part}bytes"), Fact::Count(bytes)));
+            facts.extend(sizes);
         }
-        facts.push(("durable".to_owned(), self.durable.to_string()));
-        let share = self.think_share().map_or("unknown".to_owned(), |share| format!("{share:.4}"));
-        facts.push(("think_share".to_owned(), share));
+        facts.push(("durable".to_owned(), Fact::Count(self.durable)));
+        facts.push(("flush_first".to_owned(), Fact::Count(self.flush_first)));
+        let share = self.think_share().map(|share| (share * 1e4).round() / 1e4);
+        facts.push((
+            "think_share".to_owned(),
+            share.map_or_else(|| Fact::Word("unknown".to_owned()), Fact::Number),
+        ));
         facts
     }
 
@@ -109,6 +118,9 @@ impl Described {
         }
         if self.durable > 0 {
             told.push(format!("{} of the writes are durable (FUA).", self.durable));
+        }
+        if self.flush_first > 0 {
+            told.push(format!("A flush goes before {} of the writes.", self.flush_first));
         }
         told.push(match self.think_share() {
             Some(share) => format!(
@@ -161,20 +173,21 @@ mod tests {
         for bytes in [4096, 4096, 512, 1 << 19] {
             trace.add(&record(1, 1, Op::Read, bytes));
         }
-        trace.add(&Record { durable: true, ..record(2, 2, Op::Write, 8192) });
+        trace.add(&Record { durable: true, flush_first: true, ..record(2, 2, Op::Write, 8192) });
         let told = trace.told("The trace t", 2_000_000).join(" ");
         assert!(
             told.contains("6 requests in 0.002 s. 4 reads of 512 bytes to 512 KiB, median 4 KiB"),
             "{told}"
         );
         assert!(
-            told.contains("1 writes of 8 KiB: 0.01 MiB. 1 flushes. 1 of the writes are durable"),
+            told.contains("1 writes of 8 KiB: 0.01 MiB. 1 flushes. 1 of the writes are durable (FUA). A flush goes before 1 "),
             "{told}"
         );
         let facts = trace.facts();
         let fact = |name: &str| facts.iter().find(|(known, _)| known == name).unwrap().1.clone();
-        assert_eq!(fact("reads_sizes"), "512 to 524288; median 4096");
-        assert_eq!((fact("flushes"), fact("durable")), ("1".to_owned(), "1".to_owned()));
+        let sizes = ["reads_min_bytes", "reads_median_bytes", "reads_max_bytes"].map(fact);
+        assert_eq!(sizes, [512, 4096, 1 << 19].map(Fact::Count));
+        assert_eq!(["flushes", "durable", "flush_first"].map(fact), [1, 1, 1].map(Fact::Count));
         assert!(facts.iter().all(|(name, _)| name != "flushes_bytes"));
     }
 }

@@ -4,8 +4,9 @@
 //! Each I/O is a request of its own. It comes (Q, G, I), is given to the driver (D) and completes
 //! (C). The time of D is the begin of the data command that names the I/O's first block, or the
 //! first block of an I/O that it continues. An I/O that no command names (its transfer was already
-//! open, or it was packed) gets the newest data command since it came. Times count from the begin
-//! of the load.
+//! open, or it was packed) gets the newest data command since it came. A flush gets the command
+//! that writes the card's cache, which may serve several flushes. Times count from the begin of the
+//! load.
 
 use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
 use crate::system::{How, Io, System};
@@ -17,6 +18,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
 
+/// Byte of the EXT_CSD by which a host flushes the cache.
+const FLUSH_CACHE: u32 = 32;
 /// Device number of mmcblk0: major 179, minor 0.
 const DEVICE: u32 = 179 << 20;
 
@@ -41,6 +44,11 @@ struct Open {
     went_ns: Option<u64>,
 }
 
+/// Returns whether an I/O is a flush.
+pub(super) fn is_flush(io: &Io) -> bool {
+    io.blocks == 0
+}
+
 /// A completed I/O. Times count from the begin of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
@@ -51,7 +59,7 @@ pub struct Completed {
     /// Time in ns at which the driver got it: when it was taken from the scheduler, or at once
     /// where the driver is the scheduler.
     pub driver_ns: u64,
-    /// Time in ns at which its data command began.
+    /// Time in ns at which its data command, or the flush of the card that served it, began.
     pub went_ns: u64,
     /// Time in ns at which it was complete.
     pub done_ns: u64,
@@ -86,11 +94,11 @@ impl Keeper {
         let same = |open: &Open| open.io.job == io.job && open.io.buffer == io.buffer;
         let Some(at) = self.open.iter().position(same) else { return };
         let open = self.open.remove(at);
-        let went_ns = open.went_ns.unwrap_or_else(|| {
-            let went_ns = self.command_ns.min(now_ns).max(open.came_ns);
+        let newest_ns = || self.command_ns.min(now_ns).max(open.came_ns);
+        let went_ns = open.went_ns.unwrap_or_else(newest_ns);
+        if open.went_ns.is_none() || is_flush(io) {
             self.row(went_ns, event::ISSUE, io, true);
-            went_ns
-        });
+        }
         let done_ns = now_ns.max(went_ns);
         self.row(done_ns, event::COMPLETE, io, ok);
         let driver_ns = open.driver_ns.unwrap_or(open.came_ns).min(went_ns);
@@ -124,6 +132,14 @@ impl Keeper {
             open.went_ns = Some(went_ns);
             (next, direction) = (io.lba + u64::from(io.blocks), Some(io.direction));
             self.row(went_ns, event::ISSUE, &io, true);
+        }
+    }
+
+    /// Records a command that flushes the card's cache. The last one before its end has served a
+    /// flush.
+    fn flush(&mut self, at_ns: u64) {
+        for open in self.open.iter_mut().filter(|open| is_flush(&open.io)) {
+            open.went_ns = Some(at_ns.max(open.came_ns));
         }
     }
 
@@ -233,16 +249,22 @@ pub(crate) fn is_kept() -> bool {
 /// Records an event on the bus of the machine that runs now.
 pub(crate) fn note(event: BusEvent) {
     let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
-    // Those that begin a transfer, or queue one, at the block of their argument.
+    // Those that begin a transfer, or queue one, at the block of their argument; and those that
+    // flush: a write of FLUSH_CACHE [eMMC 6.6.39], or of an SD card's extension register.
+    let flushes = index == 49 || index == 6 && arg >> 24 == 3 && arg >> 16 & 0xff == FLUSH_CACHE;
     let direction = match index {
         17 | 18 => Some(Direction::Read),
         24 | 25 => Some(Direction::Write),
         45 => None,
+        _ if flushes => None,
         _ => return,
     };
     KEEPER.with(|keeper| {
         if let Some(keeper) = &*keeper.borrow() {
             let mut keeper = keeper.borrow_mut();
+            if flushes {
+                return keeper.flush(start_ns);
+            }
             let first = if keeper.block_addressed { u64::from(arg) } else { u64::from(arg / 512) };
             keeper.command(first, direction, start_ns);
         }

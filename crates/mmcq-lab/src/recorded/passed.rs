@@ -1,7 +1,7 @@
 //! Overtaking: the younger requests that were sent to the card before a request, and the rule that
 //! allowed it.
 
-use super::export::Completed;
+use super::export::{Completed, is_flush};
 use std::fmt::Write;
 
 /// Returns, for each request, how many younger ones were sent to the card before it.
@@ -56,8 +56,8 @@ impl Gone {
     }
 }
 
-/// A request, and the numbers of younger ones that overtook it: in the scheduler, and in the
-/// driver's queue.
+/// A request, and the numbers of younger ones that overtook it: in the scheduler, in the driver's
+/// queue, and because of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// The request.
@@ -66,22 +66,41 @@ pub struct Passed {
     pub in_scheduler: u32,
     /// Number of younger requests that the driver received later and chose first.
     pub in_driver: u32,
+    /// Number of those that a flush let go first: this one, or one that this one waited for.
+    pub at_flush: u32,
 }
 
 /// Returns the slowest requests, from submission to completion, the worst first.
-pub fn slowest(completed: &[Completed], count: usize) -> Vec<Passed> {
+pub fn slowest(completed: &[Completed], count: usize, rules: Rules) -> Vec<Passed> {
     let all_ns = |one: &Completed| one.done_ns.saturating_sub(one.came_ns);
     let mut worst: Vec<&Completed> = completed.iter().collect();
     worst.sort_by_key(|one| (std::cmp::Reverse(all_ns(one)), one.came_ns));
     let passed = |request: &Completed| {
         let younger = |other: &&Completed| other.came_ns > request.came_ns && other.went_ns < request.went_ns;
-        let first = completed.iter().filter(younger);
-        let (in_driver, in_scheduler): (Vec<&Completed>, Vec<&Completed>) =
-            first.partition(|other| other.driver_ns >= request.driver_ns);
-        let (in_scheduler, in_driver) = (in_scheduler.len() as u32, in_driver.len() as u32);
-        Passed { request: *request, in_scheduler, in_driver }
+        let flush_ns = rules.flush.and_then(|_| flush_before(completed, request)).unwrap_or(0);
+        let mut passed = Passed { request: *request, in_scheduler: 0, in_driver: 0, at_flush: 0 };
+        for other in completed.iter().filter(younger) {
+            *match (other.went_ns < flush_ns, other.driver_ns >= request.driver_ns) {
+                (true, _) => &mut passed.at_flush,
+                (false, true) => &mut passed.in_driver,
+                (false, false) => &mut passed.in_scheduler,
+            } += 1;
+        }
+        passed
     };
     worst.into_iter().take(count).map(passed).collect()
+}
+
+/// Returns the time in ns at which the flush began that a request waited for: the request itself,
+/// or the last one that came before it and ended before it began.
+fn flush_before(completed: &[Completed], request: &Completed) -> Option<u64> {
+    if is_flush(&request.io) {
+        return Some(request.went_ns);
+    }
+    let before = |other: &&Completed| {
+        is_flush(&other.io) && other.came_ns <= request.came_ns && other.done_ns <= request.went_ns
+    };
+    completed.iter().filter(before).map(|flush| flush.went_ns).max()
 }
 
 /// Rules by which a younger request may overtake.
@@ -91,6 +110,8 @@ pub struct Rules {
     pub scheduler: &'static str,
     /// Rule in the driver's queue.
     pub driver: &'static str,
+    /// Rule at a flush, if flushes have one of their own.
+    pub flush: Option<&'static str>,
 }
 
 impl Passed {
@@ -105,9 +126,11 @@ impl Passed {
             ms(driver_ns, went_ns),
             ms(went_ns, done_ns),
         );
-        let younger = self.in_scheduler + self.in_driver;
+        let younger = self.in_scheduler + self.in_driver + self.at_flush;
         let _ = write!(line, "; {younger} younger ones went first");
-        for (count, rule) in [(self.in_driver, rules.driver), (self.in_scheduler, rules.scheduler)] {
+        let at_flush = (self.at_flush, rules.flush.unwrap_or_default());
+        for (count, rule) in [at_flush, (self.in_driver, rules.driver), (self.in_scheduler, rules.scheduler)]
+        {
             if count > 0 {
                 let _ = write!(line, ", {count} because {rule}");
             }
@@ -134,13 +157,33 @@ mod tests {
         // while the third is chosen. The last two came at once, and go at once.
         let all = [[0, 20, 60], [5, 10, 30], [25, 40, 50], [70, 70, 80], [70, 70, 80]].map(one);
         assert_eq!(younger_first(&all), [2, 0, 0, 0, 0]);
-        let worst = slowest(&all, 2);
+        let rules = Rules { scheduler: "it is near", driver: "it is lucky", flush: Some("it is flushed") };
+        let worst = slowest(&all, 2, rules);
         assert_eq!((worst[0].request.came_ns, worst[0].in_scheduler, worst[0].in_driver), (0, 1, 1));
         assert_eq!((worst[1].request.came_ns, worst[1].in_scheduler, worst[1].in_driver), (5, 0, 0));
-        let rules = Rules { scheduler: "it is near", driver: "it is lucky" };
         let line = worst[0].line(rules);
         assert!(line.contains("2 younger ones went first, 1 because it is lucky"), "{line}");
         assert!(line.ends_with("1 because it is near"), "{line}");
+    }
+
+    #[test]
+    fn what_a_flush_lets_go_first_is_told_apart() {
+        let flush = |times: [u64; 3]| {
+            let mut flush = one(times);
+            flush.io.blocks = 0;
+            flush
+        };
+        // The flush lets two younger writes go first. The write behind it waits for its end, and is
+        // overtaken by one of the two, and by a read after the flush.
+        let all = [flush([0, 0, 50]), one([5, 5, 70]), one([4, 4, 30]), one([6, 6, 40]), one([7, 7, 65])];
+        let rules = Rules { scheduler: "it is near", driver: "it is lucky", flush: Some("it is flushed") };
+        let counts = |rules| {
+            let found = slowest(&all, 2, rules);
+            found.iter().map(|one| (one.at_flush, one.in_driver)).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(rules), [(1, 1), (2, 0)]);
+        assert_eq!(counts(Rules { flush: None, ..rules }), [(0, 2), (0, 2)]);
+        assert!(slowest(&all, 2, rules)[1].line(rules).ends_with("2 because it is flushed"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::described::Described;
 use super::records::Records;
 use super::{Event, Format, Op, Record, What};
 use crate::fio::job::{Continue, IoEngine, Rw};
-use crate::fio::report::Replayed;
+use crate::fio::report::{Fact, Replayed};
 use crate::fio::script::{self, Entries, Entry, Remap, Script, When};
 use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
@@ -74,6 +74,9 @@ pub const REQUESTS_MAX: usize = 1 << 24;
 const WORKERS_MAX: usize = 32;
 /// Size in bytes of the largest read or write: the block count of a command has 16 bits.
 const BYTES_MAX: u64 = 65_535 * 512;
+/// Begin of the message on a trace of which nothing is left.
+pub const NO_REQUEST: &str = "no request is left";
+
 /// Key that stands for a flush in the map whose other keys are places on a device.
 const OF_FLUSH: u64 = u64::MAX - 1;
 /// Alignment in bytes of the devices of one trace, which are placed one after the other.
@@ -117,22 +120,23 @@ impl Plan {
         }
     }
 
-    fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, String)> {
+    fn facts(&self, name: &str, format: Format, wishes: &Wishes) -> Vec<(String, Fact)> {
+        let word = |word: &str| Fact::Word(word.to_owned());
         let mut facts = vec![
-            ("trace", name.to_owned()),
-            ("format", format.name().to_owned()),
-            ("requests", self.requests.to_string()),
-            ("processes", self.processes.to_string()),
-            ("devices", self.devices.to_string()),
-            ("seconds", format!("{:.6}", self.span_ns as f64 / 1e9)),
-            ("extent_bytes", self.extent.to_string()),
-            ("mode", wishes.mode.name().to_owned()),
-            ("depth", wishes.depth.to_string()),
-            ("scale", wishes.scale.to_string()),
-            ("remap", wishes.remap.name().to_owned()),
+            ("trace", word(name)),
+            ("format", word(format.name())),
+            ("requests", Fact::Count(self.requests as u64)),
+            ("processes", Fact::Count(self.processes as u64)),
+            ("devices", Fact::Count(self.devices as u64)),
+            ("seconds", Fact::Number(self.span_ns as f64 / 1e9)),
+            ("extent_bytes", Fact::Count(self.extent)),
+            ("mode", word(wishes.mode.name())),
+            ("depth", Fact::Count(u64::from(wishes.depth))),
+            ("scale", Fact::Number(wishes.scale)),
+            ("remap", word(wishes.remap.name())),
         ];
         if let Some(gap_ns) = wishes.gap_max_ns {
-            facts.push(("gap-max", format!("{} us", gap_ns as f64 / 1e3)));
+            facts.push(("gap_max_us", Fact::Number(gap_ns as f64 / 1e3)));
         }
         let without = [
             ("flush", wishes.without_flush),
@@ -142,7 +146,7 @@ impl Plan {
         let without: Vec<&str> =
             without.into_iter().filter(|(_, left)| *left).map(|(what, _)| what).collect();
         if !without.is_empty() {
-            facts.push(("without", without.join("+")));
+            facts.push(("without", word(&without.join("+"))));
         }
         let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         facts.chain(self.described.facts()).collect()
@@ -341,10 +345,8 @@ pub fn plan(
     let mut all = gather(events, wishes)?;
     let whole = Place::Whole(name.to_owned());
     let Some((first_ns, last_ns)) = all.records.span_ns() else {
-        return Err(ParseError::new(
-            &whole,
-            "no request is left; expected at least one: --event (Q, D or C) is what the trace must have, --device, --without and --count leave requests out",
-        ));
+        let why = "--event (Q, D or C) is what the trace must have, --device, --without and --count leave requests out";
+        return Err(ParseError::new(&whole, format!("{NO_REQUEST}; expected at least one: {why}")));
     };
     let span_ns = last_ns - first_ns;
     let mut notes = Vec::new();

@@ -80,7 +80,7 @@ fn kind(io: &Io) -> char {
 /// Returns the slowest requests, a line each, the worst first.
 pub fn slowest(completed: &[Completed], names: &[String], count: usize, rules: Rules) -> String {
     let mut out = String::new();
-    for passed in passed::slowest(completed, count) {
+    for passed in passed::slowest(completed, count, rules) {
         let Completed { io, done_ns, .. } = passed.request;
         let name = names.get(io.job as usize).map_or("-", String::as_str);
         let at = done_ns as f64 / 1e9;

@@ -1,6 +1,6 @@
 //! fio's workers as the machine's jobs.
 
-use super::place::Carried;
+use super::place::{Carried, Counted};
 use super::{Pace, Run, RunError, Setting, Steady, Waiting};
 use crate::fio::job::{ExitWhat, IoEngine};
 use crate::fio::state::{How, Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
@@ -54,6 +54,7 @@ pub(super) struct Load<'a> {
     max_bytes: usize,
     depth: usize,
     pub(super) ios: u64,
+    flushes: u64,
     pub(super) failed: u64,
     /// Whether Linux's block layer turns a durable write into a write and a flush.
     flushes_durable: bool,
@@ -193,6 +194,7 @@ impl<'a> Load<'a> {
             max_bytes: max_bytes.next_multiple_of(512),
             depth,
             ios: 0,
+            flushes: 0,
             failed: 0,
             flushes_durable: run.setting.is_linux(),
             planned,
@@ -295,8 +297,8 @@ impl<'a> Load<'a> {
 }
 
 impl Carried for Load<'_> {
-    fn counted(&self) -> (u64, u64, Steady) {
-        (self.ios, self.failed, self.steady)
+    fn counted(&self) -> Counted {
+        Counted { ios: self.ios, flushes: self.flushes, failed: self.failed, steady: self.steady }
     }
 }
 
@@ -322,6 +324,7 @@ impl Workload for Load<'_> {
         }
         if let Some((fio, start_ns)) = self.owed[j].pop() {
             self.under_way[j].push((FLUSH, UnderWay::Durable(fio, start_ns)));
+            self.flushes += 1;
             return Next::Io(flush(job));
         }
         if let Some(held) = self.held_by_flow(j, now_ns) {
@@ -369,6 +372,7 @@ impl Workload for Load<'_> {
                 }
                 FioNext::Sync(sync) => {
                     self.under_way[j].push((FLUSH, UnderWay::Sync(sync, now_ns)));
+                    self.flushes += 1;
                     return Next::Io(flush(job));
                 }
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),

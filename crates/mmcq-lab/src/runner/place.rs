@@ -224,8 +224,21 @@ fn most_blocks<const N: usize>(board: &Board<N>, setting: Setting) -> u32 {
 
 /// A load that counts itself.
 pub trait Carried: Workload {
-    /// Returns the number of I/Os, of failed ones, and the rate without begin and end.
-    fn counted(&self) -> (u64, u64, Steady);
+    /// Returns what it counted.
+    fn counted(&self) -> Counted;
+}
+
+/// What a load counts of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// Number of I/Os.
+    pub ios: u64,
+    /// Number of flushes that the jobs asked for.
+    pub flushes: u64,
+    /// Number of I/Os and flushes that failed.
+    pub failed: u64,
+    /// Rate without begin and end.
+    pub steady: Steady,
 }
 
 /// Result of a machine.
@@ -279,13 +292,15 @@ where
     let transfers = [17, 18, 24, 25, 46, 47].iter().map(|&c: &usize| bus.commands[c]).sum();
     let after = controller.accesses();
     let accesses = (after.reads - before.reads, after.writes - before.writes);
-    let (ios, failed, steady) = load.counted();
+    let Counted { ios, flushes, failed, steady } = load.counted();
     let (waiting_ns, without_ns) = waiting.end(end_ns);
     let counters = Counters {
         ios,
+        flushes,
         transfers,
         bytes: bus.bytes,
         bus,
+        work: controller.take_work(),
         cpu: sys.cpu.counts(),
         accesses,
         elapsed_ns: end_ns - start_ns,

@@ -9,6 +9,9 @@ impl Setting {
     /// Returns the rules by which a younger request may overtake on this board.
     pub fn rules(self, platform: &Platform) -> Rules {
         let linux = "mq-deadline goes upwards by address, in batches";
+        // Linux's block layer joins flushes as well, and none of its requests waits for one.
+        let flush = (!self.is_linux())
+            .then_some("a flush gives way to writes of clients that flush behind them, and serves them all");
         let driver = match self {
             Setting::HsqTag => "the queue takes the next tag, not the oldest request",
             Setting::None | Setting::HsqFifo | Setting::Close | Setting::Patch => {
@@ -21,6 +24,6 @@ impl Setting {
                 Any::Fair(_) => "clients have turns",
             },
         };
-        Rules { scheduler: linux, driver }
+        Rules { scheduler: linux, driver, flush }
     }
 }

@@ -33,6 +33,7 @@ impl Setup {
             platform: self.platform.name.clone(),
             card: self.card.clone().unwrap_or_else(|| self.platform.card.clone()),
             error,
+            hint: "",
         })?;
         Ok(board)
     }

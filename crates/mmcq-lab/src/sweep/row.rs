@@ -101,7 +101,8 @@ const OF_DIRECTION: [&str; 11] = [
     "starves",
 ];
 /// Of the whole run, the same in each of its rows; phases follow.
-const OF_RUN: [&str; 9] = [
+const OF_RUN: [&str; 15] = [
+    "run_s",
     "run_mib_s",
     "limit_mib_s",
     "limit_share",
@@ -111,6 +112,11 @@ const OF_RUN: [&str; 9] = [
     "bus_share",
     "cpu_idle_share",
     "failed",
+    "flushes",
+    "card_flushes",
+    "sync_p50_us",
+    "sync_p99_us",
+    "sync_max_us",
 ];
 
 /// The names of what was measured, in the order of the rows.
@@ -132,7 +138,8 @@ pub fn figures() -> (Vec<String>, Vec<String>) {
 /// The requests of one program of a trace, in place of all. Its rates are over the time of the run.
 fn of_program(mut all: Stats, number: u16) -> Stats {
     let program = all.programs.get(&number).cloned().unwrap_or_default();
-    let ProgramStats { dirs: [reads, writes], discards, .. } = *program;
+    let ProgramStats { dirs: [reads, writes], discards, flushes } = *program;
+    all.sync = flushes.clat;
     let [read, write] = &mut all.dirs;
     for (stats, taken) in [(read, reads), (write, writes), (&mut all.discards, discards)] {
         let total_ios = taken.clat.ns.samples;
@@ -160,7 +167,13 @@ pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<
     let rate = why::mib_per_s(c);
     let limit_mib_s = limit.map(|limit| allowed_mib_per_s(limit, c));
     let failed = c.failed + outcome.verify_errors.len() as u64;
+    let sync = Some(&all.sync).filter(|sync| sync.ns.samples > 0);
+    let sync_us = |at| {
+        let found = sync.and_then(|sync| sync.histogram.percentiles(&[at]).first().copied());
+        found.zip(sync).map(|(ns, sync)| ns.min(sync.ns.max) as f64 / 1e3).into()
+    };
     let mut of_run: Vec<Value> = vec![
+        (c.elapsed_ns as f64 / 1e9).into(),
         rate.into(),
         limit_mib_s.into(),
         limit_mib_s.map(|limit| rate / limit.max(f64::MIN_POSITIVE)).into(),
@@ -170,6 +183,11 @@ pub fn measured_of(outcome: &Outcome, limit: Option<&Counters>, program: Option<
         c.bus_share().into(),
         c.idle_share().into(),
         failed.into(),
+        c.flushes.into(),
+        c.work.flushes.count.into(),
+        sync_us(50.0),
+        sync_us(99.0),
+        sync.map(|sync| sync.ns.max as f64 / 1e3).into(),
     ];
     let elapsed_ns = c.elapsed_ns.max(1) as f64;
     of_run.extend(Phases::of(c).named().map(|(_, ns)| Value::from(ns as f64 / elapsed_ns)));

@@ -127,7 +127,7 @@ pub struct Requests {
 
 impl Requests {
     fn of(completed: &[Completed], rules: Rules) -> Option<Self> {
-        let slowest = passed::slowest(completed, 1).first()?.line(rules);
+        let slowest = passed::slowest(completed, 1, rules).first()?.line(rules);
         let span = |name, of: fn(&Completed) -> u64| {
             let sum: u64 = completed.iter().map(of).sum();
             let longest = completed.iter().map(of).max().unwrap_or(0);

@@ -5,6 +5,7 @@ use crate::runner::served::reason;
 use crate::runner::{Counters, Keeping};
 use mmcq::engine::{Close, Count};
 use mmcq::spec::command;
+use mmcq_sim::card::flash::Times;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
@@ -64,6 +65,15 @@ impl Facts<'_> {
         (100.0 * count.into() as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
     }
 
+    /// Adds what happened at least once, with the mean time in microseconds.
+    fn times(&mut self, group: &'static str, name: &str, times: Times) {
+        if times.count > 0 {
+            let us = times.ns as f64 / 1e3 / times.count as f64;
+            let rates = [self.each_request(times.count as f64), (us, "us each")];
+            self.add(group, name, times.count as f64, "", &rates);
+        }
+    }
+
     fn count(&mut self, group: &'static str, name: &str, count: impl Into<u64>) {
         let count = count.into();
         let rate = self.each_request(count as f64);
@@ -80,6 +90,7 @@ pub fn facts(why: &Why) -> Vec<Fact> {
     all.add("rate", "this run", why.told(mib_per_s(c)), unit, &[share]);
     all.add("rate", "physical limit", why.told(why.limit_mib_per_s()), unit, &[]);
     queue(&mut all);
+    flash(&mut all);
     for (name, mean_ns, longest_ns) in why.requests.iter().flat_map(|requests| requests.spans) {
         let longest = (longest_ns as f64 / 1e3, "us at most");
         all.add(OF_PLACES, name, mean_ns / 1e3, "us", &[longest]);
@@ -95,6 +106,21 @@ pub fn facts(why: &Why) -> Vec<Fact> {
         all.add("time", name, ns as f64 / 1e6, "ms", &[(percent, OF_TIME), (us, "us each request")]);
     }
     all.facts
+}
+
+/// Adds the flushes, and what spreads the latencies of the flash.
+fn flash(all: &mut Facts<'_>) {
+    let (c, work) = (all.c, all.c.work);
+    if c.flushes > 0 || work.flushes.count > 0 {
+        all.count("flushes", "asked for by the jobs", c.flushes);
+        all.times("flushes", "done by the card", work.flushes);
+    }
+    all.times("flash", "reads repeated", work.retries);
+    all.times("flash", "writes that met garbage collection", work.collections);
+    if work.beyond_slc_bytes > 0 {
+        let mib = work.beyond_slc_bytes as f64 / f64::from(1 << 20);
+        all.add("flash", "written beyond the SLC cache", mib, "MiB", &[]);
+    }
 }
 
 /// Adds what became of the requests.

@@ -1,12 +1,14 @@
 //! What a power cut may lose: sectors that were sent and are not yet safe in the flash.
 //!
-//! A card that was given faults ([`super::Card::set_faults`]) tracks every sector from its arrival
-//! until it is safe in the flash. With a volatile cache switched on it always does. The medium
-//! holds the newest content, as reads see it; the [`Journal`] holds the content before. At a cut a
-//! chooser decides, sector by sector, what is left.
+//! A [`Journal`] tracks every written sector from its arrival until the sector is safe in the
+//! flash. It runs on a card that was given faults ([`super::Card::set_faults`]), and on each card
+//! whose volatile cache is on. The medium always holds the newest content, which reads return; the
+//! [`Journal`] holds the content before each write. At a power cut a callback decides, sector by
+//! sector, which of the two is left.
 //!
-//! Writes in the cache drain by themselves, in an order that the card chooses; a flush drains the
-//! rest. There is no order between sectors. [eMMC 6.6.31] [SD 5.8.2]
+//! The cache writes its sectors to the flash in the background, in an order that the card chooses;
+//! a flush writes out all others. The order of arrival of two sectors says nothing about their
+//! order in the flash. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,15 +20,16 @@ use super::medium::{Medium, SECTOR_BYTES};
 /// State of a sector on its way to the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// The write is under way: data are on the bus, or the card is busy programming. The sector may
-    /// be torn by a cut.
+    /// The write command has not ended: its data are on the bus, or the card is busy programming.
+    /// The sector may be torn by a cut.
     InFlight,
     /// The write is over and the sector is in the volatile cache. A cut may lose it, but not tear
     /// it.
     Cached,
 }
 
-/// A version of a sector that a power cut decides about.
+/// A written version of a sector that is not yet safe in the flash, so that a power cut decides
+/// about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
     /// Partition, numbered as in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7
@@ -34,41 +37,42 @@ pub struct AtStake {
     pub partition: u8,
     /// Number of the sector of 512 bytes.
     pub sector: u64,
-    /// Number of the version, in order of arrival. A later version of a sector replaces an earlier
-    /// one.
+    /// Number of the version, counted in order of arrival over all sectors of the card. A later
+    /// version of a sector replaces an earlier one.
     pub seq: u64,
-    /// State on the way to the flash.
+    /// How far the version is on its way to the flash.
     pub stage: Stage,
-    /// Whether it was sent by a reliable write: old or new after a cut, never torn [eMMC 6.6.22].
+    /// Whether a reliable write sent the version. A power cut leaves the old or the new content of
+    /// such a sector and never tears it [eMMC 6.6.22].
     pub reliable: bool,
 }
 
-/// What a power cut leaves of a version.
+/// What a power cut leaves of one written version of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kept {
-    /// The content before it.
+    /// The content of the sector before the write.
     Old,
-    /// The whole version.
+    /// The whole new version.
     New,
-    /// Nothing readable, until the sector is written again. After a reliable write: the content
-    /// before.
+    /// An unreadable sector, until the sector is written again. If the write was reliable: the
+    /// content before the write.
     Torn,
-    /// The first half of the version, and the second half of the content before. After a reliable
-    /// write: the content before.
+    /// The first half of the new version, and the second half of the content before it. If the
+    /// write was reliable: the content before the write.
     Mixed,
 }
 
-/// Content of a sector.
+/// Stored content of a sector.
 #[derive(Clone, Debug)]
 enum Content {
     Unreadable,
-    /// Content that is generated from a number.
+    /// Content that can be generated again from a short number, so that its bytes need no memory.
     Short(Short),
     Kept(Box<Bytes>),
 }
 
 impl Content {
-    /// Returns the bytes; `None` if the sector cannot be read.
+    /// Returns the 512 bytes of the sector; `None` if the sector cannot be read.
     fn bytes(&self, sector: u64) -> Option<Bytes> {
         match self {
             Content::Unreadable => None,
@@ -88,15 +92,17 @@ struct Entry {
     before: Content,
     /// Time in ns from which the version is in the flash.
     safe_ns: u64,
-    /// Whether the cache has lost the version without an error. No flush writes it then.
+    /// Whether the cache has lost the version without an error (a fault). A flush does not write
+    /// such a version.
     lost: bool,
-    /// Whether the entry is to be removed.
+    /// Whether [`Journal::tidy`] removes this entry.
     goes: bool,
 }
 
 /// The media of a card, by partition number.
 pub(crate) trait Media {
-    /// Returns the medium of this partition.
+    /// Returns the medium of the partition with this number; `None` if the card has no such
+    /// partition.
     fn of(&mut self, partition: u8) -> Option<&mut Medium>;
 }
 
@@ -106,47 +112,53 @@ impl Media for Medium {
     }
 }
 
-/// Sectors of a flash page that is programmed as a whole: 16 KiB.
+/// Number of sectors in a flash page (16 KiB), which the flash programs as a whole.
 const PAGE_SECTORS: u64 = 32;
-/// Sectors of a stretch, one bit each.
+/// Number of sectors that one word of the safe-sector map covers, one bit each.
 const STRETCH: u64 = u64::BITS as u64;
-/// Most sectors in the journal. Beyond that, the oldest count as safe.
+/// Largest number of sectors in the journal. Beyond it, the oldest sectors count as safe.
 const LONGEST: usize = 1 << 17;
-/// Most sectors of an erase that a cut may undo.
+/// Largest number of sectors of an erase that a power cut may undo.
 const LONGEST_ERASE: u64 = 1 << 14;
-/// Most free sector buffers that are kept for reuse.
+/// Largest number of unused sector buffers that are stored for reuse.
 const SPARE: usize = 1 << 15;
-/// Time in ns within which a cached sector drains by itself, if it does.
+/// Longest time in ns in which the cache writes a sector to the flash in the background. Some
+/// sectors wait for a flush instead.
 const DRAIN_NS: u64 = 20_000_000;
 
-/// Journal of the sectors that are not yet safe in the flash.
+/// Journal of the written sectors that are not yet safe in the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    /// Whether writes that bypass the cache are tracked too.
+    /// Whether the journal also tracks writes that bypass the cache.
     pub(crate) follow: bool,
-    /// Whether the volatile cache is on.
+    /// Whether the card's volatile write cache is on.
     pub(crate) volatile: bool,
-    /// Whether a cut destroys the whole page around each sector in flight.
+    /// Fault: whether a power cut destroys the whole flash page around each sector that is being
+    /// programmed.
     pub(crate) neighbours: bool,
-    /// Whether a cut may tear a sector in flight even if it was to be kept whole.
+    /// Fault: whether a power cut may tear a sector that is being programmed even if the callback
+    /// asked for the whole new version.
     pub(crate) shorn: bool,
-    /// Capacity of the cache in sectors.
+    /// Capacity of the card's write cache in sectors.
     pub(crate) capacity: usize,
-    /// Number of decisions about everything at stake, and of those with something in the cache.
+    /// Number of times that a cut, a reset or a failed flush decided about all sectors at stake;
+    /// and how many of them had a sector in the cache.
     pub(crate) losses: (u64, u64),
-    /// Entries, oldest first.
+    /// Versions of sectors that are not safe yet, oldest first.
     entries: VecDeque<Entry>,
     seq: u64,
-    /// Number of the first version of the command under way.
+    /// Number of the first version that the present write command brought.
     open: u64,
-    /// Time in ns at which all versions before `open` are safe.
+    /// Time in ns at which all versions before `open` are safe; `u64::MAX` if some wait for a
+    /// flush.
     all_safe_ns: u64,
-    /// Number of entries at which the journal is tidied.
+    /// Number of entries at which [`Journal::tidy`] next removes the safe ones.
     tidy_at: usize,
     /// Buffers of sectors that are safe, for reuse.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// Used while tidying: the safe sectors, one bit each, by partition and number of the stretch.
+    /// Scratch map of [`Journal::tidy`]: the sectors that are safe, one bit each. Its key is the
+    /// partition, and the sector number divided by [`STRETCH`].
     safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
@@ -171,7 +183,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Returns whether a write must be recorded.
+    /// Returns whether the next write must be recorded in the journal.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
         self.follow || self.volatile || !self.entries.is_empty()
@@ -180,7 +192,7 @@ impl Journal {
     /// Begins a write command.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.open != self.seq {
-            // The command before was broken off.
+            // The write command before this one did not reach its end.
             self.all_safe_ns = u64::MAX;
         }
         if now_ns >= self.all_safe_ns {
@@ -202,7 +214,7 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Records a sector before it is overwritten.
+    /// Records the content of a sector before a write replaces it.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
         let before = match medium.short(at) {
             Some(short) => Content::Short(short),
@@ -220,15 +232,16 @@ impl Journal {
         self.entries.push_back(Entry { what, before, safe_ns: u64::MAX, lost: false, goes: false });
     }
 
-    /// Ends the data of a write command; the card is busy until `busy_ns`. `past_cache`: the data
-    /// go to the flash at once. `lost`: the cache loses them without an error.
+    /// Ends the data of a write command; the card is busy until `busy_ns`. With `past_cache` the
+    /// data go to the flash at once. With `lost` the cache loses them and reports no error.
     pub(crate) fn end(&mut self, busy_ns: u64, past_cache: bool, lost: bool) {
         let cached = self.volatile && !past_cache;
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.what.seq >= self.open) {
             entry.safe_ns = busy_ns;
             if cached {
                 entry.what.stage = Stage::Cached;
-                // A quarter stays until a flush, or until there is no room any more.
+                // A quarter of the sectors stays in the cache until a flush, or until the cache is
+                // full.
                 let luck = mixed(entry.what.seq);
                 entry.lost = lost;
                 let drain_ns = if lost || luck & 3 == 0 { u64::MAX } else { (luck >> 2) % DRAIN_NS };
@@ -239,7 +252,7 @@ impl Journal {
         self.open = self.seq;
     }
 
-    /// Makes everything in the cache safe from this time on.
+    /// Flushes the cache: all its sectors are safe from the time `until_ns` on.
     pub(crate) fn flush(&mut self, until_ns: u64) {
         for entry in self.entries.iter_mut().filter(|entry| entry.what.stage == Stage::Cached && !entry.lost)
         {
@@ -248,8 +261,8 @@ impl Journal {
         self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
-    /// Fails a flush: half of the cache goes to the flash, the cache drops the other half. Reads
-    /// return the content before for that half.
+    /// Fails a flush: half of the cache goes to the flash, the cache drops the other half. Reads of
+    /// the dropped sectors return the content before the write.
     pub(crate) fn fail_flush(&mut self, media: &mut dyn Media, now_ns: u64) {
         self.decide(media, now_ns, &mut |what| match what.stage {
             Stage::Cached if mixed(what.seq ^ 0xf1) & 1 == 0 => Kept::Old,
@@ -257,9 +270,9 @@ impl Journal {
         });
     }
 
-    /// Records sectors before an erase changes them: until it is safe, a cut may undo it in each
-    /// sector. A whole sector is erased or is not. An erase of more sectors than the journal is for
-    /// is safe at once.
+    /// Records sectors before an erase changes them: until the erase is safe, a power cut may undo
+    /// it sector by sector. A sector is erased as a whole or not at all. An erase of more than
+    /// [`LONGEST_ERASE`] sectors counts as safe at once.
     pub(crate) fn note_erase(&mut self, medium: &mut Medium, partition: u8, range: Range<u64>, now_ns: u64) {
         let bytes = range.end - range.start;
         if !self.follows() || bytes / SECTOR_BYTES > LONGEST_ERASE {
@@ -278,12 +291,13 @@ impl Journal {
             .retain(|entry| entry.what.partition != partition || !sectors.contains(&entry.what.sector));
     }
 
-    /// Removes the versions that are safe, and the older versions that they replace.
+    /// Removes the versions that are safe, and every older version of the same sectors.
     fn tidy(&mut self, now_ns: u64) {
         let Journal { entries, spare, safe, .. } = self;
         safe.clear();
-        // From the newest to the oldest: what is safe lies over all that come later here. Sectors
-        // mostly come in runs: those of the stretch at hand are looked for once.
+        // The loop goes from the newest entry to the oldest: a safe version makes all older
+        // versions of its sector obsolete. Neighbouring entries mostly belong to neighbouring
+        // sectors, so that the word of the map for the present 64 sectors is looked up once.
         let (mut stretch, mut sectors) = ((0, u64::MAX), 0);
         for entry in entries.iter_mut().rev() {
             let place = (entry.what.partition, entry.what.sector / STRETCH);
@@ -310,13 +324,15 @@ impl Journal {
         });
     }
 
-    /// Returns what a cut at this time would decide about, oldest first.
+    /// Returns the versions of sectors that a power cut at this time would decide about, oldest
+    /// first.
     pub(crate) fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         self.tidy(now_ns);
         self.entries.iter().map(|entry| entry.what).collect()
     }
 
-    /// Cuts the power: decides everything at stake, and may damage sectors that were not at stake.
+    /// Cuts the power: `keep` decides what is left of each sector at stake. With
+    /// [`Journal::neighbours`] the cut also damages other sectors of the same flash page.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let stake = self.at_stake(now_ns);
         let shorn = self.shorn;
@@ -342,7 +358,7 @@ impl Journal {
         }
     }
 
-    /// Interrupts the flush under way: what is not safe by now stays in the cache.
+    /// Interrupts the flush under way: sectors that are not safe at this time stay in the cache.
     pub(crate) fn interrupt_flush(&mut self, now_ns: u64) {
         for entry in self.entries.iter_mut() {
             if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
@@ -352,7 +368,8 @@ impl Journal {
         }
     }
 
-    /// Decides about everything at stake; afterwards nothing is at stake.
+    /// Lets `keep` decide about every version at stake, and writes what is left to the media.
+    /// Afterwards nothing is at stake.
     pub(crate) fn decide(
         &mut self,
         media: &mut dyn Media,
@@ -362,7 +379,8 @@ impl Journal {
         self.tidy(now_ns);
         self.losses.0 += 1;
         self.losses.1 += u64::from(self.entries.iter().any(|entry| entry.what.stage == Stage::Cached));
-        // From the newest to the oldest: what each version brought is what the next one found.
+        // The loop goes from the newest entry to the oldest: the content that one version wrote is
+        // the content that the next newer version of the sector replaced.
         let mut after: BTreeMap<(u8, u64), Content> = BTreeMap::new();
         let mut versions: Vec<(AtStake, Content)> = Vec::with_capacity(self.entries.len());
         let mut first: BTreeMap<(u8, u64), Content> = BTreeMap::new();
@@ -396,7 +414,7 @@ impl Journal {
         }
         for ((partition, sector), content) in first {
             if let Some(medium) = media.of(partition) {
-                // The supply is gone: no host is there to be told of a failure.
+                // The card has no power, so that a failure cannot be reported to the host.
                 let _ = match content.bytes(sector) {
                     Some(bytes) => medium.write(sector * SECTOR_BYTES, &bytes[..]),
                     None => {
@@ -412,17 +430,18 @@ impl Journal {
     }
 }
 
-/// Default decision of a power cut: only what is safe is left.
+/// Default callback of a power cut: of each version at stake the content before the write is left.
 pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }
 
-/// Decision of a reset under power: the cache is lost, but programming is finished.
+/// Callback of a reset while the power stays on: the cache loses its sectors, but sectors that are
+/// being programmed get their new content.
 pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }
 
-/// Reads the content at this byte of the medium, into `room`.
+/// Reads the sector at this byte address of the medium, into the buffer `room`.
 fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
     match medium.read(at, &mut room[..]) {
         Ok(()) => Content::Kept(room),
@@ -430,7 +449,7 @@ fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
     }
 }
 
-/// Returns the present content of this sector.
+/// Returns the present content of the sector (partition, sector number).
 fn now(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
     match media.of(partition) {
         Some(medium) => read(medium, sector * SECTOR_BYTES, Box::new([0; SECTOR_BYTES as usize])),
@@ -438,7 +457,7 @@ fn now(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
     }
 }
 
-/// Returns bits without a pattern (SplitMix).
+/// Returns pseudo-random bits that depend only on `number` (SplitMix).
 pub(crate) fn mixed(number: u64) -> u64 {
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678_9abc_def1);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

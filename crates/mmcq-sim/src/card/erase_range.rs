@@ -1,4 +1,5 @@
-//! Range selected for an erase: by CMD32 and CMD33 on an SD card, by CMD35 and CMD36 on an eMMC.
+//! Block range that an erase will use. CMD32 and CMD33 set it on an SD card, CMD35 and CMD36 on an
+//! eMMC.
 
 use super::status;
 

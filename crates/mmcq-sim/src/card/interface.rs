@@ -1,5 +1,4 @@
-//! Bus interface that all memory cards have in common: power-up, when they receive commands, and
-//! when they are busy.
+//! Bus interface of the memory cards: power-up, when a card receives commands, and when it is busy.
 
 use super::flash::Flash;
 use super::link::{Mode, PowerUp};
@@ -39,9 +38,10 @@ impl Interface {
     }
 }
 
-/// A memory card on the bus. A card implements what differs; the rest is here.
+/// A memory card on the bus. Each card model implements the methods without a body; the others are
+/// common to all cards.
 pub(super) trait Interfaced {
-    /// Number of the tuning command.
+    /// Number of the tuning command: 19 (SD) or 21 (eMMC).
     const TUNING: u8;
 
     fn interface(&self) -> &Interface;
@@ -50,13 +50,13 @@ pub(super) trait Interfaced {
 
     fn flash_mut(&mut self) -> &mut Flash;
 
-    /// Returns what the card's present mode requires of the bus.
+    /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode;
 
-    /// Handles everything that was due until now.
+    /// Handles all events that were due until this time.
     fn settle(&mut self, now_ns: u64);
 
-    /// Loses everything volatile.
+    /// Handles a loss of power: everything volatile is lost.
     fn lose_cache(&mut self, now_ns: u64);
 
     /// Handles a power-up, or the end of a dip.
@@ -64,12 +64,12 @@ pub(super) trait Interfaced {
 
     fn supply_goes(&mut self, now_ns: u64);
 
-    /// Handles a change of the bus while the card has power; `was` is the bus before.
+    /// Handles a change of the bus while the card has power; `was` is the state of the bus before.
     fn bus_moved(&mut self, was: &BusState, now_ns: u64) {
         let _ = (was, now_ns);
     }
 
-    /// Returns whether the card ignores all commands, whatever the bus is like.
+    /// Returns whether the card ignores all commands at this time, whatever the state of the bus.
     fn hears_nothing(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
@@ -77,7 +77,8 @@ pub(super) trait Interfaced {
 
     fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// Takes a block. The busy time in the result is that of the card itself.
+    /// Takes a written block. The busy time in the result is the card's own, before faults change
+    /// it.
     fn take_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
     fn power_on(&mut self, now_ns: u64) {
@@ -87,8 +88,8 @@ pub(super) trait Interfaced {
         interface.power.clock(interface.bus.clock_hz > 0, now_ns);
     }
 
-    /// Begins busy until `until_ns`. Returns the end of busy that the host sees, which faults may
-    /// change.
+    /// Begins busy until `until_ns`. Returns the end of busy that the host sees: a fault may change
+    /// it.
     fn busy_begins(&mut self, until_ns: u64) -> Option<u64> {
         let faults = self.flash_mut().faults.clone();
         let interface = self.interface_mut();
@@ -97,7 +98,7 @@ pub(super) trait Interfaced {
         seen_ns
     }
 
-    /// Handles a dip of the power: volatile data are lost, and the card is back in `idle`.
+    /// Handles a dip of the supply voltage: volatile data are lost, and the card is back in `idle`.
     fn dips(&mut self, now_ns: u64) {
         if self.interface().bus.powered {
             self.lose_cache(now_ns);
@@ -105,7 +106,7 @@ pub(super) trait Interfaced {
         }
     }
 
-    /// Handles a dip of the power that was due. Returns true if there was one.
+    /// Handles a dip of the supply voltage if one was due. Returns true if it was.
     fn due_dip(&mut self, now_ns: u64) -> bool {
         let dips = std::mem::take(&mut self.flash_mut().dips);
         let dips = std::mem::take(&mut self.interface_mut().trouble.dips) | dips;
@@ -148,7 +149,7 @@ pub(super) trait Interfaced {
             return Reply::SILENT;
         }
         let mut reply = self.execute(index, arg, now_ns);
-        // Selected again: that busy began before.
+        // CMD7 selects a card whose busy began before.
         if index != 7
             && let Some(until_ns) = reply.busy_until_ns.filter(|&until_ns| until_ns > now_ns)
         {
@@ -157,7 +158,7 @@ pub(super) trait Interfaced {
         if self.due_dip(now_ns) {
             reply.busy_until_ns = None;
         }
-        // The host ignores the answer to a tuning command: it only looks at the block.
+        // The host ignores the response to a tuning command and uses only the block.
         if index != Self::TUNING && !mode.is_heard(&self.interface().bus) {
             reply.answer = None;
         }

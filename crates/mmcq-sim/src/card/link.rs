@@ -4,28 +4,28 @@ use super::BusState;
 
 /// Highest clock in Hz during identification, open drain or not [SD 4.2.1] [eMMC 6.4].
 pub(crate) const IDENTIFICATION_HZ: u32 = 400_000;
-/// Highest clock in Hz at which any sampling point works.
+/// Highest clock in Hz at which the host needs no tuning: any sampling point works.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// Highest clock in Hz with a wide eye; above it the eye is narrow.
+/// Highest clock in Hz at which the data eye is wide; above this clock it is narrow.
 const WIDE_EYE_HZ: u32 = 100_000_000;
 
-/// What the card's present mode requires of the bus.
+/// Bus settings that the card's present mode needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// Highest clock in Hz.
+    /// Highest clock in Hz that the mode allows.
     pub(crate) max_hz: u32,
-    /// Number of data lines.
+    /// Number of data lines that the mode uses.
     pub(crate) width: u8,
-    /// Data on both edges of the clock.
+    /// Whether data go on both edges of the clock.
     pub(crate) ddr: bool,
-    /// Signalling at 1.8 V: `Some(true)` required, `Some(false)` not allowed, `None` either.
+    /// Signalling voltage: `Some(true)` needs 1.8 V, `Some(false)` forbids it, `None` allows both.
     pub(crate) signal18: Option<bool>,
-    /// Whether the card sends its strobe with responses too.
+    /// Whether the card sends its data strobe also with responses (HS400ES).
     pub(crate) strobe: bool,
 }
 
 impl Mode {
-    /// Returns whether the card's receiver understands a command.
+    /// Returns whether the card's receiver understands a command with these bus settings.
     pub(crate) fn hears(&self, bus: &BusState) -> bool {
         bus.powered
             && bus.clock_hz > 0
@@ -33,12 +33,12 @@ impl Mode {
             && self.signal18.is_none_or(|want| want == bus.signal18)
     }
 
-    /// Returns whether the host's receiver understands a response.
+    /// Returns whether the host's receiver understands a response with these bus settings.
     pub(crate) fn is_heard(&self, bus: &BusState) -> bool {
         bus.strobe == self.strobe && (self.strobe || bus.sample_error <= limits(bus).0)
     }
 
-    /// Returns whether data arrive undamaged, in either direction.
+    /// Returns whether data of either direction arrive undamaged with these bus settings.
     pub(crate) fn data_ok(&self, bus: &BusState) -> bool {
         self.hears(bus)
             && bus.strobe == self.strobe
@@ -48,7 +48,8 @@ impl Mode {
     }
 }
 
-/// Returns the sampling errors above which responses and data are lost.
+/// Returns the largest sampling errors (see [`BusState::sample_error`]) at which responses and data
+/// still arrive.
 fn limits(bus: &BusState) -> (u8, u8) {
     match bus.clock_hz {
         0..=UNTUNED_HZ => (100, 100),
@@ -74,11 +75,11 @@ pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
     clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))
 }
 
-/// State of the power-up: the card takes commands after 1 ms of stable power and 74 clocks [SD
-/// 6.4.1] [eMMC 10.1].
+/// State of a card's power-up. The card accepts commands after 1 ms of stable power and 74 clocks
+/// [SD 6.4.1] [eMMC 10.1].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PowerUp {
-    /// Earliest time in ns of a command.
+    /// Earliest time in ns at which the card accepts a command.
     ready_ns: u64,
     clocked_ns: Option<u64>,
     awake: bool,
@@ -87,15 +88,15 @@ pub(crate) struct PowerUp {
 impl PowerUp {
     const SUPPLY_NS: u64 = 1_000_000;
     const CLOCKS: u64 = 74;
-    /// Time tRSCA in ns after a reset by RST_n [eMMC 6.15.10].
+    /// Time in ns from a reset by RST_n to the first command (tRSCA) [eMMC 6.15.10].
     const RESET_NS: u64 = 200_000;
 
-    /// Starts a power-up.
+    /// Starts a power-up at this time.
     pub(crate) fn on(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::SUPPLY_NS), clocked_ns: None, awake: false }
     }
 
-    /// Starts the time after RST_n of an eMMC was released.
+    /// Starts the waiting time of an eMMC after RST_n was released.
     pub(crate) fn after_reset(now_ns: u64) -> Self {
         Self { ready_ns: now_ns.saturating_add(Self::RESET_NS), ..Self::on(now_ns) }
     }
@@ -105,7 +106,7 @@ impl PowerUp {
         self.clocked_ns = if running { self.clocked_ns.or(Some(now_ns)) } else { None };
     }
 
-    /// Returns whether the card takes commands.
+    /// Returns whether the card accepts commands at this time.
     pub(crate) fn awake(&mut self, bus: &BusState, now_ns: u64) -> bool {
         self.awake |= now_ns >= self.ready_ns
             && self.clocked_ns.is_some_and(|at| now_ns >= at.saturating_add(clocks_ns(bus, Self::CLOCKS)));

@@ -14,19 +14,19 @@ pub(crate) struct Lock {
     locked: bool,
 }
 
-/// Result of a lock data block.
+/// Result of the data block that follows CMD42.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Done.
+    /// The password or the lock was changed as requested.
     Done,
     /// Forced erase: all data and the password are erased.
     Erase,
-    /// LOCK_UNLOCK_FAILED.
+    /// The card reports LOCK_UNLOCK_FAILED.
     Failed,
 }
 
 impl Lock {
-    /// Makes the state of a card with this password; it is locked from the next power-up on.
+    /// Makes the lock of a card with this password; the card is locked from its next power-up on.
     pub(crate) fn with_password(password: &[u8]) -> Self {
         Lock { password: password.iter().copied().take(LONGEST).collect(), locked: false }
     }
@@ -35,18 +35,18 @@ impl Lock {
         self.locked
     }
 
-    /// Returns whether there is a password.
+    /// Returns whether the card has a password.
     pub(crate) fn is_set(&self) -> bool {
         !self.password.is_empty()
     }
 
-    /// Locks the card after power-up if it has a password.
+    /// Handles a power-up: a card with a password becomes locked.
     pub(crate) fn power_up(&mut self) {
         self.locked = !self.password.is_empty();
     }
 
-    /// Executes the data block of CMD42: flags, length of the passwords, the old one and the new
-    /// one.
+    /// Executes the data block of CMD42: flags, length of both passwords, the old password and the
+    /// new one.
     pub(crate) fn apply(&mut self, block: &[u8]) -> Outcome {
         let flags = block.first().copied().unwrap_or(0);
         if flags & ERASE != 0 {
@@ -79,7 +79,7 @@ impl Lock {
             self.password.clear();
             self.locked = false;
         } else {
-            // Locking twice, or unlocking what is open, fails.
+            // The card refuses to lock a locked card, and to unlock an unlocked one.
             let want = flags & LOCK != 0;
             if want == self.locked {
                 return Outcome::Failed;

@@ -1,9 +1,9 @@
 //! Cards as seen from the bus.
 //!
-//! This is the interface between a controller model and a card. Times are absolute virtual
-//! nanoseconds; a card never waits, it returns the time of what it will do. The card models
-//! implement the standards independently: they use none of the stack's command builders or parsers,
-//! so that a misreading of the standard in one is not hidden by the other.
+//! The trait [`Card`] is the interface between a controller model and a card. Times are absolute
+//! virtual nanoseconds. A card never waits: it returns the times at which things will happen. The
+//! card models implement the standards on their own, without the stack's command builders and
+//! parsers. So a wrong reading of the standard in the stack shows in the tests.
 
 mod cut;
 pub mod emmc;
@@ -41,20 +41,20 @@ pub use trouble::Violation;
 use crate::faults::Faults;
 use std::ops::Range;
 
-/// State of the bus as the host drives it.
+/// State of the bus as the host drives it: power, clock, lines and voltage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BusState {
     /// Whether the card's power is on.
     pub powered: bool,
     /// SD clock in hertz; 0 when stopped.
     pub clock_hz: u32,
-    /// Data lines the host uses: 1, 4 or 8.
+    /// Number of data lines that the host uses: 1, 4 or 8.
     pub width: u8,
-    /// Whether data are on both edges of the clock.
+    /// Whether data go on both edges of the clock.
     pub ddr: bool,
     /// Whether the host signals at 1.8 V.
     pub signal18: bool,
-    /// Whether the host samples responses and data by the card's strobe (HS400ES).
+    /// Whether the host samples responses and data with the card's data strobe (HS400ES).
     pub strobe: bool,
     /// Whether the host holds the reset line of an eMMC (RST_n) low.
     pub reset: bool,
@@ -63,43 +63,42 @@ pub struct BusState {
     pub sample_error: u8,
 }
 
-/// A response token on the CMD line.
+/// A response on the CMD line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// 48 bits: the index field (0x3f for R3/R4), the 32 bits of content, and whether a CRC7 is
-    /// sent (R3/R4 have ones instead).
+    /// A response of 48 bits. R3 and R4 have the index 0x3f, and ones in place of a CRC7.
     Short {
-        /// Bits 45:40.
+        /// Index field of the response, bits 45:40.
         index: u8,
-        /// Bits 39:8.
+        /// Content of the response, bits 39:8.
         content: u32,
-        /// Whether a CRC7 follows.
+        /// Whether the response has a CRC7.
         crc: bool,
     },
-    /// 136 bits: bits 127:0, the CRC byte included.
+    /// A response of 136 bits (R2): its bits 127:0, the CRC byte included.
     Long([u8; 16]),
 }
 
 impl Answer {
-    /// Returns whether this is an R1 with ERROR.
+    /// Returns whether the response is an R1 with the bit ERROR.
     pub(crate) fn tells_error(self) -> bool {
         matches!(self, Answer::Short { content, crc: true, .. } if content & status::ERROR != 0)
     }
 }
 
-/// Data on the DAT lines after a command.
+/// What follows a command on the DAT lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// No data.
+    /// No data follow.
     None,
     /// The card will send blocks of this size: call [`Card::read_block`].
     Read {
-        /// Bytes in a block.
+        /// Block size in bytes.
         block_size: u16,
     },
     /// The card expects blocks of this size: call [`Card::write_block`].
     Write {
-        /// Bytes in a block.
+        /// Block size in bytes.
         block_size: u16,
     },
 }
@@ -107,19 +106,21 @@ pub enum Flow {
 /// A card's reaction to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// `None`: the card stays silent (not addressed, or it takes the command as illegal).
+    /// The response; `None`: the card does not respond, since it is not addressed or the command is
+    /// illegal.
     pub answer: Option<Answer>,
-    /// Data after the response.
+    /// Data that follow the response.
     pub flow: Flow,
-    /// Time until which DAT0 is held low after the response (R1b; also CMD12 after a write).
+    /// Time in ns until which the card holds DAT0 low after the response (busy: R1b, and CMD12
+    /// after a write). `None`: no busy.
     pub busy_until_ns: Option<u64>,
 }
 
 impl Reply {
-    /// No response, no data.
+    /// Reaction without a response and without data.
     pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
 
-    /// Makes a short response with a CRC7 and no data.
+    /// Makes a response of 48 bits with a CRC7, without data.
     #[must_use]
     pub const fn short(index: u8, content: u32) -> Self {
         Self {
@@ -129,7 +130,7 @@ impl Reply {
         }
     }
 
-    /// Makes an R3: operating conditions, without a CRC7.
+    /// Makes an R3 with the operating conditions register; an R3 has no CRC7.
     #[must_use]
     pub const fn ocr(content: u32) -> Self {
         Self {
@@ -140,62 +141,68 @@ impl Reply {
     }
 }
 
-/// Next block of a read.
+/// Result of asking a card for the next block of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBlock {
-    /// The buffer is filled. The start bit comes at this time (not before the `now` that was
-    /// given).
+    /// The buffer holds the block. Its start bit comes at `start_ns`, which is not before the
+    /// `now_ns` of the call.
     At {
-        /// Time of the start bit.
+        /// Time of the start bit in ns.
         start_ns: u64,
-        /// Whether the CRC16 on the wire is right.
+        /// Whether the block arrives with a correct CRC16.
         crc_ok: bool,
     },
-    /// No block will come: end of a counted transfer, end of the card, or an error that only the
-    /// status reports.
+    /// No block will come: the counted transfer or the card has ended, or an error occurred that
+    /// only the card status reports.
     Never,
 }
 
 /// The card's reaction to a written block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBlock {
-    /// CRC status token: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error), `None`: no
-    /// token.
+    /// CRC status token of the card: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error),
+    /// `None` is no token.
     pub status: Option<bool>,
-    /// Time until which DAT0 is low; a time not after `now` means no busy.
+    /// Time in ns until which the card holds DAT0 low (busy). A time up to `now_ns` means no busy.
     pub busy_until_ns: u64,
 }
 
-/// A card on the bus. All `now_ns` must not decrease during the life of a card.
+/// A card on the bus. The `now_ns` of its calls must never decrease.
 pub trait Card {
     /// Handles a change of the bus by the host (power, clock, width, voltage and others).
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64);
 
-    /// Returns the time in ns for which the card's queue held tasks of which none was ready or
-    /// under way: the card was fetching data.
+    /// Returns the total time in ns in which the card's queue held tasks, none of them ready or
+    /// under way. In this time the card only fetched data.
     fn fetching_ns(&self) -> u64 {
         0
     }
 
-    /// Handles a command token that ended at `now_ns` with a good CRC7.
+    /// Returns what the flash did since this was asked last.
+    fn take_work(&mut self) -> flash::Work {
+        flash::Work::default()
+    }
+
+    /// Handles a command that ended at `now_ns` with a correct CRC7.
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
 
-    /// Returns the next block of the read in progress; the bus is free from `now_ns` on. `buffer`
-    /// has the block size of [`Flow::Read`].
+    /// Returns the next block of the read in progress; the data lines are free from `now_ns` on.
+    /// `buffer` has the block size of [`Flow::Read`].
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock;
 
-    /// Handles a block of the write in progress, which ended on the wire at `now_ns`. `crc_ok`:
-    /// what the card's receiver saw.
+    /// Handles a block of the present write, which ended on the wire at `now_ns`. `crc_ok` tells
+    /// whether its CRC was correct at the card.
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
 
-    /// Returns whether the card holds DAT0 low.
+    /// Returns whether the card holds DAT0 low (busy).
     fn busy(&self, now_ns: u64) -> bool;
 
-    /// Returns whether the card holds CMD and DAT0 to DAT3 low, as between CMD11 and the end of a
-    /// voltage switch.
+    /// Returns whether the card holds CMD and DAT3 to DAT0 low, as it does in a voltage switch
+    /// after CMD11.
     fn switching_voltage(&self, now_ns: u64) -> bool;
 
-    /// Returns which of DAT3 to DAT0 the card holds low, in bits 3 to 0, busy excluded.
+    /// Returns which data lines the card holds low: bits 3 to 0 stand for DAT3 to DAT0. Busy does
+    /// not count.
     fn lines_low(&self, now_ns: u64) -> u8 {
         if self.switching_voltage(now_ns) { 0xf } else { 0 }
     }
@@ -205,58 +212,58 @@ pub trait Card {
         false
     }
 
-    /// Switches TMP_WRITE_PROTECT of the CSD on or off. A card does so by itself at the end of its
-    /// life, and a host may, by CMD27.
+    /// Sets or clears TMP_WRITE_PROTECT in the CSD. A worn-out card sets the bit by itself; a host
+    /// changes it by CMD27.
     fn set_protected(&mut self, on: bool) {
         let _ = on;
     }
 
-    /// Returns whether the card refuses a write of these bytes of a partition (as in
-    /// PARTITION_CONFIG) now.
+    /// Returns whether the card would now refuse a write of these bytes. `partition` is a number as
+    /// in PARTITION_CONFIG.
     fn is_protected(&self, partition: u8, at: u64, bytes: u64) -> bool {
         let _ = (partition, at, bytes);
         false
     }
 
-    /// Returns whether bytes of an SPI bus arrive damaged.
+    /// Returns whether the card has a quirk that damages bytes on an SPI bus.
     fn damages_spi(&self) -> bool {
         false
     }
 
-    /// Returns the card as an SPI bus sees it, if it has an SPI mode.
+    /// Returns the card for use on an SPI bus; `None` if it has no SPI mode.
     fn spi(&mut self) -> Option<&mut SdCard> {
         None
     }
 
-    /// Sets the faults of the card from now on: of the points [`crate::faults::Point::Busy`],
-    /// `PowerUp`, `Voltage`, `Cache`, `Medium` and `Function`. From now on the card also tracks its
-    /// writes, for [`Card::cut`].
+    /// Sets the faults of the card: at the points [`crate::faults::Point::Busy`], `PowerUp`,
+    /// `Voltage`, `Cache`, `Medium` and `Function`. From then on the card also tracks its writes
+    /// for [`Card::cut`].
     fn set_faults(&mut self, faults: Faults) {
         let _ = faults;
     }
 
     /// Returns the sectors that a power cut at this time would decide about, in the order of their
-    /// arrival. Complete after [`Card::set_faults`]; before, only sectors in a volatile cache.
+    /// arrival. Before [`Card::set_faults`] these are only the sectors in a volatile cache.
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         let _ = now_ns;
         Vec::new()
     }
 
-    /// Cuts the power, whatever the host does; `keep` decides what is left of each sector at stake.
-    /// The card stays without power until [`Card::bus_changed`] restores it.
+    /// Cuts the card's power, regardless of the host. `keep` decides what is left of each sector at
+    /// stake. The card stays without power until [`Card::bus_changed`] restores it.
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         let _ = keep;
         self.power_cut(now_ns);
     }
 
-    /// Lets the power dip: volatile data are lost and the card is back in `idle`, without notice to
-    /// the host.
+    /// Lets the supply voltage dip: volatile data are lost and the card is back in `idle`. The host
+    /// is not told.
     fn brown_out(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// Returns how often everything at stake has been decided (by CMD0 or a dip or loss of power),
-    /// and how often a cache held something then.
+    /// Returns two counters: how often a CMD0, a dip or a loss of power decided about the sectors
+    /// at stake, and in how many of these cases the cache held a sector.
     fn losses(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -271,24 +278,25 @@ pub trait Card {
         let _ = attack;
     }
 
-    /// Returns the host's actions that this card does not support, oldest first.
+    /// Returns the actions of the host that this card does not support, oldest first.
     fn violations(&self) -> &[Violation] {
         &[]
     }
 
-    /// Cuts the power, whatever the host does. Nothing at stake is kept; [`Card::peek`] reads what
-    /// is left.
+    /// Cuts the card's power, regardless of the host. All sectors at stake lose their new content;
+    /// [`Card::peek`] reads what is left.
     fn power_cut(&mut self, now_ns: u64) {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    /// Returns whether the card has functions that may interrupt. If not, [`Card::interrupt`] and
-    /// [`Card::next_event_ns`] need not be called.
+    /// Returns whether the card has functions that may interrupt. Without them nobody has to call
+    /// [`Card::interrupt`] and [`Card::next_event_ns`].
     fn has_functions(&self) -> bool {
         false
     }
 
-    /// Returns whether a function interrupts: outside of data the card then holds DAT1 low.
+    /// Returns whether a function requests an interrupt. While no data are on the lines, the card
+    /// then holds DAT1 low.
     fn interrupt(&self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
@@ -301,13 +309,14 @@ pub trait Card {
         None
     }
 
-    /// Reads bytes of the medium (of an eMMC: of the user area) without the bus.
+    /// Reads bytes of the medium without a command on the bus; of an eMMC, bytes of the user area.
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         let _ = (at, buffer);
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 
-    /// Reads bytes of this partition (as in PARTITION_CONFIG; not of the RPMB) without the bus.
+    /// Reads bytes of a partition without a command on the bus. `partition` is a number as in
+    /// PARTITION_CONFIG; the RPMB cannot be read this way.
     fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         if partition == 0 {
             return self.peek(at, buffer);
@@ -315,21 +324,21 @@ pub trait Card {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no such partition"))
     }
 
-    /// Calls `each` with all sectors that were ever written or erased, of each partition (as in
-    /// PARTITION_CONFIG; 3 is the RPMB, all of it once its key is programmed). Never called for a
-    /// medium that is an image.
+    /// Calls `each` with the ranges of all sectors of each partition that were ever written or
+    /// erased. Partitions have their numbers of PARTITION_CONFIG; 3 is the RPMB, which counts as a
+    /// whole once its key is programmed. For an image file `each` is never called.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }
 
-    /// Returns the settings that a host can change and that survive a power cycle, besides the
-    /// media: name and value.
+    /// Returns names and values of all settings, apart from the media, that a host can change and
+    /// that survive a power cycle.
     fn settings(&self) -> Vec<(&'static str, u8)> {
         Vec::new()
     }
 
-    /// Sets how an eMMC boots, as its maker would: BOOT_ACK and BOOT_PARTITION_ENABLE, in their
-    /// place in PARTITION_CONFIG.
+    /// Sets how an eMMC boots, as its maker would. `config` has BOOT_ACK and BOOT_PARTITION_ENABLE
+    /// at their bits of PARTITION_CONFIG.
     fn set_boot(&mut self, config: u8) {
         let _ = config;
     }
@@ -378,6 +387,14 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn damages_spi(&self) -> bool {
         (**self).damages_spi()
+    }
+
+    fn fetching_ns(&self) -> u64 {
+        (**self).fetching_ns()
+    }
+
+    fn take_work(&mut self) -> flash::Work {
+        (**self).take_work()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

@@ -1,34 +1,34 @@
-//! A card that answers correctly, except for single answers that `[quirk]` names.
+//! A card that answers correctly, apart from the wrong answers that the table `[quirk]` of its
+//! profile lists.
 
 use super::{
     Answer, AtStake, BusState, Card, Faults, Kept, Quirks, ReadBlock, Reply, SdCard, Violation, WriteBlock,
-    emmc,
+    emmc, flash::Work,
 };
 use crate::wire::crc7;
 use serde::Deserialize;
 use std::ops::Range;
 
-/// A wrong answer of a card on its own bus; does not apply to an SPI bus.
+/// A wrong answer of a card. It has no effect on an SPI bus.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OddAnswer {
-    /// Number of the command.
+    /// Number of the command that is answered wrongly.
     pub command: u8,
-    /// Whether the command follows CMD55.
+    /// Whether the command is an application command, after CMD55.
     #[serde(default)]
     pub app: bool,
-    /// Number of the first such command that is answered wrongly, counted from 1 over the card's
-    /// life.
+    /// Which use of the command gets the first wrong answer, counted from 1 over the card's life.
     #[serde(default = "one")]
     pub nth: u64,
-    /// Number of consecutive wrong answers; 0: all from the first on.
+    /// Number of wrong answers that follow each other; 0: all answers from `nth` on.
     #[serde(default = "one")]
     pub times: u64,
-    /// Time in ms after power-up within which the answer is wrong.
+    /// Time in ms after power-up after which the answer is correct again; `None`: no end.
     pub within_ms: Option<u64>,
-    /// What is wrong.
+    /// What is wrong with the answer.
     pub happens: Odd,
-    /// Extra delay of the data in microseconds.
+    /// Extra delay of the data in microseconds, for [`Odd::LateData`].
     #[serde(default)]
     pub late_us: u64,
 }
@@ -37,44 +37,44 @@ const fn one() -> u64 {
     1
 }
 
-/// What is wrong with an answer.
+/// Kinds of wrong answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Odd {
     /// The card does not receive the command.
     Unheard,
-    /// The card executes the command without a response.
+    /// The card executes the command and sends no response.
     Silent,
-    /// A short response has a wrong index.
+    /// The index in a 48-bit response is wrong.
     Damaged,
-    /// The response comes without data.
+    /// The card sends the response, but no data.
     NoData,
-    /// The data's checksum is wrong.
+    /// The CRC16 of the data is wrong.
     BadData,
-    /// The data begin late, by `late_us`.
+    /// The data begin late, by `late_us` of [`OddAnswer`].
     LateData,
 }
 
-/// A register of which a profile replaces some bytes.
+/// A register of which a profile can replace bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Register {
-    /// CID, as by CMD2 and CMD10.
+    /// CID, read by CMD2 and CMD10.
     Cid,
-    /// CSD, as by CMD9.
+    /// CSD, read by CMD9.
     Csd,
-    /// SCR (SD), as by ACMD51.
+    /// SCR of an SD card, read by ACMD51.
     Scr,
-    /// SD status, as by ACMD13.
+    /// SD status, read by ACMD13.
     Ssr,
-    /// The status of CMD6 (SD), in both of its modes.
+    /// Status block of CMD6 on an SD card, for both check and switch.
     Switch,
-    /// EXT_CSD (eMMC), as by CMD8.
+    /// EXT_CSD of an eMMC, read by CMD8.
     ExtCsd,
 }
 
 impl Register {
-    /// Returns its length in bytes.
+    /// Returns the length of the register in bytes.
     const fn bytes(self) -> usize {
         match self {
             Register::Cid | Register::Csd => 16,
@@ -84,7 +84,7 @@ impl Register {
         }
     }
 
-    /// Returns the register that this command reads.
+    /// Returns the register that this command reads; `None` if it reads none.
     fn asked(index: u8, app: bool) -> Option<Register> {
         match (index, app) {
             (2 | 10, false) => Some(Register::Cid),
@@ -98,8 +98,8 @@ impl Register {
     }
 }
 
-/// Bytes of a register that replace those from the rest of the profile. The checksum is right. The
-/// card's behaviour does not change.
+/// Replacement bytes for a register. The card computes a correct checksum for them. Its behaviour
+/// does not follow the replaced values.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Replaced")]
 pub struct RegisterBytes {
@@ -112,7 +112,7 @@ pub struct RegisterBytes {
 #[serde(deny_unknown_fields)]
 struct Replaced {
     register: Register,
-    /// Index of the first byte as the register is sent on the bus: 0 has the highest bits.
+    /// Index of the first replaced byte in the order on the bus; byte 0 has the highest bits.
     at: usize,
     bytes: Vec<u8>,
 }
@@ -137,21 +137,21 @@ impl RegisterBytes {
     }
 }
 
-/// Number of commands; there are as many after CMD55.
+/// Number of basic commands, and of application commands.
 const COMMANDS: usize = 64;
 const MS: u64 = 1_000_000;
 
-/// A line of an SPI bus.
+/// A data line of an SPI bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpiLine {
-    /// To the card.
+    /// DI: from the host to the card.
     Di,
-    /// From the card.
+    /// DO: from the card to the host.
     Do,
 }
 
-/// Bytes on an SPI bus of which some bits arrive inverted.
+/// Bytes on an SPI bus that arrive with some bits inverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Turned")]
 pub struct SpiBytes {
@@ -161,17 +161,18 @@ pub struct SpiBytes {
     turn: u8,
 }
 
-/// The keys of [`SpiBytes`].
+/// Keys of an [`SpiBytes`] in a profile.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turned {
     line: SpiLine,
-    /// Number of the first byte, counted from 1 while the card is selected, over the card's life.
+    /// Number of the first damaged byte. Bytes are counted from 1 while the card is selected, over
+    /// the card's life.
     nth: u64,
-    /// Number of consecutive bytes; 0: all from the first on.
+    /// Number of damaged bytes that follow each other; 0: all bytes from `nth` on.
     #[serde(default = "one")]
     times: u64,
-    /// The bits.
+    /// Bits that arrive inverted.
     turn: u8,
 }
 
@@ -188,7 +189,7 @@ impl TryFrom<Turned> for SpiBytes {
 }
 
 impl SpiBytes {
-    /// Returns the bits of this byte that arrive inverted: to the card, and from it.
+    /// Returns the bits of byte number `nth` that arrive inverted, to the card and from the card.
     pub(crate) fn turned(all: &[SpiBytes], nth: u64) -> (u8, u8) {
         let is_hit =
             |bytes: &&SpiBytes| nth >= bytes.nth && (bytes.times == 0 || nth - bytes.nth < bytes.times);
@@ -199,21 +200,21 @@ impl SpiBytes {
     }
 }
 
-/// A card with odd answers.
+/// A card that gives wrong answers to some commands.
 pub(super) struct OddCard<C> {
     card: C,
     answers: Vec<OddAnswer>,
     registers: Vec<RegisterBytes>,
-    /// Number of CMD0 that the card needs before it receives anything else.
+    /// Number of CMD0 that the card ignores before it accepts any command.
     resets: u32,
     counts: [u64; 2 * COMMANDS],
     app: bool,
     powered: bool,
     powered_ns: u64,
     resets_seen: u32,
-    /// What is wrong with the data under way.
+    /// What is wrong with the data of the present command; the number is the delay in ns.
     data: Option<(Odd, u64)>,
-    /// The register that the data are.
+    /// The register that the present data are; `None` if they are no register.
     register: Option<Register>,
 }
 
@@ -234,7 +235,7 @@ impl<C: Card> OddCard<C> {
         }
     }
 
-    /// Returns the bytes that stand in this register in place of its own.
+    /// Returns the replacement bytes for this register.
     fn replaced(&self, register: Option<Register>) -> impl Iterator<Item = &RegisterBytes> {
         self.registers.iter().filter(move |bytes| Some(bytes.register) == register)
     }
@@ -265,7 +266,7 @@ impl<C: Card> Card for OddCard<C> {
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        // CMD55 after CMD55 is the same again [SD 4.3.9].
+        // A CMD55 after a CMD55 is CMD55 again, no application command [SD 4.3.9].
         let app = std::mem::take(&mut self.app) && index != 55;
         let odd = self.odd(index, app, now_ns);
         self.data = odd;
@@ -293,7 +294,7 @@ impl<C: Card> Card for OddCard<C> {
 
     fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
         let mut block = self.card.read_block(buffer, now_ns);
-        // A register is one block.
+        // Only the first block after the command is the register.
         let register = self.register.take();
         self.replaced(register).for_each(|bytes| bytes.put_into(buffer));
         match (self.data, &mut block) {
@@ -337,6 +338,14 @@ impl<C: Card> Card for OddCard<C> {
 
     fn damages_spi(&self) -> bool {
         self.card.damages_spi()
+    }
+
+    fn fetching_ns(&self) -> u64 {
+        self.card.fetching_ns()
+    }
+
+    fn take_work(&mut self) -> Work {
+        self.card.take_work()
     }
 
     fn spi(&mut self) -> Option<&mut SdCard> {

@@ -1,56 +1,57 @@
-//! The command queue of a card: tasks are sent to it, loaded, and executed when they are ready
-//! [eMMC 6.6.39] [SD 4.19].
+//! The command queue of a card: the host sends tasks, the card loads them, and the host executes
+//! them when they are ready [eMMC 6.6.39] [SD 4.19].
 //!
-//! Some flash units read at the same time; a page always lies on the same unit. A read takes a
+//! Several flash units read in parallel; each flash page belongs to one unit. A read takes a
 //! buffer, waits for its unit, and is ready when its first page is in the buffer. A write is ready
-//! when it has a buffer. The buffer stays occupied until the task was executed. The queue is
-//! passive: `Tasks::reach` handles everything up to a moment.
+//! as soon as it has a buffer. A task occupies its buffer until it was executed. The queue has no
+//! clock of its own: `Tasks::reach` handles all events up to a given time.
 
 use super::cut::mixed;
 use super::flash::UNIT_BYTES;
 use crate::faults::Strike;
 
-/// Most tasks of any queue.
+/// Largest number of tasks that a queue of any card holds.
 pub(crate) const MOST: usize = 32;
 
-/// Order in which tasks become ready.
+/// Order in which queued tasks become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Only the oldest task.
+    /// Only the oldest task becomes ready.
     InOrder,
-    /// In the order in which their data are loaded.
+    /// Tasks become ready in the order in which their data are loaded.
     AsLoaded,
-    /// A write only while no read waits.
+    /// A write becomes ready only while no read waits.
     ReadsFirst,
-    /// The first task that finds another in the queue becomes ready only once it is alone.
+    /// The first task that is sent while another is in the queue becomes ready only when it is
+    /// alone.
     StarvesOne,
-    /// The newest of the loaded tasks, one at a time.
+    /// The newest loaded task becomes ready, one task at a time.
     NewestFirst,
 }
 
-/// Parameters of a card's queue.
+/// Parameters of a card's command queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Most tasks, 1 to 32.
+    /// Largest number of tasks in the queue, 1 to 32.
     pub depth: u8,
-    /// Flash units that read independently.
+    /// Number of flash units that read in parallel.
     pub units: u8,
-    /// Most tasks that can be loading, loaded or ready at a time.
+    /// Largest number of tasks that can be loading, loaded or ready at a time.
     pub buffers: u8,
     /// Order in which tasks become ready.
     pub order: Order,
 }
 
-/// State of a task.
+/// Stages of a task in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It waits for a buffer, or for its turn.
+    /// The task waits for a buffer, or for its turn.
     Waiting,
-    /// It is being loaded; its first page is in its buffer at this time.
+    /// The flash loads the task: its first page is in the buffer at this time in ns.
     Loading(u64),
-    /// It is loaded, and becomes ready as soon as the order allows.
+    /// The task is loaded, and becomes ready as soon as the order allows it.
     Loaded,
-    /// Its bit of the queue status is set.
+    /// The task is ready: its bit in the queue status is set.
     Ready,
 }
 
@@ -60,25 +61,25 @@ pub(crate) struct Task {
     pub(crate) id: u8,
     pub(crate) read: bool,
     pub(crate) blocks: u16,
-    /// Byte address.
+    /// Byte address of the task's first block.
     pub(crate) at: u64,
     pub(crate) reliable: bool,
     /// Forced programming: the data bypass the cache.
     pub(crate) forced: bool,
-    /// Whether it comes before tasks without priority.
+    /// Whether the task goes before tasks without priority.
     pub(crate) priority: bool,
-    /// Time in ns of further tries of its flash unit.
+    /// Time in ns that its flash unit needs for further tries to read.
     pub(crate) retries_ns: u64,
-    /// Delay in ns until it is ready; `u64::MAX`: never (a fault).
+    /// Delay in ns until the task becomes ready; `u64::MAX`: never (a fault).
     pub(crate) late_ns: u64,
-    /// Number of blocks by which its place is shifted (a fault).
+    /// Number of blocks by which the card shifts the task's address (a fault).
     pub(crate) astray: i32,
-    /// Whether its bit is shown once before it is ready (a fault).
+    /// Whether the card shows the task once as ready before it is (a fault).
     pub(crate) shown: bool,
 }
 
 impl Task {
-    /// Makes the task of a CMD44; the address is still missing.
+    /// Makes a task from the argument of CMD44. CMD45 adds its address.
     pub(crate) fn described(arg: u32) -> Self {
         Task {
             id: (arg >> 16 & 0x1f) as u8,
@@ -95,7 +96,7 @@ impl Task {
         }
     }
 
-    /// Applies a fault to the task. Returns `None` if the command is not received.
+    /// Applies a fault to the task. Returns `None` if the fault makes the card miss the command.
     pub(crate) fn struck(mut self, strike: Option<Strike>) -> Option<Self> {
         match strike {
             Some(Strike::Lost) => return None,
@@ -108,8 +109,8 @@ impl Task {
         Some(self)
     }
 
-    /// Sets where its blocks really are. A fault may shift a task on the card, but not beyond the
-    /// card's end.
+    /// Sets the byte address of the task's blocks. A fault may shift the address, but not beyond
+    /// the card's end.
     pub(crate) fn lies_at(self, at: u64, capacity: u64) -> Self {
         let moved = at.saturating_add_signed(i64::from(self.astray) * 512);
         let beyond = moved.saturating_add(u64::from(self.blocks) * 512) > capacity;
@@ -125,29 +126,29 @@ struct Queued {
     stage: Stage,
 }
 
-/// The tasks of a card.
+/// The command queue of a card with its tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
     config: QueueConfig,
-    /// Whether the host has selected execution in order.
+    /// Whether the host has selected execution in the order of arrival.
     in_order: bool,
-    /// Tasks in the order of arrival.
+    /// Tasks in the queue, in the order of arrival.
     queued: Vec<Queued>,
-    /// Task of a CMD44 whose CMD45 is missing.
+    /// Task of a CMD44 that waits for its CMD45.
     described: Option<Task>,
     running: Option<Task>,
-    /// Time in ns until which each unit reads.
+    /// Time in ns until which each flash unit reads.
     units_ns: Vec<u64>,
-    /// Time in ns up to which everything has been handled.
+    /// Time in ns up to which all events are handled.
     now_ns: u64,
-    /// Earliest time in ns of the next own event; 0: not known.
+    /// Earliest time in ns of the next event in the queue; 0: not known.
     next_ns: u64,
     seq: u64,
-    /// Number of the task that starves.
+    /// Number of the task that the order [`Order::StarvesOne`] holds back.
     victim: Option<u64>,
-    /// Errors of a write, and the time in ns at which they are reported.
+    /// Time in ns at which the card reports errors of a write, and their bits.
     late: Option<(u64, u32)>,
-    /// Time in ns in which there were tasks and the host could execute none.
+    /// Total time in ns in which the queue held tasks and the host could execute none.
     fetching_ns: u64,
 }
 
@@ -169,13 +170,14 @@ impl Tasks {
         }
     }
 
-    /// Forgets all tasks.
+    /// Removes all tasks.
     pub(crate) fn clear(&mut self) {
         let &mut Tasks { now_ns, seq, in_order, fetching_ns, .. } = self;
         *self = Tasks { now_ns, seq, in_order, fetching_ns, ..Tasks::new(self.config) };
     }
 
-    /// Switches the queue on. `in_order`: tasks are executed in the order in which they are sent.
+    /// Switches the queue on. With `in_order` the card executes tasks in the order of their
+    /// arrival.
     pub(crate) fn begin(&mut self, in_order: bool) {
         self.in_order = in_order;
         self.clear();
@@ -185,31 +187,31 @@ impl Tasks {
         if self.in_order { Order::InOrder } else { self.config.order }
     }
 
-    /// Returns whether there is no task in the queue, and none under way.
+    /// Returns whether no task is in the queue and none is being executed.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.running.is_none()
     }
 
-    /// Returns whether there is a task of this number.
+    /// Returns whether the queue has a task with this number.
     pub(crate) fn has(&self, id: u8) -> bool {
         self.queued.iter().any(|queued| queued.task.id == id)
             || self.running.is_some_and(|task| task.id == id)
     }
 
-    /// Handles CMD44. Returns false if the number is beyond this queue or in use, or if there are
-    /// no blocks.
+    /// Handles CMD44. Returns false for an error: the task number is too large or in use, or the
+    /// number of blocks is 0.
     pub(crate) fn describe(&mut self, task: Task) -> bool {
         let good = task.id < self.config.depth && task.blocks > 0 && !self.has(task.id);
         self.described = good.then_some(task);
         good
     }
 
-    /// Takes the task of the last CMD44, for CMD45.
+    /// Removes and returns the task of the last CMD44, for CMD45.
     pub(crate) fn described(&mut self) -> Option<Task> {
         self.described.take()
     }
 
-    /// Adds a complete task to the queue. `load_ns`: time to load a page.
+    /// Adds a complete task to the queue; `load_ns` is the time in which the flash loads a page.
     pub(crate) fn tell(&mut self, task: Task, load_ns: u64, now_ns: u64) {
         self.reach(load_ns, now_ns);
         self.seq += 1;
@@ -221,7 +223,7 @@ impl Tasks {
         self.reach(load_ns, now_ns);
     }
 
-    /// Returns one bit for each task that is ready.
+    /// Returns the queue status: one bit for each ready task.
     pub(crate) fn ready(&mut self, load_ns: u64, now_ns: u64) -> u32 {
         self.reach(load_ns, now_ns);
         let mut bits = 0;
@@ -234,8 +236,8 @@ impl Tasks {
         bits
     }
 
-    /// Returns the card's answer to a poll for ready tasks when a fault strikes the poll. `status`:
-    /// the card's ordinary status.
+    /// Returns what the card answers to a poll of the queue status if a fault strikes the poll.
+    /// `status` is the ordinary card status.
     pub(crate) fn says(&mut self, strike: Option<Strike>, status: u32, load_ns: u64, now_ns: u64) -> u32 {
         if strike == Some(Strike::Lost) {
             self.clear();
@@ -248,7 +250,8 @@ impl Tasks {
         }
     }
 
-    /// Handles CMD46 and CMD47: takes the task out, if it is ready and of this direction.
+    /// Handles CMD46 and CMD47: removes and returns the task. Returns `None` if it is not ready or
+    /// has the other direction.
     pub(crate) fn execute(&mut self, id: u8, read: bool, load_ns: u64, now_ns: u64) -> Option<Task> {
         self.reach(load_ns, now_ns);
         let place = self.queued.iter().position(|queued| {
@@ -263,7 +266,7 @@ impl Tasks {
         self.running
     }
 
-    /// Ends the data of the task under way, complete or cut off: its buffer becomes free.
+    /// Ends the data of the task that is being executed, complete or not, and frees its buffer.
     pub(crate) fn finish(&mut self, load_ns: u64, now_ns: u64) {
         if self.running.is_some() {
             self.reach(load_ns, now_ns);
@@ -273,7 +276,7 @@ impl Tasks {
         }
     }
 
-    /// Removes one task. Returns false if there is none of this number.
+    /// Removes one task. Returns false if the queue has no task with this number.
     pub(crate) fn discard(&mut self, id: u8, load_ns: u64, now_ns: u64) -> bool {
         self.reach(load_ns, now_ns);
         let before = self.queued.len();
@@ -285,7 +288,7 @@ impl Tasks {
         self.queued.len() < before
     }
 
-    /// Stores the errors of a write, which are reported at the end of its busy.
+    /// Stores error bits of a write. The card reports them at the end of its busy.
     pub(crate) fn owes(&mut self, until_ns: u64, errors: u32) {
         if errors != 0 {
             let earlier = self.late.map_or(0, |(_, errors)| errors);
@@ -293,18 +296,18 @@ impl Tasks {
         }
     }
 
-    /// Returns the errors that are to be reported by now.
+    /// Returns the error bits that the card has to report at this time.
     pub(crate) fn due(&mut self, now_ns: u64) -> u32 {
         self.late.take_if(|late| late.0 <= now_ns).map_or(0, |late| late.1)
     }
 
-    /// Returns the time in ns in which there were tasks and the host could execute none, up to the
-    /// last access to the queue.
+    /// Returns the total time in ns in which the queue held tasks and the host could execute none,
+    /// up to the last access to the queue.
     pub(crate) fn fetching_ns(&self) -> u64 {
         self.fetching_ns
     }
 
-    /// Returns whether there are tasks, and the host can execute none and executes none.
+    /// Returns whether the queue holds tasks, none is ready, and none is being executed.
     fn only_fetches(&self) -> bool {
         let may_be_ready = |(place, queued): (usize, &Queued)| match queued.stage {
             Stage::Ready => true,
@@ -314,7 +317,7 @@ impl Tasks {
         self.running.is_none() && !self.queued.is_empty() && !self.queued.iter().enumerate().any(may_be_ready)
     }
 
-    /// Advances the time without an event.
+    /// Advances the time to `to_ns`; no event lies before.
     fn pass(&mut self, to_ns: u64) {
         if self.only_fetches() {
             self.fetching_ns += to_ns.saturating_sub(self.now_ns);
@@ -322,7 +325,7 @@ impl Tasks {
         self.now_ns = self.now_ns.max(to_ns);
     }
 
-    /// Handles everything up to `now_ns`.
+    /// Handles all events of the queue up to `now_ns`.
     fn reach(&mut self, load_ns: u64, now_ns: u64) {
         if now_ns < self.next_ns {
             self.pass(now_ns);
@@ -343,11 +346,11 @@ impl Tasks {
             }
         }
         self.pass(now_ns);
-        // A buffer that is free, or a turn, comes with a call that changes the queue.
+        // A free buffer or a turn comes only with calls that change the queue.
         self.raise();
     }
 
-    /// Returns the time in ns at which a task is loaded next.
+    /// Returns the time in ns at which the next task is loaded.
     fn first_loaded_ns(&self) -> u64 {
         let loading = |queued: &Queued| match queued.stage {
             Stage::Loading(at_ns) => at_ns,
@@ -382,7 +385,7 @@ impl Tasks {
         }
     }
 
-    /// Returns the task that gets a buffer next.
+    /// Returns the index of the task that gets the next free buffer; `None` if none may have it.
     fn next_waiting(&self) -> Option<usize> {
         let alone = self.queued.len() == 1 && self.running.is_none();
         let reads = self.queued.iter().any(|queued| queued.task.read);
@@ -399,7 +402,7 @@ impl Tasks {
         first(true).or_else(|| first(false))
     }
 
-    /// Sets the bits of tasks that may be ready; no bit is cleared by itself.
+    /// Sets the ready bits of tasks that may be ready. A bit stays set until the task is removed.
     fn raise(&mut self) {
         let order = self.order();
         let Some(newest) = self.queued.iter().rposition(|queued| matches!(queued.stage, Stage::Loaded))
@@ -435,7 +438,7 @@ mod tests {
         Task { at, blocks: 8, ..Task::described(u32::from(id) << 16 | u32::from(read) << 30) }
     }
 
-    /// Runs random reads through a queue of this depth, as fast as the card allows. Returns the
+    /// Executes random reads through a queue of this depth as fast as the card allows. Returns the
     /// time of each in ns.
     fn pace(tasks: &mut Tasks, depth: u8, count: u64) -> u64 {
         let (mut told, mut done, mut now_ns) = (0, 0, 0);
@@ -459,7 +462,7 @@ mod tests {
 
     #[test]
     fn units_work_side_by_side_as_chance_lets_them() {
-        // Three units: 1, 1.67 and 2.41 of them are busy at depth 1, 2 and 4.
+        // With three flash units, on average 1, 1.67 and 2.41 of them are busy at depth 1, 2 and 4.
         let at = |depth| pace(&mut tasks(3, 32, Order::AsLoaded), depth, 3_000);
         let paces = [1, 2, 4, 32].map(at);
         for (pace, (low, high)) in
@@ -467,7 +470,7 @@ mod tests {
         {
             assert!((low..=high).contains(pace), "{paces:?}");
         }
-        // One buffer: one task at a time, however many there are.
+        // With one buffer the card works on one task at a time, whatever the depth.
         assert!(pace(&mut tasks(3, 1, Order::AsLoaded), 32, 500) >= 100_000);
     }
 
@@ -489,7 +492,7 @@ mod tests {
         tasks.tell(task(0, true, 1), LOAD_NS, 0);
         tasks.tell(task(1, false, 2), LOAD_NS, 0);
         tasks.tell(task(2, false, 2), LOAD_NS, 0);
-        // The first write was ready before the second came, and its bit stays.
+        // The first write became ready before the second came, and its bit stays set.
         for (ready, id, read) in [(0b010, 1, false), (0b100, 2, false), (0b001, 0, true)] {
             assert_eq!(tasks.ready(LOAD_NS, 250_000), ready);
             assert!(tasks.execute(id, read, LOAD_NS, 250_000).is_some());

@@ -1,8 +1,9 @@
-//! Quirks of memory cards: those of real ones, wrong registers, and damage beyond any contract.
+//! Quirks of memory cards: faults of real cards, wrong register values, and damage that no standard
+//! allows.
 //!
-//! They are in the table `[quirk]` of a profile. A campaign may also set them through
-//! [`super::CardProfile::quirks_mut`]. Actions of a host that such a card does not support are
-//! counted in [`super::Card::violations`].
+//! The table `[quirk]` of a profile sets them. A torture campaign can also set them by
+//! [`super::CardProfile::quirks_mut`]. [`super::Card::violations`] lists the actions of a host that
+//! a card with quirks does not support.
 
 use super::odd::{OddAnswer, RegisterBytes, SpiBytes};
 use super::registers::Identity;
@@ -12,130 +13,138 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quirks {
-    /// Source of the knowledge about the quirks.
+    /// Where the knowledge about the quirks comes from.
     pub source: String,
 
-    /// A transfer counted by CMD23 locks the card up.
+    /// The card locks up (ignores everything until power-off) at a transfer counted by CMD23.
     pub cmd23_locks_up: bool,
     /// Extra delay in microseconds of the first block of a read counted by CMD23, and of the end of
     /// such a write.
     pub cmd23_late_us: u64,
-    /// Extra delay in ms of the first block of every 32nd read, whatever the registers declare.
+    /// Extra delay in ms of the first block of every 32nd read; the registers do not declare it.
     pub read_late_ms: u64,
-    /// A secure erase or trim damages the erase group after its range.
+    /// A secure erase or secure trim damages the erase group after its range.
     pub secure_corrupts: bool,
-    /// A plain trim damages the erase group after its range.
+    /// A trim damages the erase group after its range.
     pub trim_corrupts: bool,
     /// A discard damages the erase group after its range (SD).
     pub discard_corrupts: bool,
-    /// Time in ms of a secure erase or trim, whatever its size.
+    /// Time in ms of a secure erase or secure trim of any size; `None`: the usual time.
     pub secure_ms: Option<u64>,
-    /// CMD38's argument is ignored: the operation is in byte 113 of EXT_CSD (eMMC).
-    pub inand_cmd38: bool,
-    /// A flush fails if nothing was written since power-up.
-    pub flush_needs_write: bool,
-    /// A flush never ends.
-    pub flush_hangs: bool,
-    /// The power-off notification is accepted and never answered (SD).
-    pub power_off_never_ready: bool,
-    /// There is no tuning block in DDR50 (SD).
-    pub ddr50_tuning_fails: bool,
-    /// HPI locks the card up (eMMC).
-    pub hpi_breaks: bool,
-    /// Blocks that an open-ended read is ahead of the host: one that is stopped so near to the last
-    /// sector reports OUT_OF_RANGE (SD); 0: none.
-    pub reads_ahead_blocks: u64,
-    /// The card reports that only in the response after that of CMD12 (SD).
-    pub tells_past_end_late: bool,
-    /// Any CMD1 starts the power-up, and CMD0 before its end makes the card inactive (eMMC).
-    pub reset_in_power_up_hangs: bool,
-    /// An inquiry by CMD1 makes a device ready that has powered up: it answers no further CMD1
+    /// The card ignores the argument of CMD38 and takes the operation from byte 113 of EXT_CSD
     /// (eMMC).
+    pub inand_cmd38: bool,
+    /// A cache flush fails if nothing was written since power-up.
+    pub flush_needs_write: bool,
+    /// A cache flush never ends: the card stays busy.
+    pub flush_hangs: bool,
+    /// The card accepts the power-off notification and never reports that it is ready for power-off
+    /// (SD).
+    pub power_off_never_ready: bool,
+    /// The card sends no tuning block in DDR50 (SD).
+    pub ddr50_tuning_fails: bool,
+    /// An HPI (high priority interrupt) locks the card up (eMMC).
+    pub hpi_breaks: bool,
+    /// Number of blocks that an open-ended read runs ahead of the host. Stopping a read this near
+    /// to the last sector makes the card report OUT_OF_RANGE (SD). 0: no such report.
+    pub reads_ahead_blocks: u64,
+    /// The card reports the OUT_OF_RANGE of `reads_ahead_blocks` in the response after the response
+    /// to CMD12 (SD).
+    pub tells_past_end_late: bool,
+    /// Any CMD1 starts the power-up, and a CMD0 before the power-up ends makes the card inactive
+    /// (eMMC).
+    pub reset_in_power_up_hangs: bool,
+    /// An inquiry by CMD1 makes a powered-up device ready, so that it does not answer a further
+    /// CMD1 (eMMC).
     pub inquiry_makes_ready: bool,
-    /// Time in microseconds after an inquiry by ACMD41 within which the next one starts a power-up
+    /// Time in microseconds after an inquiry by ACMD41 in which a further ACMD41 starts a power-up
     /// that never ends (SD); 0: none.
     pub inquiry_pause_us: u64,
-    /// The answer to CMD8 has the pattern, and no supply (SD).
+    /// The response to CMD8 repeats the check pattern, but not the supply voltage (SD).
     pub no_supply_echo: bool,
-    /// CMD25 is illegal, whatever the CSD declares (SD).
+    /// CMD25 is illegal, although the CSD declares its command class (SD).
     pub no_multiple_write: bool,
     /// A multi-block read that reaches the last sector locks the card up (SD).
     pub last_block_locks_up: bool,
     /// With the command queue on, reads are damaged and flushes never end (SD).
     pub command_queue_broken: bool,
-    /// Interval of reads through the command queue of which one returns the data after its place
-    /// (SD); 0: none.
+    /// Interval n of wrong reads: each n-th queued task, if it is a read, returns the data that
+    /// follow its address (SD); 0: never.
     pub queue_astray_every: u32,
     /// With the command queue on, a flush never ends (SD).
     pub queue_flush_hangs: bool,
-    /// Number of tasks after which the command queue is empty, whatever was sent to it (SD); 0:
-    /// never.
+    /// Interval n of losses: at each n-th executed task the card also empties its queue, so that
+    /// waiting tasks are lost (SD); 0: never.
     pub queue_forgets_every: u32,
-    /// Delay in ms after which the command queue is switched on or off (SD).
+    /// Delay in ms until a switch of the command queue takes effect (SD).
     pub queue_late_ms: u64,
 
-    /// Real capacity in MiB; see `beyond`.
+    /// Real capacity of the flash in MiB; `None`: the capacity in the registers. `beyond` says what
+    /// happens above it.
     pub real_mib: Option<u64>,
-    /// What happens beyond the real capacity.
+    /// What accesses beyond the real capacity do.
     pub beyond: Beyond,
-    /// Written MiB after which the card is worn out; see `worn_out`.
+    /// Number of written MiB after which the card is worn out; `worn_out` says how it behaves then.
     pub life_mib: Option<u64>,
-    /// How a worn-out card behaves.
+    /// Behaviour of a worn-out card.
     pub worn_out: WornOut,
-    /// Erased memory is ones, and the registers say so.
+    /// Erased memory reads as ones, and the registers declare it.
     pub erases_to_ones: bool,
-    /// What discarded sectors read as until they are written.
+    /// What discarded sectors read as until they are written again.
     pub discarded: Discarded,
-    /// Written MiB after which the card requests background work by its exception bit (eMMC).
+    /// Number of written MiB after which the card requests background work by EXCEPTION_EVENT
+    /// (eMMC).
     pub urgent_after_mib: Option<u64>,
-    /// Written MiB after which the card's pool of system blocks is used up. Its exception bit
-    /// reports that if enabled (eMMC).
+    /// Number of written MiB after which the card's pool of system blocks is used up. The card
+    /// reports it by EXCEPTION_EVENT if the host has enabled this event (eMMC).
     pub pool_mib: Option<u64>,
     /// Time in ms of a sanitize (eMMC).
     pub sanitize_ms: u64,
-    /// Ranges that are write protected for ever: first MiB and number of MiB.
+    /// Ranges that are write protected permanently: first MiB and number of MiB.
     pub protected_mib: Vec<(u64, u64)>,
-    /// Write protection in the CSD.
+    /// Write protection of the whole card that the CSD shows.
     pub csd_protection: CsdProtection,
 
-    /// The power is never really off: 1.8 V signalling survives a power cycle. The card also
-    /// understands 3.3 V then, up to 25 MHz (SD).
+    /// The power of the card never goes off completely: 1.8 V signalling survives a power cycle.
+    /// After the power cycle the card also understands 3.3 V, up to 25 MHz (SD).
     pub stuck_1v8: bool,
-    /// Halves the card's capacity from its second initialisation on.
+    /// The card has half of its capacity from its second initialisation on.
     pub shrinks: bool,
     /// The card has another serial number from the second initialisation on.
     pub changes_serial: bool,
-    /// A power cut makes the sectors around those in flight unreadable as well, 16 KiB of them.
+    /// A power cut also destroys the other sectors of the 16 KiB page around each sector that is
+    /// being programmed.
     pub neighbour_damage: bool,
-    /// A power cut may tear a sector in flight even if it was to be kept whole.
+    /// A power cut may tear a sector that is being programmed even if the test wants to keep it
+    /// whole.
     pub shorn: bool,
 
-    /// Single answers, as [`OddAnswer`] describes them.
+    /// Wrong answers to single commands.
     pub answers: Vec<OddAnswer>,
-    /// Bytes of registers that are replaced, as [`RegisterBytes`] describes them.
+    /// Replacement bytes for registers.
     pub registers: Vec<RegisterBytes>,
-    /// Bytes on an SPI bus that arrive damaged, as [`SpiBytes`] describes them.
+    /// Bytes that arrive damaged on an SPI bus.
     pub spi_bytes: Vec<SpiBytes>,
-    /// Number of CMD0 after power-up that the card needs before it receives anything else; 0: none.
+    /// Number of CMD0 after power-up that the card ignores before it accepts any command; 0: none.
     pub deaf_resets: u32,
-    /// The operating conditions never become ready.
+    /// The card never becomes ready after CMD1 or ACMD41.
     pub never_ready: bool,
-    /// Bits that are set in every R1.
+    /// Bits that the card sets in every R1.
     pub status_bits: u32,
-    /// Bytes of EXT_CSD: place and value.
+    /// Bytes of EXT_CSD with other values: index and value.
     pub ext_csd: Vec<(u16, u8)>,
-    /// Fields of the CSD: highest bit, lowest bit, value.
+    /// Fields of the CSD with other values: highest bit, lowest bit and value.
     pub csd: Vec<(u8, u8, u64)>,
 }
 
-/// Behaviour beyond the real capacity.
+/// Behaviour of accesses beyond the real capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
-    /// Writes are lost, reads return zeros.
+    /// Writes are lost, and reads return zeros.
     #[default]
     Limbo,
-    /// Addresses start again at 0.
+    /// Addresses start again at 0, so that old data are overwritten.
     Wrap,
 }
 
@@ -143,46 +152,46 @@ pub enum Beyond {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WornOut {
-    /// Writes are refused (WP_VIOLATION).
+    /// The card refuses writes (WP_VIOLATION).
     #[default]
     ReadOnly,
-    /// Writes are accepted and dropped.
+    /// The card accepts writes and drops their data.
     Drop,
 }
 
-/// Content of discarded sectors.
+/// What discarded sectors read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discarded {
-    /// As erased ones.
+    /// Discarded sectors read as erased sectors do.
     #[default]
     Erased,
-    /// FF.
+    /// Discarded sectors read as FFh.
     Ones,
-    /// The content before.
+    /// Discarded sectors keep the content from before the discard.
     Old,
-    /// One of these, different from sector to sector.
+    /// Each sector reads as one of the three, different from sector to sector.
     Mixed,
 }
 
-/// Write protection of the whole card.
+/// Write protection of the whole card by its CSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CsdProtection {
-    /// None.
+    /// The card is not write protected.
     #[default]
     None,
-    /// TMP_WRITE_PROTECT, which the host may clear.
+    /// TMP_WRITE_PROTECT is set, and the host may clear it.
     Temporary,
-    /// PERM_WRITE_PROTECT.
+    /// PERM_WRITE_PROTECT is set, and stays set.
     Permanent,
 }
 
-/// TMP_WRITE_PROTECT in byte 14 of the CSD.
+/// Bit TMP_WRITE_PROTECT in byte 14 of the CSD.
 pub(crate) const TMP_WRITE_PROTECT: u8 = 0x10;
 
 impl CsdProtection {
-    /// Returns bits 5:4 of byte 14 of the CSD.
+    /// Returns the write protection bits of byte 14 of the CSD (bits 5:4).
     pub(crate) fn flags(self) -> u8 {
         match self {
             Self::None => 0,
@@ -195,12 +204,12 @@ impl CsdProtection {
 const MIB: u64 = 1 << 20;
 
 impl Quirks {
-    /// Returns the value of a byte of erased memory.
+    /// Returns the value that each byte of erased memory reads as.
     pub(crate) fn erased(&self) -> u8 {
         if self.erases_to_ones { 0xff } else { 0 }
     }
 
-    /// Returns whether any byte of the range is protected for ever.
+    /// Returns whether any byte of the range is write protected permanently.
     #[inline]
     pub(crate) fn protects(&self, at: u64, bytes: u64) -> bool {
         !self.protected_mib.is_empty()
@@ -210,8 +219,8 @@ impl Quirks {
             })
     }
 
-    /// Applies the changes of a card that is initialised again: serial number and capacity, each
-    /// once.
+    /// Applies the quirks that show at a second initialisation: another serial number, half the
+    /// capacity. Each happens once.
     pub(crate) fn come_up_again(&mut self, identity: &mut Identity, capacity_bytes: &mut u64, unit: u64) {
         if std::mem::take(&mut self.changes_serial) {
             identity.serial ^= 0x00ff_00ff;
@@ -221,7 +230,7 @@ impl Quirks {
         }
     }
 
-    /// Puts wrong values into the CSD.
+    /// Puts the wrong values of `csd` into the CSD.
     pub(crate) fn falsify_csd(&self, csd: &mut [u8; 16]) {
         for &(msb, lsb, value) in &self.csd {
             if lsb <= msb && msb < 128 {
@@ -233,9 +242,9 @@ impl Quirks {
         }
     }
 
-    /// Puts wrong values into EXT_CSD.
+    /// Puts the wrong values of `ext_csd` into EXT_CSD.
     pub(crate) fn falsify_ext_csd(&self, ext_csd: &mut [u8; 512]) {
-        // ERASED_MEM_CONT.
+        // Byte ERASED_MEM_CONT of EXT_CSD.
         ext_csd[181] = self.erases_to_ones.into();
         for &(place, value) in &self.ext_csd {
             if let Some(byte) = ext_csd.get_mut(usize::from(place)) {
@@ -244,7 +253,7 @@ impl Quirks {
         }
     }
 
-    /// Returns the real state of the flash.
+    /// Returns the real capacity and life of the flash, for a new card.
     pub(crate) fn wear(&self) -> Wear {
         Wear {
             real_bytes: self.real_mib.map(|mib| mib.saturating_mul(MIB).max(512)),
@@ -256,19 +265,19 @@ impl Quirks {
     }
 }
 
-/// Real capacity and life of the flash, independent of the registers.
+/// Real capacity and life of the flash. The registers may show other values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wear {
     real_bytes: Option<u64>,
     beyond: Beyond,
     life_bytes: Option<u64>,
     worn_out: WornOut,
-    /// Bytes written so far.
+    /// Number of bytes written over the card's life.
     pub(crate) written_bytes: u64,
 }
 
 impl Wear {
-    /// Returns the real place of a byte address; `None`: there is none.
+    /// Returns the byte address in the real flash; `None` if the flash does not have it.
     #[inline]
     pub(crate) fn place(&self, at: u64) -> Option<u64> {
         match (self.real_bytes, self.beyond) {
@@ -278,12 +287,13 @@ impl Wear {
         }
     }
 
-    /// Returns the behaviour of a worn-out card, if it is worn out.
+    /// Returns the behaviour of a worn-out card; `None` if the card is not worn out.
     pub(crate) fn worn_out(&self) -> Option<WornOut> {
         self.life_bytes.filter(|&life| self.written_bytes >= life).map(|_| self.worn_out)
     }
 
-    /// Returns the used part of the card's life in percent, up to 100, if its life is limited.
+    /// Returns the used part of the card's life in percent, at most 100; `None` if its life has no
+    /// limit.
     pub(crate) fn used_percent(&self) -> Option<u8> {
         let life = self.life_bytes?.max(1);
         Some((self.written_bytes.min(life).saturating_mul(100) / life) as u8)

@@ -1,4 +1,4 @@
-//! Bits of large registers, numbered as in the standards: the highest number is the first bit on
+//! Bits of long registers. They are numbered as in the standards: the highest number goes first on
 //! the wire.
 
 use crate::wire::crc7;
@@ -26,21 +26,21 @@ pub(crate) fn seal(register: &mut [u8; 16]) {
 /// Fields that the CIDs of both standards have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// MID.
+    /// Manufacturer ID (MID).
     pub(crate) manufacturer_id: u8,
-    /// OID, two characters (SD) or one byte (eMMC, the second).
+    /// OEM ID (OID): two characters on an SD card; one byte, the second, on an eMMC.
     pub(crate) oem_id: [u8; 2],
-    /// CBX of an eMMC: 0 a card, 1 a BGA, 2 package on package.
+    /// Device type of an eMMC (CBX): 0 a removable card, 1 a BGA, 2 package on package.
     pub(crate) device_type: u8,
-    /// PNM, 5 characters (SD) or 6 (eMMC).
+    /// Product name (PNM): 5 characters on an SD card, 6 on an eMMC.
     pub(crate) product: Vec<u8>,
-    /// PRV, two BCD digits.
+    /// Product revision (PRV): two BCD digits.
     pub(crate) revision: u8,
-    /// PSN.
+    /// Serial number (PSN).
     pub(crate) serial: u32,
-    /// Year of manufacture.
+    /// Year of manufacture, such as 2022.
     pub(crate) year: u16,
-    /// Month, 1 to 12.
+    /// Month of manufacture, 1 to 12.
     pub(crate) month: u8,
 }
 

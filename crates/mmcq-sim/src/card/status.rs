@@ -1,93 +1,93 @@
 //! The card status of R1, with its clear conditions [SD 4.10.1] [eMMC 6.13].
 
-/// The address or the length runs over the end of the card.
+/// Error: the address or the length exceeds the capacity of the card.
 pub(crate) const OUT_OF_RANGE: u32 = 1 << 31;
-/// The address does not fit the block length.
+/// Error: the address is not a multiple of the block length.
 pub(crate) const ADDRESS_ERROR: u32 = 1 << 30;
-/// The block length is not one the card takes.
+/// Error: the card does not support this block length.
 pub(crate) const BLOCK_LEN_ERROR: u32 = 1 << 29;
-/// Erase commands in the wrong order.
+/// Error: erase commands came in a wrong order.
 pub(crate) const ERASE_SEQ_ERROR: u32 = 1 << 28;
-/// Wrong selection of erase blocks.
+/// Error: the selection of blocks for an erase is not valid.
 pub(crate) const ERASE_PARAM: u32 = 1 << 27;
-/// A write to a protected place.
+/// Error: a write to a protected address.
 pub(crate) const WP_VIOLATION: u32 = 1 << 26;
-/// The card is locked by a password.
+/// Status: the card is locked by a password.
 pub(crate) const CARD_IS_LOCKED: u32 = 1 << 25;
-/// A lock or unlock command failed.
+/// Error: a lock or unlock command failed.
 pub(crate) const LOCK_UNLOCK_FAILED: u32 = 1 << 24;
-/// The command before this one was illegal.
+/// Error: the command before this one was illegal.
 pub(crate) const ILLEGAL_COMMAND: u32 = 1 << 22;
-/// The medium could not be read.
+/// Error: the card could not read data from the flash.
 pub(crate) const CARD_ECC_FAILED: u32 = 1 << 21;
 /// A general error.
 pub(crate) const ERROR: u32 = 1 << 19;
-/// A read-only part of CID or CSD would have been changed.
+/// Error: a write would have changed a read-only part of CID or CSD.
 pub(crate) const CSD_OVERWRITE: u32 = 1 << 16;
-/// Part of the erase was skipped because it is protected.
+/// Error: the erase skipped blocks that are write protected.
 pub(crate) const WP_ERASE_SKIP: u32 = 1 << 15;
-/// An erase sequence was cleared by another command.
+/// Status: another command ended a sequence of erase commands.
 pub(crate) const ERASE_RESET: u32 = 1 << 13;
 /// All bits that report an error, without CURRENT_STATE and the bits of clear condition A.
 pub(crate) const ERRORS: u32 = 0xfdf9_a000 & !CARD_IS_LOCKED;
-/// The card can take data.
+/// Status: the card can receive data.
 pub(crate) const READY_FOR_DATA: u32 = 1 << 8;
-/// CMD6 was refused (eMMC).
+/// Error: the eMMC refused a CMD6.
 pub(crate) const SWITCH_ERROR: u32 = 1 << 7;
-/// The next command is taken as an application command.
+/// Status: the card expects an application command next.
 pub(crate) const APP_CMD: u32 = 1 << 5;
 
-/// The state of a card; the number is what CURRENT_STATE shows.
+/// States of a card, with the numbers of the status field CURRENT_STATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// After power-up or CMD0.
+    /// State after power-up or CMD0.
     Idle = 0,
-    /// Operating conditions agreed.
+    /// The operating conditions are agreed (CMD1 or ACMD41).
     Ready = 1,
-    /// CID sent.
+    /// The card has sent its CID (CMD2).
     Ident = 2,
-    /// Has an address, not selected.
+    /// The card has an address and is not selected.
     Stby = 3,
-    /// Selected.
+    /// The card is selected and ready for a transfer.
     Tran = 4,
-    /// Sending data.
+    /// The card sends data.
     Data = 5,
-    /// Receiving data.
+    /// The card receives data.
     Rcv = 6,
-    /// Programming.
+    /// The card programs, and is busy.
     Prg = 7,
-    /// Programming while not selected.
+    /// The card programs while it is not selected.
     Dis = 8,
-    /// Bus test (eMMC).
+    /// Bus test of an eMMC.
     Btst = 9,
-    /// Sleep (eMMC).
+    /// Sleep of an eMMC.
     Slp = 10,
-    /// Inactive: silent until the next power cycle.
+    /// Inactive: the card ignores all commands until the next power cycle.
     Ina = 15,
 }
 
-/// The status bits that survive a command.
+/// Status bits that stay pending until a response has shown them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Status {
-    /// Errors of clear condition C: shown once in an R1, then cleared.
+    /// Error bits of clear condition C: an R1 shows them once and clears them.
     errors: u32,
-    /// Illegal command, of clear condition B: belongs to the command before, and is shown only in
-    /// the next response.
+    /// ILLEGAL_COMMAND, a bit of clear condition B: it reports on the command before, and only the
+    /// next response shows it.
     illegal: bool,
 }
 
 impl Status {
-    /// Remembers error bits until they have been shown.
+    /// Stores error bits until a response has shown them.
     pub(crate) fn raise(&mut self, bits: u32) {
         self.errors |= bits;
     }
 
-    /// Records that the command just received was illegal.
+    /// Records that the present command is illegal.
     pub(crate) fn raise_illegal(&mut self) {
         self.illegal = true;
     }
 
-    /// Returns the pending bits and clears them, when they are shown otherwise than by R1.
+    /// Returns the pending bits and clears them, for a response other than R1.
     pub(crate) fn take(&mut self) -> u32 {
         let pending = self.pending();
         *self = Self::default();
@@ -99,15 +99,16 @@ impl Status {
         self.errors | if self.illegal { ILLEGAL_COMMAND } else { 0 }
     }
 
-    /// Returns the content of an R1: pending bits, `live` (clear condition A) and the state. Clears
-    /// the bits that are shown.
+    /// Returns the content of an R1: the pending bits, `live` (bits of clear condition A) and the
+    /// state. Clears the bits that it shows.
     pub(crate) fn r1(&mut self, state: State, live: u32) -> u32 {
         let content = self.pending() | live | (((state as u32) & 0xf) << 9);
         *self = Self::default();
         content
     }
 
-    /// Handles a valid command with a response other than R1: ends condition B, not condition C.
+    /// Handles a legal command whose response is not R1: it clears bits of condition B, not of
+    /// condition C.
     pub(crate) fn valid_command(&mut self) {
         self.illegal = false;
     }

@@ -1,4 +1,4 @@
-//! Blocks between the bus and the medium, the same for both standards.
+//! Blocks between the bus and the medium, for SD cards and eMMCs.
 
 use super::flash::{Flash, Reading, UNIT_BYTES};
 use super::medium::Medium;
@@ -7,37 +7,37 @@ use super::{BusState, link, status};
 use crate::faults::{Point, Strike};
 use crate::plant::{self, Lie};
 
-/// A read command under way.
+/// A read command that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
-    /// Next byte address.
+    /// Byte address of the next block.
     pub(crate) at: u64,
-    /// Bytes in a block.
+    /// Number of bytes in a block.
     pub(crate) block: u16,
-    /// Blocks left to send; `None`: until CMD12.
+    /// Number of blocks left to send; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Earliest time in ns of the first block.
+    /// Earliest time in ns at which the first block can start.
     ready_ns: u64,
-    /// Number of the 4 KiB unit being sent, once a block was sent.
+    /// Number of the 4 KiB unit that is being sent; `None` before the first block.
     unit: Option<u64>,
-    /// Whether the command is CMD17.
+    /// Whether the command reads a single block (CMD17).
     single: bool,
-    /// State of reads by page.
+    /// State of the flash pipeline, if the card reads by page.
     reading: Reading,
-    /// Whether it continues a run of consecutive reads, whose data are prefetched.
+    /// Whether the command continues a run of consecutive reads, so that its data are prefetched.
     goes_on: bool,
 }
 
-/// Result of reading the next block.
+/// Result of sending the next block of a read.
 pub(crate) enum Sent {
-    /// A block, with the time in ns of its start bit.
+    /// The block is sent; its start bit comes at this time in ns.
     Block(u64),
-    /// No further block; the field has the error bits.
+    /// No further block comes; the value has the error bits for R1.
     Nothing(u32),
 }
 
 impl Read {
-    /// Begins a CMD18. `left`: number of blocks in CMD23, if there is one.
+    /// Begins a CMD18; `left` is the number of blocks that CMD23 announced.
     pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &mut Flash, now_ns: u64) -> Self {
         let ahead_ns = flash.goes_on_ns(at, now_ns);
         let ready_ns = ahead_ns.unwrap_or_else(|| flash.first_page_ns(now_ns));
@@ -46,12 +46,12 @@ impl Read {
         Self { at, block, left, ready_ns, unit: None, single: false, reading, goes_on }
     }
 
-    /// Begins a CMD17.
+    /// Begins a CMD17, which reads one block.
     pub(crate) fn single(at: u64, block: u16, flash: &mut Flash, now_ns: u64) -> Self {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
-    /// Begins a CMD46, whose first page is already in the card's buffer.
+    /// Begins a CMD46: the first page of the task is already in the card's buffer.
     pub(crate) fn loaded(at: u64, block: u16, left: u32, now_ns: u64) -> Self {
         let (unit, reading) = (None, Reading::default());
         let (single, goes_on) = (false, false);
@@ -63,7 +63,7 @@ impl Read {
         !self.single
     }
 
-    /// Reads the next block.
+    /// Reads the next block into `buffer`.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -128,7 +128,7 @@ impl Read {
         Sent::Block(start_ns)
     }
 
-    /// Ends the read: after its last block, by CMD12, or because the card is deselected.
+    /// Ends the read: after its last block, at CMD12, or when the card is deselected.
     pub(crate) fn stop(&self, medium: &Medium, flash: &mut Flash, now_ns: u64) {
         if self.unit.is_some() {
             flash.read_to(self.at, self.goes_on, now_ns);
@@ -144,27 +144,29 @@ impl Read {
     }
 }
 
-/// A write command under way.
+/// A write command that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
-    /// Next byte address.
+    /// Byte address of the next block.
     pub(crate) at: u64,
-    /// Bytes in a block.
+    /// Number of bytes in a block.
     pub(crate) block: u16,
-    /// Blocks left to receive; `None`: until CMD12.
+    /// Number of blocks left to receive; `None`: until CMD12.
     pub(crate) left: Option<u32>,
-    /// Number of blocks received, and the number of first blocks that are correctly stored.
+    /// Number of blocks received, and how many of the first ones are stored without an error.
     taken: u32,
     pub(crate) stored: u32,
-    /// CMD23 bit 31: after a power cut each sector is old or new.
+    /// Reliable write (bit 31 of CMD23): a power cut leaves the old or the new content of each
+    /// sector.
     pub(crate) reliable: bool,
-    /// CMD23 bit 31 or 24: busy until the data are in the flash.
+    /// Whether the write bypasses the cache (bit 31 or 24 of CMD23): busy lasts until the data are
+    /// in the flash.
     pub(crate) past_cache: bool,
-    /// Error bits that are shown only at the end of the data.
+    /// Error bits that the card reports only at the end of the data.
     late_errors: u32,
-    /// Whether all further blocks are ignored until CMD12, after an error.
+    /// Whether the card ignores further blocks until CMD12, after an error.
     pub(crate) deaf: bool,
-    /// Bytes and 4 KiB units touched that are not yet handed to the cache.
+    /// Number of received bytes, and of 4 KiB units, that have not been passed to the cache yet.
     pending_bytes: u64,
     pending_units: u64,
     last_unit: Option<u64>,
@@ -172,13 +174,13 @@ pub(crate) struct Write {
     pub(crate) entry_ns: Option<u64>,
 }
 
-/// Result of a written block.
+/// Result of receiving a block of a write.
 pub(crate) enum Taken {
-    /// Stored; the field has the end in ns of busy between blocks.
+    /// The block is stored; the value is the end in ns of the busy after it.
     More(u64),
-    /// Stored, and the command's data end with it.
+    /// The block is stored, and is the last one of the command.
     Last,
-    /// Not stored; the field has the error bits.
+    /// The block is not stored; the value has the error bits for R1.
     Refused(u32),
 }
 
@@ -201,7 +203,7 @@ impl Write {
         }
     }
 
-    /// Takes a block with a good CRC.
+    /// Stores a block that came with a good CRC.
     #[inline]
     pub(crate) fn take(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8], now_ns: u64) -> Taken {
         let len = u64::from(self.block);
@@ -246,13 +248,13 @@ impl Write {
         Taken::More(busy_ns)
     }
 
-    /// Hands the pending bytes to the cache. Returns the end of busy in ns.
+    /// Passes the pending bytes to the cache. Returns the end of busy in ns.
     fn drain(&self, flash: &mut Flash, now_ns: u64, last: bool) -> u64 {
         let at = self.at.saturating_sub(self.pending_bytes);
         flash.write(now_ns, at, self.pending_bytes, self.pending_units, last)
     }
 
-    /// Ends the data. Returns the end of busy in ns, and error bits.
+    /// Ends the data of the write. Returns the end of busy in ns, and error bits for R1.
     pub(crate) fn end(&mut self, medium: &mut Medium, flash: &mut Flash, now_ns: u64) -> (u64, u32) {
         let errors = self.late_errors | if medium.commit().is_err() { status::ERROR } else { 0 };
         if self.taken == 0 {
@@ -287,7 +289,7 @@ impl Write {
         let mut at = self.at;
         match strike {
             Some(Strike::Fail) => {
-                // Seen only while programming: the block was taken well.
+                // The error shows only while programming: the card has accepted the block before.
                 self.late_errors |= status::ERROR;
                 if plant::any() {
                     medium.lie_about_failure(at, data);
@@ -307,7 +309,7 @@ impl Write {
         flash.wear.written_bytes += data.len() as u64;
         let Some(at) = flash.wear.place(at).filter(|_| flash.wear.worn_out().is_none()) else {
             if flash.wear.worn_out() == Some(WornOut::ReadOnly) {
-                // Its life ends in the middle of a transfer.
+                // The card wears out in the middle of a transfer.
                 self.late_errors |= status::WP_VIOLATION;
             }
             return Ok(());
@@ -325,7 +327,7 @@ impl Write {
     }
 }
 
-/// Returns the address this number of blocks away, limited to the medium.
+/// Returns the byte address this number of blocks away, which stays inside the medium.
 fn astray(at: u64, blocks: i32, len: u64, medium: &Medium) -> u64 {
     let away = u64::from(blocks.unsigned_abs()).saturating_mul(len);
     let to = if blocks < 0 { at.saturating_sub(away) } else { at.saturating_add(away) };

@@ -1,11 +1,12 @@
-//! Faults in force on a card, and the host's actions that this card does not support.
+//! Faults that act on a card at present, and the actions of the host that the card does not
+//! support.
 
 use crate::faults::{Faults, Point, Strike};
 
 /// A time in ns beyond every deadline.
 pub(crate) const NEVER_NS: u64 = u64::MAX / 2;
 
-/// A host action that this card does not support.
+/// An action of the host that this card does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Description of the action.
@@ -14,21 +15,21 @@ pub struct Violation {
     pub at_ns: u64,
 }
 
-/// Most violations that are kept.
+/// Largest number of violations that the card stores.
 const MOST_VIOLATIONS: usize = 1024;
 
-/// Faults in force on a card.
+/// Faults that act on a card at present.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
     /// Whether the card stays busy until power-off.
     pub(crate) stuck: bool,
-    /// Whether the card neither receives nor answers until power-off.
+    /// Whether the card is locked up: it ignores everything until power-off.
     pub(crate) locked_up: bool,
-    /// Time in ns until which the card is busy without showing it on DAT0.
+    /// Time in ns until which the card is busy without holding DAT0 low.
     hidden_until_ns: u64,
-    /// Whether the power dips at the end of the present command.
+    /// Whether the supply voltage dips at the end of the present command.
     pub(crate) dips: bool,
-    /// Extra time in ns of the power-up.
+    /// Extra time in ns that the power-up takes.
     pub(crate) late_ns: u64,
     /// Whether the power-up never ends.
     pub(crate) never_ready: bool,
@@ -36,7 +37,7 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Handles a power-up.
+    /// Handles a power-up: ends the faults of the last one, and draws new ones.
     pub(crate) fn power_up(&mut self, faults: &Faults) {
         *self = Trouble { violations: std::mem::take(&mut self.violations), ..Trouble::default() };
         match faults.strike(Point::PowerUp) {
@@ -47,7 +48,8 @@ impl Trouble {
         }
     }
 
-    /// Begins busy. Returns its real end in ns, and the end that the host sees.
+    /// Begins busy until `until_ns`, which faults may change. Returns the real end in ns, and the
+    /// end that DAT0 shows.
     pub(crate) fn busy(&mut self, faults: &Faults, until_ns: u64) -> (u64, Option<u64>) {
         match faults.strike(Point::Busy) {
             Some(Strike::Late(ns)) => {
@@ -75,7 +77,7 @@ impl Trouble {
         now_ns >= self.hidden_until_ns
     }
 
-    /// Records a violation by the host.
+    /// Records an action of the host that the card does not support.
     pub(crate) fn violate(&mut self, what: &'static str, at_ns: u64) {
         if self.violations.len() < MOST_VIOLATIONS {
             self.violations.push(Violation { what, at_ns });

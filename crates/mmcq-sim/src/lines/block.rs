@@ -6,42 +6,42 @@ use crate::probe::Signal;
 use crate::slot::Slot;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
-/// Clocks of CRC16 and end bit.
+/// Number of clocks that CRC16 and end bit of a block take.
 pub(crate) const TAIL_CLK: u64 = 17;
 
-/// The block on the DAT lines, or the last one.
+/// The block that is on the DAT lines, or the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Whether it comes from the card.
+    /// Whether the block comes from the card.
     pub read: bool,
-    /// Data flow from the card's reply to the command.
+    /// Data that the card's reply to the command announced.
     pub flow: Option<Flow>,
-    /// Size in bytes, as the controller counts them.
+    /// Block size in bytes, as the controller expects it.
     pub size: usize,
-    /// Bytes already transferred.
+    /// Number of bytes already moved on the lines.
     pub at: usize,
-    /// Content on the lines.
+    /// Bytes of the block on the lines.
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// Fault of the block.
+    /// Fault that strikes the block.
     pub strike: Option<Strike>,
-    /// End of the last thing on the lines.
+    /// Clock edge at which the lines were last in use.
     pub beat: Option<Beat>,
     start_ns: u64,
-    /// Whether the probe has seen it.
+    /// Whether the probe has already seen the block.
     shown: bool,
-    /// Time in ns since which the clock is stopped, if it is.
+    /// Time in ns at which the clock was stopped; it is valid while the clock is stopped.
     held_since_ns: u64,
 }
 
 impl Block {
-    /// Resets the state. The memory is used again.
+    /// Resets the state of the block, and keeps its memory for reuse.
     pub fn forget(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         *self = Block { bytes, ..Block::default() };
     }
 
-    /// Returns the number of bytes of the next word.
+    /// Returns the number of bytes in the next word: 4, or fewer at the end of the block.
     pub fn word(&self) -> usize {
         (self.size - self.at).min(4)
     }
@@ -51,24 +51,25 @@ impl Block {
         self.beat.unwrap_or_else(|| slot.beat(now_ns))
     }
 
-    /// Extends the use of the lines by this number of clocks. Returns the end in ns.
+    /// Extends the use of the lines by this number of clocks. Returns the time in ns at which it
+    /// ends.
     pub fn pass(&mut self, slot: &Slot, clocks: u64, now_ns: u64) -> u64 {
         let beat = self.beat(slot, now_ns).plus(clocks);
         self.beat = Some(beat);
         beat.ns()
     }
 
-    /// Sets now as the earliest start of what comes next.
+    /// Sets this time as the earliest start of the next use of the lines.
     pub fn not_before(&mut self, slot: &Slot, now_ns: u64) {
         self.beat = Some(self.beat(slot, now_ns).not_before(now_ns));
     }
 
-    /// Records that the clock is stopped from now on.
+    /// Records that the clock stops at this time.
     pub fn stands(&mut self, now_ns: u64) {
         self.held_since_ns = now_ns;
     }
 
-    /// Records that the clock runs again. Returns the time in ns since which it was stopped.
+    /// Records that the clock runs again. Returns the time in ns at which it had stopped.
     pub fn runs(&mut self, slot: &mut Slot, now_ns: u64) -> u64 {
         slot.held(self.held_since_ns, now_ns);
         self.not_before(slot, now_ns);
@@ -81,7 +82,7 @@ impl Block {
         let Some(Flow::Read { block_size }) = self.flow else { return None };
         let sent = usize::from(block_size);
         self.bytes.clear();
-        // Behind the end of a shorter block the lines are high.
+        // After the end of a shorter block the lines are high.
         self.bytes.resize(sent.max(self.size), 0xff);
         let bytes = &mut self.bytes[..sent];
         match slot.with_card(now_ns, |card, now_ns| card.read_block(bytes, now_ns))? {
@@ -90,8 +91,8 @@ impl Block {
         }
     }
 
-    /// Starts the block that [`ask`](Self::ask) returned, with its fault. Returns the time of its
-    /// start bit; `None`: it does not come.
+    /// Starts the block that [`ask`](Self::ask) returned; a fault may strike it. Returns the time
+    /// of its start bit in ns; `None` if the block does not come.
     pub fn comes(
         &mut self,
         slot: &mut Slot,
@@ -114,19 +115,19 @@ impl Block {
         Some(start.ns())
     }
 
-    /// Sets the time of its start bit.
+    /// Sets the time of the block's start bit.
     pub fn begins(&mut self, start_ns: u64) {
         (self.start_ns, self.shown) = (start_ns, false);
     }
 
-    /// Ends a read block on the lines.
+    /// Handles the end of a read block on the lines.
     pub fn came(&mut self, slot: &mut Slot, good: bool, now_ns: u64) {
         self.count(slot, good, now_ns);
         self.show(slot, good, false, now_ns);
     }
 
-    /// Ends a written block on the lines, which the card now has. Returns its CRC status; `None`:
-    /// no status comes.
+    /// Handles the end of a written block on the lines: the card gets it. Returns its CRC status;
+    /// `None` if the card sends none.
     pub fn went(
         &mut self,
         slot: &mut Slot,
@@ -151,14 +152,14 @@ impl Block {
         Some(good)
     }
 
-    /// Cuts off what is on the lines.
+    /// Cuts off the block that is on the lines.
     pub fn cut(&mut self, slot: &mut Slot, now_ns: u64) {
         if !self.shown && now_ns > self.start_ns {
             self.show(slot, true, true, now_ns);
         }
     }
 
-    /// Shows the probe the block, whose lines were in use until now.
+    /// Shows the block to the probe; its use of the lines ends at this time.
     fn show(&mut self, slot: &mut Slot, crc_ok: bool, cut: bool, now_ns: u64) {
         self.shown = true;
         slot.show(&Signal::Block {
@@ -173,7 +174,7 @@ impl Block {
 
     fn count(&self, slot: &mut Slot, good: bool, now_ns: u64) {
         slot.count_block(self.read, self.size, good, self.start_ns, now_ns);
-        // The lines' own time: gap, start bit, data, CRC16, end bit.
+        // The block uses the lines for the gap, start bit, data, CRC16 and end bit.
         let clocks = BLOCK_GAP_CLK + 1 + slot.byte_clocks(self.size) + TAIL_CLK;
         slot.stats.data_ns += slot.beat(0).plus(clocks).ns();
     }

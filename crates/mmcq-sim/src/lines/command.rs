@@ -1,4 +1,4 @@
-//! The CMD line: a command from its token to the end of its response.
+//! The CMD line: a command from its start bit to the end of its response.
 
 use crate::card::{Answer, Flow};
 use crate::faults::Strike;
@@ -22,15 +22,15 @@ pub(crate) fn content(answer: Answer) -> (u8, bool, [u32; 4]) {
     }
 }
 
-/// A command that a driver gave to a controller.
+/// A command that a driver has given to a controller.
 pub(crate) trait Issued: Copy {
-    /// Returns index and argument.
+    /// Returns index and argument of the command.
     fn token(&self) -> (u8, u32);
 
-    /// Returns whether the controller waits for a response.
+    /// Returns whether the controller waits for a response to the command.
     fn waits(&self) -> bool;
 
-    /// Returns the clocks without a response after which the controller gives up.
+    /// Returns the number of clocks after which the controller gives up waiting for a response.
     fn timeout_clk(&self) -> u64 {
         RESPONSE_TIMEOUT_CLK
     }
@@ -38,31 +38,31 @@ pub(crate) trait Issued: Copy {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// The token is on the line.
+    /// The command is on the line.
     Token,
-    /// The response is on the line; or (`None`) the line is silent until the controller gives up.
+    /// The response is on the line. `None`: the line is silent until the controller gives up.
     Response(Option<Answer>),
 }
 
-/// A command on the line.
+/// The command that is on the CMD line, with its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active<I> {
     pub issue: I,
     pub step: Step,
-    /// End of the step.
+    /// Clock edge at which the present step ends.
     pub beat: Beat,
     pub flow: Flow,
     /// Time in ns of the response's start bit.
     pub answer_ns: u64,
     /// Time in ns until which the card holds DAT0 low.
     pub busy_until_ns: u64,
-    /// Fault of the response.
+    /// Fault that strikes the response.
     pub strike: Option<Strike>,
 }
 
 impl<I: Issued> Active<I> {
-    /// Shows a response that has ended. The log gets its content and the errors that the controller
-    /// reports, the probe what was on the line.
+    /// Shows the end of a response: the log gets its content and the errors that the controller
+    /// reports, the probe gets the bits that were on the line.
     pub fn show_response(&self, slot: &mut Slot, answer: Answer, content: u32, errors: u32, now_ns: u64) {
         let (index, _) = self.issue.token();
         slot.note(BusEvent::Response { index, content, errors, end_ns: now_ns });
@@ -81,9 +81,9 @@ impl<I: Issued> Active<I> {
 #[derive(Debug)]
 pub(crate) struct CmdLine<I> {
     active: Option<Active<I>>,
-    /// The command that waits until the clock runs again.
+    /// The command that waits for the clock to run.
     waiting: Option<I>,
-    /// Earliest time in ns of the next token.
+    /// Earliest time in ns at which the next command can start.
     free_ns: u64,
 }
 
@@ -94,22 +94,23 @@ impl<I> Default for CmdLine<I> {
 }
 
 impl<I: Issued> CmdLine<I> {
-    /// Returns whether a command is under way, from its start to the end of its response.
+    /// Returns whether a command is under way, from the driver's start to the end of its response.
     pub fn active(&self) -> bool {
         self.active.is_some() || self.waiting.is_some()
     }
 
-    /// Returns whether a token or its response is on the line.
+    /// Returns whether a command or its response is on the line.
     pub fn sending(&self) -> bool {
         self.active.is_some()
     }
 
-    /// Makes a command wait for the clock.
+    /// Stores a command that waits for the clock to run.
     pub fn wait(&mut self, issue: I) {
         self.waiting = Some(issue);
     }
 
-    /// Sends the waiting command when the clock runs. Returns the end of its token in ns.
+    /// Sends the waiting command if the clock runs. Returns the time in ns at which it ends on the
+    /// line.
     pub fn go(&mut self, slot: &mut Slot, now_ns: u64) -> Option<u64> {
         let issue = self.waiting.take()?;
         let beat = slot.send(issue.token(), false, slot.beat(now_ns).not_before(self.free_ns));
@@ -118,13 +119,13 @@ impl<I: Issued> CmdLine<I> {
         Some(beat.ns())
     }
 
-    /// Takes the command on the line, whose step has ended.
+    /// Removes and returns the command on the line, whose present step has ended.
     pub fn take(&mut self) -> Option<Active<I>> {
         self.active.take()
     }
 
-    /// Starts the card's response to a token. Returns its end in ns; `None`: there is none to wait
-    /// for.
+    /// Starts the card's response to a command. Returns its end in ns; `None` if the controller
+    /// waits for no response.
     pub fn answered(&mut self, active: &mut Active<I>, answer: Option<Answer>) -> Option<u64> {
         let waits = active.issue.waits();
         let seen = answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
@@ -139,7 +140,7 @@ impl<I: Issued> CmdLine<I> {
         Some(active.beat.ns())
     }
 
-    /// Ends a command with this response.
+    /// Ends a command, with its response or without one.
     pub fn over(&mut self, slot: &mut Slot, active: &Active<I>, answer: Option<Answer>) {
         self.free_ns = active.beat.plus(N_RC_CLK).ns();
         let spent = clocks(answer, &active.issue) + N_RC_CLK;
@@ -147,13 +148,14 @@ impl<I: Issued> CmdLine<I> {
         slot.stats.silent += u64::from(answer.is_none() && active.issue.waits());
     }
 
-    /// Forgets everything on the line.
+    /// Drops everything on the line, as a reset does.
     pub fn forget(&mut self) {
         (self.active, self.waiting) = (None, None);
     }
 }
 
-/// Returns the clocks from the end of a token to the end of its response, or of the wait for one.
+/// Returns the number of clocks from the end of a command to the end of its response, or of the
+/// wait for one.
 fn clocks(answer: Option<Answer>, issue: &impl Issued) -> u64 {
     match answer {
         Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,

@@ -1,5 +1,5 @@
-//! CMD and DAT lines of a slot, for every controller: tokens, responses, blocks and their status,
-//! with the counters and the probe.
+//! CMD and DAT lines of a slot, used by all controller models: commands, responses, blocks and
+//! their CRC status, with counters and the probe.
 
 mod block;
 mod command;
@@ -16,14 +16,15 @@ use crate::stats::BusEvent;
 use crate::wire::{Beat, COMMAND_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
 impl Slot {
-    /// Shows the probe a signal, if there is a probe.
+    /// Shows a signal to the probe, if there is one.
     pub fn show(&mut self, signal: &Signal<'_>) {
         if let Some(probe) = &mut self.probe {
             probe(signal);
         }
     }
 
-    /// Sends a token on the CMD line from `start` on. Returns its end.
+    /// Sends a command on the CMD line from `start` on; `auto` marks a command of the controller.
+    /// Returns the edge at which it ends.
     pub fn send(&mut self, (index, arg): (u8, u32), auto: bool, start: Beat) -> Beat {
         let end = start.plus(COMMAND_CLK);
         let (start_ns, end_ns) = (start.ns(), end.ns());
@@ -34,7 +35,7 @@ impl Slot {
         end
     }
 
-    /// Gives the card a command and returns its reply; without a card there is none.
+    /// Gives a command to the card and returns its reply. Without a card there is no response.
     pub fn ask(&mut self, (index, arg): (u8, u32), now_ns: u64) -> Reply {
         let reply = self.with_card(now_ns, |card, now_ns| card.command(index, arg, now_ns));
         let reply = reply.unwrap_or(Reply::SILENT);
@@ -44,7 +45,7 @@ impl Slot {
         reply
     }
 
-    /// Gives the card a block of data, if it takes blocks of this length.
+    /// Gives a block of data to the card, if the card expects blocks of this length.
     pub fn give_block(
         &mut self,
         flow: Option<Flow>,
@@ -57,8 +58,8 @@ impl Slot {
         self.with_card(now_ns, |card, now_ns| card.write_block(data, crc_ok, now_ns))
     }
 
-    /// Returns the CRC status that the controller sees, and the end of busy in ns. Where it sees
-    /// none, the card may have received the block all the same, and be busy with it.
+    /// Returns the CRC status that the controller sees, and the end of busy in ns. A fault may hide
+    /// a status: then the card may have taken the block and be busy.
     pub fn seen_status(&mut self, reply: Option<WriteBlock>, strike: Option<Strike>) -> Option<(bool, u64)> {
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let seen = seen.and_then(|reply| Some((reply.status?, reply.busy_until_ns)));
@@ -68,7 +69,7 @@ impl Slot {
         seen
     }
 
-    /// Shows the CRC status after a block that ended at `end`, and the busy after the status.
+    /// Shows to the probe the CRC status after a block that ended at `end`, and the busy after it.
     pub fn show_status(&mut self, end: Beat, good: bool, busy_until_ns: u64) {
         let status = end.plus(CRC_TURN_CLK);
         let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
@@ -78,7 +79,7 @@ impl Slot {
         }
     }
 
-    /// Counts a block that was on the lines.
+    /// Counts a block that was on the lines in the statistics.
     pub fn count_block(&mut self, read: bool, bytes: usize, good: bool, start_ns: u64, end_ns: u64) {
         match (good, read) {
             (false, _) => self.stats.blocks_bad += 1,
@@ -91,7 +92,7 @@ impl Slot {
         self.note(BusEvent::Block { read, bytes: bytes as u32, good, start_ns, end_ns });
     }
 
-    /// Counts the time for which the bus waits for the card, unless that has no end.
+    /// Counts the time for which the bus waits for a busy card, unless the busy never ends.
     pub fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
             self.stats.busy_ns = self.stats.busy_ns.saturating_add(until_ns - from_ns);
@@ -99,8 +100,8 @@ impl Slot {
         }
     }
 
-    /// Counts the time for which the clock was stopped because the controller had no room or no
-    /// data.
+    /// Counts the time for which the controller stopped the clock, since its buffer had no room or
+    /// no data.
     pub fn held(&mut self, from_ns: u64, until_ns: u64) {
         self.stats.held_ns += until_ns.saturating_sub(from_ns);
         if until_ns > from_ns {
@@ -108,20 +109,20 @@ impl Slot {
         }
     }
 
-    /// Returns the clocks of this number of bytes on the DAT lines.
+    /// Returns the number of clocks that this number of bytes takes on the DAT lines.
     pub fn byte_clocks(&self, bytes: usize) -> u64 {
         let bits_a_clock = u64::from(self.bus.width.max(1)) << u8::from(self.bus.ddr);
         (bytes as u64 * 8).div_ceil(bits_a_clock)
     }
 
-    /// Returns the time in ns of a timeout of this number of clocks after `from_ns`, if the awaited
-    /// event comes later; else never.
+    /// Returns the time in ns of a timeout of `clocks` after `from_ns`, or never if the awaited
+    /// event at `until_ns` comes first.
     pub fn limit_ns(&self, clocks: u64, from_ns: u64, until_ns: u64) -> u64 {
         let limit_ns = from_ns.saturating_add(self.beat(0).plus(clocks).ns());
         if limit_ns < until_ns { limit_ns } else { NEVER }
     }
 
-    /// Returns whether the card is really busy, even if a fault hides that from the controller.
+    /// Returns whether the card is really busy, even if a fault hides it from the controller.
     pub fn card_is_busy(&self, now_ns: u64) -> bool {
         let at_ns = self.card_ns(now_ns);
         self.card().is_some_and(|card| card.busy(at_ns))

@@ -1,4 +1,5 @@
-//! Bits of the registers. They are the same in both layouts, except for the clock and the width.
+//! Register bits of the mobile storage host. They are the same in both register layouts, except for
+//! those of clock and width.
 
 pub(super) mod ctrl {
     pub const RESET: u32 = 1 << 0;
@@ -7,32 +8,34 @@ pub(super) mod ctrl {
     pub const RESETS: u32 = RESET | FIFO_RESET | DMA_RESET;
     pub const INTERRUPTS: u32 = 1 << 4;
     pub const DMA: u32 = 1 << 5;
-    /// SMHC.
+    /// Double data rate: data on both clock edges (only SMHC).
     pub const DDR: u32 = 1 << 10;
-    /// DesignWare.
+    /// Enables the internal DMA (only DesignWare).
     pub const INTERNAL_DMA: u32 = 1 << 25;
-    /// SMHC: the CPU accesses the FIFO.
+    /// Gives the FIFO to the CPU instead of the DMA (only SMHC).
     pub const BY_CPU: u32 = 1 << 31;
-    /// SMHC: must be 0.
+    /// Reserved bit, which must be 0 (SMHC).
     pub const RESERVED_30: u32 = 1 << 30;
 }
 
-/// Bits of SMHC's NTSR.
+/// Selects the new timing mode, in register NTSR (only SMHC).
 pub(super) const NEW_TIMING: u32 = 1 << 31;
 
-/// Bits of SMHC's SAMP_DL: the delay in steps, if software sets it.
+/// Bits of register SAMP_DL (only SMHC): the sampling delay in steps, and whether software sets it.
 pub(super) mod delay {
     pub const STEPS: u32 = 0x3f;
     pub const BY_SOFTWARE: u32 = 1 << 7;
 }
 
-/// Bits of CDTHRCTL and SMHC's THLDC: a read begins when there is room for this number of bytes.
+/// Bits of CDTHRCTL (DesignWare) and THLDC (SMHC): a read block starts only if the FIFO has room
+/// for this number of bytes.
 pub(super) mod read_room {
     pub const ON: u32 = 1 << 0;
     pub const BYTES_SHIFT: u32 = 16;
 }
 
-/// Bits of SMHC's CKCR; DesignWare's CLKENA has the same shifted down by 16.
+/// Bits of register CKCR (SMHC). DesignWare's CLKENA has the enable and low power bits 16 places
+/// lower.
 pub(super) mod clock {
     pub const DIVIDER: u32 = 0xff;
     pub const ENABLE: u32 = 1 << 16;
@@ -52,14 +55,14 @@ pub(super) mod cmd {
     pub const STOP: u32 = 1 << 14;
     pub const INITIALIZE: u32 = 1 << 15;
     pub const UPDATE_CLOCK: u32 = 1 << 21;
-    /// CE-ATA and boot: not modelled.
+    /// Bits for CE-ATA and boot, which the model does not support.
     pub const ELSE: u32 = 0xf << 22 | 1 << 26 | 1 << 27;
     pub const VOLTAGE: u32 = 1 << 28;
     pub const START: u32 = 1 << 31;
 }
 
 pub(super) mod int {
-    /// DesignWare: a card was inserted or removed.
+    /// A card was inserted or removed (only DesignWare).
     pub const DETECT: u32 = 1 << 0;
     pub const RESPONSE_ERROR: u32 = 1 << 1;
     pub const COMMAND_DONE: u32 = 1 << 2;
@@ -70,15 +73,16 @@ pub(super) mod int {
     pub const DATA_CRC: u32 = 1 << 7;
     pub const RESPONSE_TIMEOUT: u32 = 1 << 8;
     pub const DATA_TIMEOUT: u32 = 1 << 9;
-    /// Neither CPU nor DMA served the FIFO in time; or the line state after CMD11.
+    /// The CPU or the DMA served the FIFO too late. After CMD11: the lines have changed their
+    /// state.
     pub const STARVED: u32 = 1 << 10;
     pub const LOCKED: u32 = 1 << 12;
-    /// The busy after the last block of a write is over.
+    /// The busy after the last block of a write has ended.
     pub const BUSY_CLEAR: u32 = 1 << 13;
     pub const AUTO_DONE: u32 = 1 << 14;
     pub const END_BIT: u32 = 1 << 15;
     pub const SDIO: u32 = 1 << 16;
-    /// SMHC: card inserted, card removed.
+    /// A card was inserted; the next bit: it was removed (only SMHC).
     pub const CAME: u32 = 1 << 30;
     pub const WENT: u32 = 1 << 31;
 }
@@ -88,7 +92,7 @@ pub(super) mod status {
     pub const TX_MARK: u32 = 1 << 1;
     pub const EMPTY: u32 = 1 << 2;
     pub const FULL: u32 = 1 << 3;
-    /// DAT3 is high.
+    /// Shows that DAT3 is high.
     pub const DAT3: u32 = 1 << 8;
     pub const BUSY: u32 = 1 << 9;
     pub const DATA_BUSY: u32 = 1 << 10;
@@ -96,14 +100,14 @@ pub(super) mod status {
     pub const COUNT_SHIFT: u32 = 17;
 }
 
-/// Mode of the internal DMA.
+/// Bits of the internal DMA's mode register.
 pub(super) mod mode {
     pub const RESET: u32 = 1 << 0;
     pub const SKIP_SHIFT: u32 = 2;
     pub const ON: u32 = 1 << 7;
 }
 
-/// Status of the internal DMA.
+/// Bits of the internal DMA's status register.
 pub(super) mod dma {
     pub const SENT: u32 = 1 << 0;
     pub const RECEIVED: u32 = 1 << 1;
@@ -115,7 +119,7 @@ pub(super) mod dma {
     pub const ALL: u32 = 0x337;
 }
 
-/// The first word of a descriptor.
+/// Bits of a DMA descriptor's first word.
 pub(super) mod des {
     pub const NO_INTERRUPT: u32 = 1 << 1;
     pub const LAST: u32 = 1 << 2;

@@ -1,5 +1,5 @@
-//! Blocks on the DAT lines in both directions: word by word for the CPU, as a whole for the
-//! internal DMA.
+//! Blocks on the DAT lines in both directions. The CPU gets them word by word, the internal DMA as
+//! a whole.
 
 use super::bits::{int, read_room};
 use super::data::State;
@@ -10,7 +10,7 @@ use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// Clocks after which a CRC status that has not begun will not come.
+/// Number of clocks after which a missing CRC status will not come any more.
 const NO_STATUS_CLK: u64 = 8;
 
 impl Mshc {
@@ -29,7 +29,7 @@ impl Mshc {
         }
     }
 
-    /// Handles that CPU or internal DMA took data from the FIFO, or gave some.
+    /// Handles that the CPU or the internal DMA has read data from the FIFO or written data to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.room() >= 4 => {
@@ -62,8 +62,8 @@ impl Mshc {
         self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
     }
 
-    /// Returns whether there is the room that a read must have before it begins. All of the FIFO is
-    /// enough.
+    /// Returns whether the FIFO has the room that a read block must have before it starts. An empty
+    /// FIFO always has enough.
     fn has_read_room(&self) -> bool {
         let set = self.regs.read_room;
         let bytes = (set >> read_room::BYTES_SHIFT & 0xfff) as usize;
@@ -71,14 +71,15 @@ impl Mshc {
         set & read_room::ON == 0 || self.fifo.room() >= bytes.min(all)
     }
 
-    /// Stops the clock in the middle of a block, until there is room for more of it.
+    /// Stops the clock in the middle of a block until the FIFO has room.
     fn hold_block(&mut self, at_ns: u64) {
-        // What comes and goes with the clock is not sampled where the eye is.
+        // A fast clock that stops and starts again is not sampled in the data eye: the block is
+        // lost.
         self.dat.block.good &= !self.is_fast();
         self.hold(State::ReadHeld, at_ns);
     }
 
-    /// Adds the block that has ended to the count of bytes on the data lines.
+    /// Adds the block that has ended to the register that counts bytes on the data lines.
     fn count_line_bytes(&mut self) {
         self.regs.line_bytes = self.regs.line_bytes.wrapping_add(self.dat.block.size as u32);
     }
@@ -115,7 +116,7 @@ impl Mshc {
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
-    /// Starts the next word of a block, if there is room for it.
+    /// Starts the next word of a block, if the FIFO has room for it.
     fn words_go_on(&mut self, now: u64) {
         if self.fifo.room() < 4 {
             return self.hold_block(now);
@@ -167,7 +168,7 @@ impl Mshc {
         self.next_read(now);
     }
 
-    /// Starts the next block of a write, if there are data for it.
+    /// Starts the next block of a write, if its data are there.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let enough = if self.dat.dma {
             let wanted = self.dat.block.size.max(4 * usize::from(self.config.fifo_words));
@@ -200,7 +201,7 @@ impl Mshc {
         self.send_word(1, now);
     }
 
-    /// Sends the next word, after this number of clocks.
+    /// Sends the next word of a block after `before_clk` clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
         let wanted = self.dat.block.word();
         if self.fifo.len() < wanted {

@@ -1,4 +1,4 @@
-//! The board around the controller.
+//! The board around a mobile storage host.
 
 use super::{Mshc, MshcConfig};
 use crate::time::Time;
@@ -8,21 +8,21 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The clock unit, the level shifter and the card's power. Clones are the same board.
+/// Clock unit, level shifter and card power of a board. Clones are the same board.
 #[derive(Clone)]
 pub struct Board {
-    /// The controller's model.
+    /// Model of the controller.
     pub model: Rc<RefCell<Mshc>>,
-    /// The time of the code that calls the board.
+    /// Time of the code that calls the board.
     pub time: Time,
-    /// Number of phases of the clock unit; 0: it has none.
+    /// Number of sampling phases of the clock unit; 0: the board has no clock unit.
     pub phases: u8,
-    /// Phase at which the clock unit is stuck, whatever is set.
+    /// Fault: phase at which the clock unit stays, whatever software sets.
     pub stuck_at: Option<u8>,
 }
 
 impl Board {
-    /// Makes the board of this controller, at 3.3 V at first.
+    /// Makes the board of this controller; its lines are at 3.3 V.
     pub fn new(model: Rc<RefCell<Mshc>>, time: Time) -> Self {
         let MshcConfig { phases, .. } = *model.borrow().config();
         Board { model, time, phases, stuck_at: None }

@@ -1,4 +1,4 @@
-//! The clock, the bus settings, and the voltage switch.
+//! Clock, bus settings and voltage switch of a mobile storage host.
 
 use super::bits::{NEW_TIMING, clock, cmd, ctrl, delay, int};
 use super::{Mshc, MshcConfig, NEVER, Timer};
@@ -7,12 +7,12 @@ use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Clock in Hz above which the sampling phase must be tuned, or data are lost.
+/// Clock in Hz above which the sampling phase must be tuned; without tuning, data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// Clocks after the response to CMD11 at which the lines are sampled.
+/// Number of clocks after the response to CMD11 at which the controller samples the lines.
 const LOW_CLK: u64 = 8;
-/// Interval in ns at which the lines are sampled after the clock runs again, for a limited number
-/// of times.
+/// Interval in ns at which the controller samples the lines after the clock runs again. The number
+/// of samples is limited.
 const LOOK_NS: u64 = 100_000;
 const LOOKS: u8 = 20;
 
@@ -20,25 +20,27 @@ const LOOKS: u8 = 20;
 enum Switch {
     #[default]
     None,
-    /// CMD11 was answered: the lines must go low.
+    /// CMD11 got its response: the card must now pull the lines low.
     Answered,
-    /// The lines are low; the clock must stop, and then run again.
+    /// The lines are low: software must stop the clock and start it again.
     Low,
-    /// The clock runs again: the lines must go high. The field has the samples left.
+    /// The clock runs again: the card must release the lines. The value is the number of samples
+    /// left.
     Rising(u8),
 }
 
-/// The clock in use, and the board's settings.
+/// The clock in use, and the settings of the board.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
     /// Sampling phase in degrees.
     pub phase: u16,
-    /// State set by the last update: the 8-bit divider, and whether the clock runs.
+    /// Clock state that the last update command has set: the 8-bit divider, and whether the clock
+    /// runs.
     divider: u32,
     on: bool,
-    /// Whether an update never ends.
+    /// Fault: whether an update command never ends.
     pub hangs: bool,
     switch: Switch,
 }
@@ -56,7 +58,7 @@ impl Clock {
         }
     }
 
-    /// Resets the clock with the controller.
+    /// Resets the clock, as a reset of the controller does.
     pub fn reset(&mut self, config: &MshcConfig) {
         self.on &= config.is_smhc();
         (self.hangs, self.switch) = (false, Switch::None);
@@ -64,7 +66,7 @@ impl Clock {
 }
 
 impl Mshc {
-    /// Executes an update command.
+    /// Executes an update command: the clock registers take effect.
     pub(super) fn update_clock(&mut self, command: u32, now: u64) {
         let enable = self.regs.enable & clock::ENABLE != 0;
         if enable && !self.clock.on && self.strike(Point::Clock, now) == Some(Strike::Never) {
@@ -73,13 +75,14 @@ impl Mshc {
         }
         let switching = !matches!(self.clock.switch, Switch::None | Switch::Rising(_));
         if switching != (command & cmd::VOLTAGE != 0) {
-            // Each update from CMD11 on, and no other, is a part of the voltage switch.
+            // Each update between CMD11 and the running clock must have the bit of the voltage
+            // switch, and no other update may have it.
             self.slot.violation();
         }
         let source = if self.config.is_smhc() { 0 } else { self.regs.source & 3 };
         let divider = self.regs.divider >> (8 * source) & clock::DIVIDER;
         if self.clock.on && enable && divider != self.clock.divider {
-            // Glitches reach the card.
+            // A change of the divider while the clock runs sends glitches to the card.
             self.slot.violation();
         }
         (self.clock.divider, self.clock.on) = (divider, enable);
@@ -110,20 +113,20 @@ impl Mshc {
         (apart.min(360 - apart) * 100 / 180) as u8
     }
 
-    /// Returns whether double data rate is impossible with the present divider. Eight lines, and in
-    /// SMHC's new timing mode any number of lines, need twice the card's clock.
+    /// Returns whether the present divider makes double data rate impossible. Double data rate
+    /// needs twice the card's clock on eight lines; in SMHC's new timing mode on any number of
+    /// lines.
     pub(super) fn half_clock_is_missing(&self) -> bool {
         let all = self.config.is_smhc() && self.regs.timing & NEW_TIMING != 0;
         self.slot.bus.ddr && self.clock.divider == 0 && (all || self.slot.bus.width == 8)
     }
 
-    /// Returns whether the clock is so fast that a block is lost if the clock stops in the middle
-    /// of it.
+    /// Returns whether the clock is so fast that a block is lost if the clock stops inside it.
     pub(super) fn is_fast(&self) -> bool {
         self.slot.bus.clock_hz > UNTUNED_HZ
     }
 
-    /// Sets the bus to the state in registers and board.
+    /// Sets the bus to what the registers and the board say.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let r = &self.regs;
@@ -163,7 +166,8 @@ impl Mshc {
     /// Handles a good response to CMD11.
     pub(super) fn voltage_command_answered(&mut self, now: u64) {
         if self.regs.enable & clock::LOW_POWER != 0 {
-            // The clock would stop by itself, and that is a part of the sequence.
+            // In low power mode the clock would stop by itself, which the card takes for a step of
+            // the switch.
             self.slot.violation();
         }
         self.clock.switch = Switch::Answered;

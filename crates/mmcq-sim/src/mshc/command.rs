@@ -1,4 +1,5 @@
-//! The command path: a command is taken from its register, sent, and answered.
+//! The command path: the controller takes a command from its register, sends it, and receives the
+//! response.
 
 use super::bits::{cmd, ctrl, int};
 use super::{Mshc, NEVER, Timer};
@@ -9,20 +10,20 @@ use crate::probe::Signal;
 use crate::slot::Core;
 use crate::wire::Beat;
 
-/// Source clocks from the START bit until the command path takes the command.
+/// Number of source clocks from the bit START until the command path takes the command.
 const TAKE_CLK: u64 = 4;
-/// Clocks before the first command.
+/// Number of clocks that the controller sends before the first command.
 const INITIALIZE_CLK: u64 = 80;
-/// CMD12.
+/// Index of CMD12 (stop transmission).
 const STOP_INDEX: u8 = 12;
 
-/// A command as the register describes it.
+/// A command as the command register describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
     arg: u32,
     flags: u32,
-    /// Whether the controller sends it by itself, after data.
+    /// Whether the controller sends the command by itself after data (automatic CMD12).
     auto: bool,
     timeout_clk: u64,
 }
@@ -48,12 +49,12 @@ pub(super) type CmdLine = lines::CmdLine<Issue>;
 pub(super) enum Auto {
     #[default]
     None,
-    /// It is sent when the line is free.
+    /// The CMD12 is sent as soon as the CMD line is free.
     Due,
 }
 
 impl Mshc {
-    /// Returns whether START is set.
+    /// Returns whether the bit START of the command register is set.
     pub(super) fn command_is_set(&self) -> bool {
         self.regs.command & cmd::START != 0
     }
@@ -73,7 +74,7 @@ impl Mshc {
         }
     }
 
-    /// Retries a command that could not be taken before.
+    /// Tries again to take a command that could not be taken before.
     pub(super) fn command_waits(&mut self, now: u64) {
         let runs = self.config.source_hz != 0 && !self.clock.hangs;
         if runs && self.command_is_set() && self.timer_ns(Timer::Take) == NEVER && self.may_take(now) {
@@ -87,13 +88,13 @@ impl Mshc {
         free && !(waits && (self.dat.active() || self.dat0_is_low(now)))
     }
 
-    /// Takes the command if START is set.
+    /// Takes the command from its register if START is set.
     pub(super) fn take_command(&mut self, now: u64) {
         if !self.command_is_set() {
             return;
         }
         if !self.may_take(now) {
-            // What ends brings it here again, but nothing tells of the end of busy.
+            // Other events that end call this function again; only the end of busy needs a timer.
             let until_ns = self.slot.busy_until_ns;
             if until_ns > now && until_ns != NEVER {
                 self.set_timer(Timer::Take, until_ns);
@@ -134,13 +135,13 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Handles the good end of data: CMD12 follows if the command requested it.
+    /// Handles the end of data without an error: CMD12 follows if the command has requested it.
     pub(super) fn stop_is_due(&mut self, now: u64) {
         self.auto = Auto::Due;
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, if the clock runs.
+    /// Sends the command that waits for the clock, as soon as the clock runs.
     pub(super) fn command_may_go(&mut self, now: u64) {
         let early = self.timer_ns(Timer::Go);
         if self.slot.bus.clock_hz == 0 || self.dat.held() || early != NEVER && early > now {
@@ -159,7 +160,7 @@ impl Mshc {
         }
     }
 
-    /// Resets the command path with the controller.
+    /// Resets the command path, as a reset of the controller does.
     pub(super) fn forget_command(&mut self) {
         self.cmd.forget();
         self.auto = Auto::None;
@@ -174,7 +175,7 @@ impl Mshc {
         }
     }
 
-    /// Ends the token: the card has the command.
+    /// Handles the end of a command on the line: the card receives it.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { auto, flags, .. } = active.issue;
         let point = if auto { Point::AutoCommand } else { Point::Command };
@@ -219,7 +220,7 @@ impl Mshc {
                 (false, false) => int::COMMAND_DONE,
             };
         if answer.is_some() && busy_until_ns <= now && !self.dat.active() && !self.slot.card_is_busy(now) {
-            // Deselected, or reset: what was busy lets DAT0 go.
+            // A card that is deselected or reset does not hold DAT0 low any more.
             self.slot.busy_until_ns = 0;
         }
         if switches {
@@ -231,7 +232,7 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Stores content, index and CRC of a response. Returns its errors.
+    /// Stores content, index and CRC of a response. Returns the error bits that it causes.
     fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> u32 {
         let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);

@@ -1,64 +1,67 @@
-//! Parameters of a particular controller.
+//! Parameters of a mobile storage host.
 
 use serde::{Deserialize, Serialize};
 
-/// Register layout.
+/// Register layout of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// Allwinner's SMHC.
+    /// Layout of Allwinner's SMHC.
     Smhc,
-    /// Synopsys' own layout.
+    /// Layout of Synopsys' DesignWare MSHC.
     DesignWare,
 }
 
-/// Parameters of a controller. Missing keys of a TOML table take the values of [`MshcConfig::H3`].
+/// Parameters of a controller. A key that a TOML table does not have gets its value from
+/// [`MshcConfig::H3`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MshcConfig {
-    /// Register layout.
+    /// Register layout of the controller.
     pub layout: Layout,
-    /// Clock in Hz before the divider; 0: the clock tree does not supply it.
+    /// Clock in Hz before the divider; 0: the controller gets no clock.
     pub source_hz: u32,
-    /// Words of four bytes in the FIFO.
+    /// Number of 4-byte words in the FIFO.
     pub fifo_words: u16,
-    /// Register offset of the FIFO.
+    /// Offset of the register through which the CPU accesses the FIFO.
     pub fifo_offset: u16,
-    /// VERID; SMHC has none.
+    /// Value of the version register VERID; SMHC does not have this register.
     pub version: u32,
-    /// Bits of the length in a descriptor: 13, or 16 in most SMHC.
+    /// Number of bits of the length in a DMA descriptor: 13, or 16 on most SMHC.
     pub size_bits: u8,
-    /// Bits by which addresses of descriptors and buffers are shifted right: 0 or 2.
+    /// Number of bits by which addresses of DMA descriptors and buffers are shifted right: 0 or 2.
     pub address_shift: u8,
     /// Whether the internal DMA has 64-bit addresses and descriptors of eight words.
     pub wide_dma: bool,
-    /// Whether there is an internal DMA.
+    /// Whether the controller has an internal DMA.
     pub internal_dma: bool,
-    /// Whether the response to an automatic CMD12 overwrites the data command's own in the first
-    /// response register. Otherwise it is in the second.
+    /// Whether the response to an automatic CMD12 goes to the first response register, and
+    /// overwrites the response to the data command. Otherwise it goes to the second.
     pub auto_answer_first: bool,
-    /// Number of data lines of the board.
+    /// Number of data lines that the board connects.
     pub lines: u8,
-    /// Time in ns from the end of the last block of a read until it is in memory.
+    /// Time in ns from the end of a read's last block on the lines until it is in memory.
     pub memory_ns: u32,
-    /// Middle of the eye, in degrees of the card's clock after the edge at which the controller
-    /// samples by default.
+    /// Middle of the data eye, in degrees of the card's clock after the edge at which the
+    /// controller samples by default.
     pub best_phase: u16,
-    /// Number of phases of the board's clock unit, at equal distances; 0: it cannot move the
+    /// Number of sampling phases of the board's clock unit, evenly spaced; 0: it cannot move the
     /// sampling edge.
     pub phases: u8,
-    /// Step of SMHC's own delay line (SAMP_DL) in picoseconds; 0: there is none.
+    /// Length of a step of SMHC's own delay line (SAMP_DL) in picoseconds; 0: there is no delay
+    /// line.
     pub delay_step_ps: u16,
-    /// Whether a level shifter can switch the lines to 1.8 V.
+    /// Whether the board has a level shifter that switches the lines to 1.8 V.
     pub signal18: bool,
-    /// Whether the lines are always at 1.8 V.
+    /// Whether the lines are fixed at 1.8 V.
     pub signal18_fixed: bool,
-    /// Whether the registers have their clock. Without it each reads as ones, and ignores writes.
+    /// Whether the registers get their clock. Without it each register reads as ones and ignores
+    /// writes.
     pub bus_clock: bool,
 }
 
 impl MshcConfig {
-    /// Allwinner H3: 50 MHz, descriptors of up to 64 KiB.
+    /// Allwinner H3: 50 MHz source clock, descriptors of up to 64 KiB.
     pub const H3: MshcConfig = MshcConfig {
         layout: Layout::Smhc,
         source_hz: 50_000_000,
@@ -80,14 +83,14 @@ impl MshcConfig {
         bus_clock: true,
     };
 
-    /// Allwinner A10: its FIFO is elsewhere, its descriptors are shorter.
+    /// Allwinner A10: another FIFO offset than the H3, and shorter descriptors.
     pub const A10: MshcConfig = MshcConfig { fifo_offset: 0x100, size_bits: 13, ..Self::H3 };
 
-    /// Allwinner D1: addresses are in words.
+    /// Allwinner D1: descriptors hold addresses in 4-byte words.
     pub const D1: MshcConfig = MshcConfig { size_bits: 13, address_shift: 2, ..Self::H3 };
 
-    /// Allwinner A64's port for eMMC: 200 MHz, eight lines at 1.8 V, a FIFO of 1 KiB, and a delay line
-    /// of its own.
+    /// The eMMC port of Allwinner's A64: 200 MHz, eight lines at 1.8 V, a FIFO of 1 KiB, and its
+    /// own delay line.
     pub const A64: MshcConfig = MshcConfig {
         source_hz: 200_000_000,
         fifo_words: 256,
@@ -99,7 +102,7 @@ impl MshcConfig {
         ..Self::H3
     };
 
-    /// DesignWare as in StarFive's JH7110.
+    /// The DesignWare MSHC of StarFive's JH7110.
     pub const JH7110: MshcConfig = MshcConfig {
         layout: Layout::DesignWare,
         source_hz: 100_000_000,
@@ -110,8 +113,8 @@ impl MshcConfig {
         ..Self::H3
     };
 
-    /// DesignWare as in Rockchip's RK3399, for SD cards: 200 MHz (the divider makes 400 kHz of
-    /// no more than 204), a FIFO of 1 KiB, and a clock unit that samples at sixteen phases.
+    /// The DesignWare MSHC of Rockchip's RK3399 for SD cards: 200 MHz, a FIFO of 1 KiB, and a clock
+    /// unit with sixteen sampling phases. Its divider reaches 400 kHz from at most 204 MHz.
     pub const RK3399: MshcConfig = MshcConfig {
         source_hz: 200_000_000,
         fifo_words: 256,
@@ -120,12 +123,12 @@ impl MshcConfig {
         ..Self::JH7110
     };
 
-    /// DesignWare as Linux's `dw_mmc-pci` has it: 33 MHz, eight lines, 3.3 V.
+    /// The DesignWare MSHC behind Linux's driver `dw_mmc-pci`: 33 MHz, eight lines, 3.3 V.
     pub const PCI: MshcConfig =
         MshcConfig { source_hz: 33_000_000, lines: 8, signal18: false, ..Self::JH7110 };
 
-    /// Checks the values. Returns an error for one that no controller has: one line with the key,
-    /// the value and what was expected.
+    /// Checks all values. The error for a value that no controller can have is one line with the
+    /// key, the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let wrong = |key: &str, value: u64, expected: &str| {
             Err(format!("mshc: {key} = {value}: expected {expected}"))

@@ -1,4 +1,4 @@
-//! The data path from start to end, with aborts, timeouts and busy.
+//! The data path, from the start of data to their end: aborts, timeouts, busy.
 
 use super::bits::{cmd, int};
 use super::{Mshc, NEVER, Timer};
@@ -9,57 +9,58 @@ use crate::wire::Beat;
 pub(super) enum State {
     #[default]
     Idle,
-    /// The response to the command is still under way.
+    /// The response to the data command is still under way.
     Answer,
-    /// Gap; at its end the card is asked for a block.
+    /// Gap before a block of a read; at its end the controller asks the card for the block.
     ReadGap,
     /// A word of a read by the CPU is on the lines.
     ReadWord,
     /// A block of a read by the internal DMA is on the lines.
     ReadBlock,
-    /// A read without room in the FIFO; the clock is stopped.
+    /// A read block waits for room in the FIFO; the clock is stopped inside the block.
     ReadHeld,
-    /// A read with less room than it must have to begin a block; the clock is stopped between two
-    /// blocks.
+    /// A read waits for the room that a block must have before it starts; the clock is stopped
+    /// between two blocks.
     ReadWaits,
-    /// CRC and end bit of a read block.
+    /// CRC16 and end bit of a read block are on the lines.
     ReadTail,
-    /// Nothing will come from the card.
+    /// The controller waits for data that the card will not send.
     Silence,
-    /// The gap before a block.
+    /// Gap before a block of a write.
     WriteGap,
     /// A word of a write is on the lines.
     WriteWord,
-    /// A write without data in the FIFO; the clock is stopped.
+    /// A write waits for data in the FIFO; the clock is stopped.
     WriteHeld,
-    /// CRC and end bit, or a whole block of the internal DMA, on the lines.
+    /// CRC16 and end bit of a written block, or a whole block of the internal DMA, are on the
+    /// lines.
     WriteTail,
-    /// The CRC status.
+    /// The card's CRC status is on the lines.
     Status,
-    /// No CRC status will come.
+    /// The controller waits for a CRC status that will not come.
     NoStatus,
-    /// The card holds DAT0 low before a block.
+    /// The card holds DAT0 low (busy) before a block.
     Busy,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// The block on the lines.
+    /// The block that is on the lines.
     pub block: Block,
     /// Whether the internal DMA transfers the data.
     pub(super) dma: bool,
-    /// Bytes left of blocks that are not over; `None`: until a stop command.
+    /// Number of bytes in blocks that have not ended; `None`: until a stop command.
     pub(super) left: Option<usize>,
-    /// Bytes that the FIFO still needs from CPU or memory.
+    /// Number of bytes that the CPU or memory still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns from which the timeout counts.
+    /// Time in ns at which the timeout began to count.
     pub(super) waits_since: u64,
-    /// Whether it is a tuning block.
+    /// Whether the data are a tuning block.
     pub(super) tunes: bool,
-    /// Whether CMD12 follows the data.
+    /// Whether an automatic CMD12 follows the data.
     stops: bool,
-    /// Whether a block had a wrong CRC.
+    /// Whether a block of the data had a wrong CRC.
     pub(super) failed: bool,
 }
 
@@ -73,25 +74,25 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::ReadWaits | State::WriteHeld)
     }
 
-    /// Returns whether it continues as soon as DAT0 is high.
+    /// Returns whether the data path only waits for the card to release DAT0.
     pub fn waits_for_card(&self) -> bool {
         self.state == State::Busy
     }
 
-    /// Returns whether bits are on the lines.
+    /// Returns whether bits are on the data lines.
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
             || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
-    /// Ends a block. Returns true if it was the last.
+    /// Handles the end of a block. Returns true if it was the last one.
     pub(super) fn block_over(&mut self) -> bool {
         let Block { size, at, .. } = &mut self.block;
         *at = 0;
         let Some(left) = &mut self.left else { return false };
         *left = left.saturating_sub(*size);
-        // The last block may be a shorter one.
+        // The last block may be shorter than the others.
         if *left > 0 && *left < *size {
             *size = *left;
         }
@@ -100,7 +101,7 @@ impl DatLines {
 }
 
 impl Mshc {
-    /// Begins the data of a command. Returns false if it is refused.
+    /// Begins the data of a command. Returns false if the controller refuses them.
     pub(super) fn data_begin(&mut self, command: u32, now: u64) -> bool {
         let (block, bytes) = (self.regs.block_size as usize, self.regs.byte_count as usize);
         if self.dat.active() || block == 0 {
@@ -147,7 +148,8 @@ impl Mshc {
         true
     }
 
-    /// Ends the response of a data command, which came or will not come: blocks may come now.
+    /// Handles the end of the response to a data command, or of the wait for it. From now on blocks
+    /// may come.
     pub(super) fn answer_is_over(&mut self, errors: u32, beat: Beat, now: u64) {
         if self.dat.state != State::Answer {
             return;
@@ -177,14 +179,14 @@ impl Mshc {
         self.command_may_go(now);
     }
 
-    /// Ends the data, with or without an error.
+    /// Ends the data of a command, with or without an error.
     pub(super) fn data_over(&mut self, error: u32, now: u64) {
         self.cut_block(now);
         self.regs.raw |= error | int::DATA_OVER;
         self.path_ends(now);
         if !self.dat.block.read {
-            // The busy behind the last block. Where there is none, nothing ends: Linux's driver would
-            // take bit 13 beside data over for an error.
+            // Without a busy after the last block, bit 13 must not be set: Linux's driver would
+            // take it beside data over for an error.
             let until_ns = self.slot.busy_until_ns;
             if until_ns > now {
                 self.set_timer(Timer::Busy, until_ns);
@@ -203,14 +205,14 @@ impl Mshc {
     /// Handles the end of the busy after a write.
     pub(super) fn busy_cleared(&mut self, now: u64) {
         if self.slot.busy_until_ns > now {
-            // A stop command has made it longer.
+            // A stop command has prolonged the busy.
             let until_ns = self.slot.busy_until_ns;
             return self.set_timer(Timer::Busy, until_ns);
         }
         self.regs.raw |= int::BUSY_CLEAR;
     }
 
-    /// Writes the rest of a read into memory.
+    /// Writes the last block of a read to memory.
     pub(super) fn last_block_arrives(&mut self, now: u64) {
         if !self.dat.active() && self.dat.block.read && self.dat.dma {
             self.dma_drains(now);
@@ -218,7 +220,7 @@ impl Mshc {
         }
     }
 
-    /// Handles a write to mode, enable bits or the poll demand of the internal DMA.
+    /// Handles a write to the internal DMA's mode, enable or poll demand register.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         if !self.dat.dma || !self.by_dma() {
             return;
@@ -237,7 +239,7 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// Aborts the data by a stop command.
+    /// Aborts the data because of a stop command.
     pub(super) fn abort_data(&mut self, now: u64) {
         if !self.dat.active() {
             return;
@@ -247,7 +249,7 @@ impl Mshc {
         self.path_ends(now);
     }
 
-    /// Resets the data path with the controller.
+    /// Resets the data path, as a reset of the controller does.
     pub(super) fn forget_data(&mut self, now: u64) {
         self.cut_block(now);
         self.end_hold(now);
@@ -260,16 +262,16 @@ impl Mshc {
         self.dat = DatLines { block, ..DatLines::default() };
     }
 
-    /// Waits because the card holds DAT0 low before a block.
+    /// Waits before a block while the card holds DAT0 low.
     pub(super) fn busy_begins(&mut self, now: u64) {
         let until_ns = self.slot.busy_until_ns;
         self.slot.busy_from(now, until_ns);
         self.dat.state = State::Busy;
-        // Nothing limits it.
+        // No timeout limits this busy.
         self.set_timer(Timer::Data, until_ns.max(now));
     }
 
-    /// Handles the timeout: no block came, or nothing served the FIFO.
+    /// Handles the data timeout: no block came, or nothing served the FIFO.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.dat.held() {
             self.regs.raw |= int::STARVED;
@@ -278,21 +280,21 @@ impl Mshc {
         }
     }
 
-    /// Sets the state that begins this number of clocks after the last thing on the lines.
+    /// Changes to the state `state` this number of clocks after the last use of the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the timeout, if the awaited event comes after it.
+    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = u64::from(self.regs.timeout >> 8).max(1);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
-    /// Stops the clock.
+    /// Stops the clock at this time, and changes to the state `state`.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -302,7 +304,7 @@ impl Mshc {
         self.watch(now, NEVER);
     }
 
-    /// Lets the clock run again.
+    /// Starts the clock again.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;
@@ -311,7 +313,7 @@ impl Mshc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// Cuts off what is on the lines.
+    /// Cuts off the block that is on the lines.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);

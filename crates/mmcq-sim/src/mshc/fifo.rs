@@ -1,10 +1,10 @@
-//! The FIFO, in bytes: a block need not end with a word.
+//! FIFO of a mobile storage host, counted in bytes, since a block need not end with a whole word.
 
-/// FIFO between the lines and the CPU or the internal DMA. Data are copied in slices, as a block
-/// has many bytes.
+/// FIFO between the data lines and the CPU or the internal DMA. It copies data in slices, which is
+/// faster than byte by byte.
 #[derive(Debug)]
 pub(super) struct Fifo {
-    /// Bytes already taken out, followed by the content.
+    /// Bytes that were already taken out (the first `out`), followed by the content.
     bytes: Vec<u8>,
     out: usize,
     words: usize,
@@ -28,12 +28,12 @@ impl Fifo {
         self.len() == 0
     }
 
-    /// Returns the number of bytes for which there is room.
+    /// Returns the number of free bytes.
     pub fn room(&self) -> usize {
         (4 * self.words).saturating_sub(self.len())
     }
 
-    /// Returns the number of words in use.
+    /// Returns the number of words that hold data.
     pub fn count(&self) -> usize {
         self.len().div_ceil(4).min(self.words)
     }
@@ -47,7 +47,7 @@ impl Fifo {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds what `fill` writes into a slice of this number of bytes, if it succeeds.
+    /// Adds `count` bytes that `fill` writes; adds nothing if `fill` fails.
     pub fn push_with<E>(
         &mut self,
         count: usize,
@@ -59,18 +59,18 @@ impl Fifo {
         fill(&mut self.bytes[before..]).inspect_err(|_| self.bytes.truncate(before))
     }
 
-    /// Returns the first bytes, at most `most`, without taking them out.
+    /// Returns the first bytes, at most `most`, and leaves them in the FIFO.
     pub fn front(&self, most: usize) -> &[u8] {
         &self.bytes[self.out..][..most.min(self.len())]
     }
 
-    /// Takes out the first bytes, at most `most`.
+    /// Removes the first bytes, at most `most`, and appends them to `into`.
     pub fn pop(&mut self, most: usize, into: &mut Vec<u8>) {
         into.extend_from_slice(self.front(most));
         self.drop_front(most);
     }
 
-    /// Drops this number of bytes.
+    /// Removes the first `count` bytes.
     pub fn drop_front(&mut self, count: usize) {
         self.out += count.min(self.len());
         if self.is_empty() {
@@ -78,7 +78,7 @@ impl Fifo {
         }
     }
 
-    /// Reuses the room of bytes taken out before the memory has to grow.
+    /// Reuses the space of removed bytes, so that the vector does not grow.
     fn make_room(&mut self, count: usize) {
         if self.bytes.len() + count > self.bytes.capacity() {
             self.bytes.drain(..self.out);

@@ -1,16 +1,16 @@
-//! The internal DMA: descriptors in a chain or a ring, and the transfers that they describe.
+//! Internal DMA: descriptors in a chain or a ring, and the data transfers that they describe.
 
 use super::Mshc;
 use super::bits::{ctrl, des, dma, int, mode};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// The descriptor in use.
+/// The DMA descriptor in use.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor {
     place: u64,
     control: u32,
-    /// Address and bytes left of each buffer.
+    /// Address and number of bytes left of each of the two buffers.
     buffers: [(u64, u32); 2],
     next: u64,
 }
@@ -19,19 +19,19 @@ struct Descriptor {
 enum State {
     #[default]
     Ready,
-    /// The next descriptor belongs to the CPU: waits for the poll demand.
+    /// The next descriptor belongs to the CPU: the DMA waits for a poll demand.
     Suspended,
-    /// The last descriptor is closed.
+    /// The DMA has returned the last descriptor to the CPU.
     Finished,
-    /// A bus error happened; only a reset ends this state.
+    /// A bus error occurred; only a reset ends this state.
     Dead,
-    /// An access that never ends.
+    /// Fault: a memory access never ends.
     Hangs,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Idmac {
-    /// Registers: mode, base of the list, status, enabled interrupts.
+    /// Registers of the DMA: mode, base address of the list, status, interrupt enable.
     pub mode: u32,
     pub base: u64,
     pub status: u32,
@@ -40,12 +40,12 @@ pub(super) struct Idmac {
     at: u64,
     state: State,
     current: Option<Descriptor>,
-    /// Whether no descriptor was used since the data began.
+    /// Whether the DMA has not used a descriptor yet since the data began.
     fresh: bool,
 }
 
 impl Idmac {
-    /// Resets the DMA: it begins again at the base.
+    /// Resets the DMA: it continues at the base address of the list.
     pub fn rewind(&mut self) {
         (self.at, self.state, self.current) = (self.base, State::Ready, None);
     }
@@ -56,7 +56,7 @@ impl Idmac {
         self.at = base;
     }
 
-    /// Begins data.
+    /// Prepares the DMA for the data of a command.
     pub fn begin(&mut self) {
         self.fresh = true;
         if self.state == State::Finished {
@@ -64,7 +64,7 @@ impl Idmac {
         }
     }
 
-    /// Handles the poll demand. Returns true if the DMA continues.
+    /// Handles a poll demand. Returns true if the DMA continues.
     pub fn poll(&mut self) -> bool {
         let waited = self.state == State::Suspended;
         if waited {
@@ -73,7 +73,7 @@ impl Idmac {
         waited
     }
 
-    /// Returns the address of the descriptor or the buffer in use.
+    /// Returns the address of the descriptor or of the buffer in use.
     pub fn place(&self, which: u8) -> u32 {
         match (which, &self.current) {
             (0, Some(current)) => current.place as u32,
@@ -83,7 +83,7 @@ impl Idmac {
         }
     }
 
-    /// Returns the enabled interrupt causes. A DesignWare interrupts only by the two summary bits,
+    /// Returns the enabled interrupt causes. A DesignWare interrupts only by its two summary bits,
     /// which enabled causes set.
     pub fn pending(&self, sums: bool) -> u32 {
         let causes = self.status & self.enable;
@@ -98,14 +98,14 @@ impl Idmac {
 }
 
 impl Mshc {
-    /// Returns whether the internal DMA transfers the data.
+    /// Returns whether the internal DMA, and not the CPU, moves the data.
     pub(super) fn by_dma(&self) -> bool {
         let on = self.regs.control & ctrl::DMA != 0;
         let internal = self.config.is_smhc() || self.regs.control & ctrl::INTERNAL_DMA != 0;
         on && internal && self.config.internal_dma
     }
 
-    /// Writes the FIFO's content to memory, as far as there are descriptors.
+    /// Writes the content of the FIFO to memory, as long as there are descriptors.
     pub(super) fn dma_drains(&mut self, now: u64) {
         while !self.fifo.is_empty() && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
@@ -120,7 +120,8 @@ impl Mshc {
         }
     }
 
-    /// Reads bytes from memory until the FIFO has `wanted`, as far as there are descriptors.
+    /// Reads bytes from memory until the FIFO holds `wanted` bytes, as long as there are
+    /// descriptors.
     pub(super) fn dma_fills(&mut self, wanted: usize, now: u64) {
         while self.fifo.len() < wanted && self.dat.to_give > 0 && self.descriptor(now) {
             let Some(current) = &mut self.idmac.current else { return };
@@ -137,7 +138,8 @@ impl Mshc {
         }
     }
 
-    /// Ends the data: a descriptor with room left is closed too.
+    /// Ends the data: the descriptor in use is returned to the CPU even if its buffer has room
+    /// left.
     pub(super) fn dma_ends(&mut self) {
         if self.idmac.current.is_some() && !self.idmac.fresh {
             self.close(!self.dat.block.read);
@@ -160,7 +162,7 @@ impl Mshc {
         }
     }
 
-    /// Fetches a descriptor if needed. Returns whether there is one with room in it.
+    /// Fetches descriptors if needed. Returns whether one with room in its buffers is in use.
     pub(super) fn descriptor(&mut self, now: u64) -> bool {
         let on = self.idmac.mode & mode::ON != 0 && self.by_dma();
         while on && self.idmac.state == State::Ready {
@@ -169,7 +171,7 @@ impl Mshc {
             }
             self.fetch(now);
             if self.idmac.current.is_some_and(|current| current.buffers[0].1 == 0) {
-                // Nothing to move by this one.
+                // A descriptor without bytes goes back to the CPU at once.
                 self.close(!self.dat.block.read);
             }
         }
@@ -219,7 +221,7 @@ impl Mshc {
             self.slot.violation();
         }
         let mut buffers = [(first & !3, size(sizes & mask)), (0, 0)];
-        // In a ring a descriptor has two buffers.
+        // In a ring, a descriptor can have two buffers.
         if !chained && bits == 13 && sizes >> 13 & mask != 0 {
             buffers[1] = (second & !3, sizes >> 13 & mask);
         }
@@ -239,7 +241,7 @@ impl Mshc {
         if self.config.wide_dma { 32 } else { 16 }
     }
 
-    /// Returns the descriptor to the CPU.
+    /// Returns the descriptor in use to the CPU.
     fn close(&mut self, sent: bool) {
         let Some(current) = self.idmac.current.take() else { return };
         self.idmac.fresh = false;

@@ -1,15 +1,15 @@
-//! Places of the registers: the two layouts have the same registers at different offsets.
+//! Offsets of the registers: the two layouts have mostly the same registers at different offsets.
 
 use super::config::{Layout, MshcConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
     Control,
-    /// DesignWare: PWREN.
+    /// PWREN (only DesignWare): power enable.
     Power,
-    /// SMHC: divider and enable in one register.
+    /// CKCR (only SMHC): divider and clock enable in one register.
     Clock,
-    /// DesignWare: the divider, one of three clock registers.
+    /// CLKDIV (only DesignWare): the divider, one of three clock registers.
     Divider,
     Source,
     Enable,
@@ -25,43 +25,44 @@ pub(super) enum Reg {
     Raw,
     Status,
     Threshold,
-    /// DesignWare: CDETECT, WRTPRT.
+    /// CDETECT, and WRTPRT after it (only DesignWare): card detection and write protection.
     Detect,
     Protect,
-    /// Bytes transferred on the lines, and between FIFO and memory or CPU.
+    /// Number of bytes moved on the data lines; the next register: moved between FIFO and memory or
+    /// CPU.
     LineBytes,
     FifoBytes,
     Version,
     Features,
     Uhs,
-    /// SMHC: NTSR.
+    /// NTSR (only SMHC): new timing mode.
     Timing,
-    /// SMHC: SAMP_DL.
+    /// SAMP_DL (only SMHC): sampling delay.
     SampleDelay,
-    /// CDTHRCTL, THLDC.
+    /// CDTHRCTL (DesignWare) or THLDC (SMHC): room that a read block needs before it starts.
     ReadRoom,
-    /// RST_n of an eMMC.
+    /// Register that drives RST_n of an eMMC.
     CardReset,
     AutoArgument,
     DmaMode,
-    /// DesignWare: PLDMND.
+    /// PLDMND (only DesignWare): poll demand of the internal DMA.
     Poll,
     ListLow,
     ListHigh,
     DmaStatus,
     DmaEnable,
-    /// Address of the internal DMA's descriptor or buffer.
+    /// Address of the internal DMA's present descriptor or buffer.
     DmaAt(u8),
     Fifo,
-    /// Stored without an effect in the model: debouncing, other delays.
+    /// A register that the model stores without an effect, such as debouncing.
     Kept(u8),
 }
 
-/// Number of registers without an effect.
+/// Number of registers that the model stores without an effect.
 pub(super) const KEPT: usize = 7;
 
 impl MshcConfig {
-    /// Returns the register at this offset.
+    /// Returns the register at this offset; `None` if there is none.
     pub(super) fn at(&self, offset: u16) -> Option<Reg> {
         if !offset.is_multiple_of(4) {
             return None;
@@ -113,7 +114,7 @@ fn smhc(offset: u16) -> Option<Reg> {
 }
 
 fn designware(offset: u16, wide: bool) -> Option<Reg> {
-    // From 88h on the 64-bit DMA has its registers elsewhere.
+    // With 64-bit DMA addresses the DMA registers from 88h on have other offsets.
     let dma = |narrow, then| if wide { then } else { narrow };
     Some(match offset {
         0x00 => Reg::Control,

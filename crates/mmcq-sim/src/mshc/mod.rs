@@ -1,49 +1,52 @@
-//! Mobile storage host: Synopsys' DesignWare MSHC (`dw_mshc`) and Allwinner's SMHC, by register.
+//! Model of mobile storage hosts, register by register: Synopsys' DesignWare MSHC (`dw_mshc`) and
+//! Allwinner's SMHC.
 //!
-//! One core with two register layouts. Written from register tables, sequences and what drivers of
-//! both have met; no driver of this project was read for it. [`Mshc`] is passive: it is told the
-//! time with every call, and [`Device::next_event_ns`](crate::world::Device::next_event_ns) says
-//! when something will happen by itself. Its parts: `map.rs` (where the registers are in each
-//! layout), `registers.rs` (reads and writes), `clock.rs` (clock, bus, voltage switch),
-//! `command.rs` (the command path), `data.rs` (the data path from its start to its end),
-//! `blocks.rs` (its blocks), `fifo.rs`, `idmac.rs` (the internal DMA), `config.rs`.
+//! Both are one core with two register layouts. The model was written from register tables,
+//! sequences and the experience of drivers of both, without reading this project's driver. [`Mshc`]
+//! is passive: each call gives it the time, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
+//! event. Its parts: `map.rs` (register offsets of each layout), `registers.rs` (reads and writes),
+//! `clock.rs` (clock, bus, voltage switch), `command.rs` (the command path), `data.rs` (the data
+//! path from start to end), `blocks.rs` (its blocks), `fifo.rs`, `idmac.rs` (the internal DMA),
+//! `config.rs`.
 //!
-//! What belongs to the board is a method: the card's supply of an SMHC
-//! ([`set_supply`](Mshc::set_supply)), its level shifter ([`set_signal18`](Mshc::set_signal18)) and
-//! the phase at which the clock unit samples ([`set_phase`](Mshc::set_phase)). [`Board`] calls them
-//! for a driver.
+//! Functions of the board are methods of the model: the card's supply on an SMHC
+//! ([`set_supply`](Mshc::set_supply)), the level shifter ([`set_signal18`](Mshc::set_signal18)) and
+//! the sampling phase of the clock unit ([`set_phase`](Mshc::set_phase)). [`Board`] calls them for
+//! a driver.
 //!
 //! # What surprises
-//! - Divider and enable of the clock act with an update command alone. A command that waits for the
-//!   data before it, an update too, keeps its START bit while DAT0 is low.
-//! - While START is set the registers of a command are locked: a write is dropped, and bit 12 (HLE)
-//!   tells.
-//! - A command with an error is done all the same. A read goes on after a bad response, and not
-//!   after none; a write does not begin then.
-//! - Data over of a write comes before the card's busy, and bit 13 behind that, if there is one.
-//!   Nothing tells of the end of an R1b's busy, and nothing limits a write's.
-//! - Data over of a read may come before the last block is in memory: the internal DMA's own
-//!   status tells.
-//! - A wrong CRC of a read does not end the data; a missing block, a wrong end bit and a refused
-//!   block do, with data over beside the error. No automatic CMD12 follows an error.
-//! - What an ended transfer leaves in the FIFO is the beginning of the next one, if nothing resets
-//!   the FIFO.
-//! - After CMD11 with bit 28 there is no command done: bit 10 tells that the lines are low.
-//! - Each update of the clock between CMD11 and the next running clock has bit 28 too, and no other
-//!   update has it.
-//! - Data on both edges of eight lines need a clock that is divided; in SMHC's new timing mode on any
-//!   number of lines.
-//! - Above 52 MHz the edge must be moved to where the eye is, by the board's clock unit or by SMHC's
-//!   delay line, and a block does not survive that the clock stands in its middle.
+//! - Divider and clock enable take effect only with an update command. A command that waits for
+//!   earlier data (also an update) keeps its bit START set while DAT0 is low.
+//! - While START is set the registers of a command are locked: a write to them is dropped and sets
+//!   bit 12 (HLE).
+//! - A command with an error is also reported as done. A read continues after a damaged response,
+//!   but not after a missing one; a write does not begin in either case.
+//! - Data over of a write comes before the card's busy ends; bit 13 follows at the end of busy, if
+//!   there was one. No bit reports the end of an R1b's busy, and no timeout limits the busy of a
+//!   write.
+//! - Data over of a read may come before the last block is in memory: the internal DMA's own status
+//!   reports that.
+//! - A wrong CRC of a read does not end the data. A missing block, a wrong end bit and a refused
+//!   block end them, with data over beside the error. After an error no automatic CMD12 is sent.
+//! - Bytes that an ended transfer leaves in the FIFO become the beginning of the next transfer,
+//!   unless the driver resets the FIFO.
+//! - A CMD11 with bit 28 causes no command done: bit 10 reports that the lines are low.
+//! - Each clock update from CMD11 until the clock runs again must have bit 28; no other update may
+//!   have it.
+//! - Double data rate on eight lines needs a divided clock; in SMHC's new timing mode also on fewer
+//!   lines.
+//! - Above 52 MHz the sampling edge must be moved into the data eye, by the board's clock unit or
+//!   by SMHC's delay line. Above this clock a block is lost if the clock stops inside it.
 //! - A reset of a DesignWare stops the card's clock until the next update.
 //!
 //! # Where nothing is written down
-//! The model takes the strict side. What a driver must not do is ignored and counted
+//! The model chooses the strict behaviour. It ignores and counts what a driver must not do
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a data
-//! command into data, a command without a clock, FIFO accesses without data or room, data into a
-//! FIFO that is not empty, reserved values. Streams, boot and CE-ATA are not here, and the clock
-//! does not stop by itself in low power. For the CPU words move one by one in their time; the
-//! internal DMA moves a block as one piece.
+//! command during data, a command without a clock, FIFO accesses without data or room, data with a
+//! FIFO that is not empty, reserved values. Streams, boot and CE-ATA are not modelled, and the
+//! clock never stops by itself for low power. For the CPU each word has its own time; the internal
+//! DMA moves a block as a whole.
 
 mod bits;
 mod blocks;
@@ -71,12 +74,12 @@ use crate::probe::Probe;
 use crate::slot::{Core, Slot};
 use bits::{ctrl, int};
 
-/// The registers as a driver reaches them.
+/// Access to the controller's registers, as a driver has it.
 pub type Port = crate::port::Port<Mshc>;
 
 crate::port::register_file!(Mshc);
 
-/// Timers of the model, in the order in which simultaneous ones are handled.
+/// Timers of the model. Timers with the same time are handled in this order.
 #[derive(Clone, Copy)]
 enum Timer {
     Reset,
@@ -104,7 +107,7 @@ const TIMERS: [Timer; 10] = [
     Timer::Card,
 ];
 
-/// The controller, its slot and the bus.
+/// Model of a mobile storage host, with its card slot and bus.
 pub struct Mshc {
     config: MshcConfig,
     memory: Box<dyn DeviceMemory>,
@@ -116,7 +119,7 @@ pub struct Mshc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idmac: idmac::Idmac,
-    /// Enabled causes at the last update: of the controller, and of the internal DMA.
+    /// Enabled interrupt causes at the last update, of the controller and of the internal DMA.
     pending: [u32; 2],
 }
 
@@ -152,7 +155,7 @@ impl Core for Mshc {
 }
 
 impl Mshc {
-    /// Makes a controller after reset, at time 0. The card of an SMHC has its power.
+    /// Makes a controller in its state after reset, at time 0. On an SMHC the card has power.
     pub fn new(config: MshcConfig, memory: impl DeviceMemory + 'static, card: Option<Box<dyn Card>>) -> Self {
         let mut model = Mshc {
             config,
@@ -179,7 +182,7 @@ impl Mshc {
         self.slot.alarm_ns(timer as usize)
     }
 
-    /// Returns the controller's parameters.
+    /// Returns the parameters of the controller.
     pub fn config(&self) -> &MshcConfig {
         &self.config
     }
@@ -201,7 +204,7 @@ impl Mshc {
         self.look(now);
     }
 
-    /// Sets the phase, in degrees, at which the board's clock unit samples.
+    /// Sets the sampling phase of the board's clock unit in degrees.
     pub fn set_phase(&mut self, degrees: u16, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.phase = degrees % 360;
@@ -213,10 +216,10 @@ impl Mshc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes on the lines, after anything that happened.
+    /// Handles changes of the lines after any event.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
-            // The card is gone, or lost its supply: nothing holds DAT0.
+            // A card that was removed or has no power does not hold DAT0 low.
             for (timer, waits) in [(Timer::Data, self.dat.waits_for_card()), (Timer::Busy, true)] {
                 let at_ns = self.timer_ns(timer);
                 if waits && at_ns != NEVER && at_ns > now {
@@ -238,7 +241,7 @@ impl Mshc {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line from the enabled causes.
+    /// Sets the interrupt line if an enabled interrupt cause is set.
     fn update_irq(&mut self, now: u64) {
         let on = self.regs.control & ctrl::INTERRUPTS != 0;
         let dma = self.idmac.pending(!self.config.is_smhc());

@@ -1,4 +1,4 @@
-//! The register file: the results of reads and the effects of writes.
+//! Registers of a mobile storage host: results of reads and effects of writes.
 
 use super::bits::{ctrl, dma, int, mode, status};
 use super::map::{KEPT, Reg};
@@ -7,17 +7,17 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use crate::wire::Beat;
 
-/// Clocks that a reset takes.
+/// Number of clocks that a reset takes.
 const RESET_CLK: u64 = 2;
 
-/// Registers that only store what was written or what happened.
+/// Values of the registers whose reads and writes have no further effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub control: u32,
     pub power: u32,
     pub divider: u32,
     pub source: u32,
-    /// Enable bits in SMHC's layout.
+    /// Clock enable bits, stored as in SMHC's layout.
     pub enable: u32,
     pub timeout: u32,
     pub width: u32,
@@ -42,7 +42,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// Makes the registers after power-on.
+    /// Makes the registers with their values after power-on.
     pub fn new(config: &MshcConfig) -> Self {
         Registers {
             timeout: 0xffff_ff40,
@@ -60,7 +60,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Mshc {
-    /// Reads a register; only words are possible.
+    /// Reads a register; only 4-byte accesses are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -80,7 +80,7 @@ impl Mshc {
         }
     }
 
-    /// Writes a register; only words are possible.
+    /// Writes a register; only 4-byte accesses are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -134,7 +134,7 @@ impl Mshc {
             Reg::DmaEnable => dma.enable,
             Reg::DmaAt(which) => dma.place(which),
             Reg::Kept(i) => r.kept[usize::from(i) % KEPT],
-            // PLDMND is written only; the FIFO has a way of its own.
+            // PLDMND is write-only; accesses to the FIFO are handled elsewhere.
             Reg::Poll | Reg::Fifo => 0,
         }
     }
@@ -214,7 +214,7 @@ impl Mshc {
             Reg::DmaEnable => self.idmac.enable = value & dma::ALL,
             Reg::Fifo => self.give_word(value, now),
             Reg::Kept(i) => r.kept[usize::from(i) % KEPT] = value,
-            // What is only read.
+            // Read-only registers.
             Reg::Response(_)
             | Reg::Masked
             | Reg::Status
@@ -228,8 +228,7 @@ impl Mshc {
         }
     }
 
-    /// Returns whether this register is locked: a command waits to be taken, and the register is
-    /// part of it.
+    /// Returns whether this register is locked: it belongs to a command that waits to be taken.
     fn is_locked(&self, reg: Reg) -> bool {
         let part = matches!(
             reg,
@@ -286,10 +285,10 @@ impl Mshc {
         self.refresh_bus(now);
     }
 
-    /// Returns HCON.
+    /// Returns the value of the hardware configuration register HCON.
     fn features(&self) -> u32 {
         let dma = if self.config.internal_dma { 0 } else { 3 << 16 };
-        // SD and MMC, one card, AHB, 32 bits of data, 16 bits of address: 32-bit FIFO.
+        // SD and MMC, one card, AHB bus, 32-bit data, 16-bit addresses, 32-bit FIFO.
         1 | 1 << 7 | dma | u32::from(self.config.wide_dma) << 27
     }
 
@@ -297,7 +296,7 @@ impl Mshc {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         let count = self.fifo.count() as u32;
         let dat3 = self.slot.card().is_none_or(|card| card.lines_low(self.slot.card_ns(now)) & 8 == 0);
-        // SMHC tells of a card by DAT3.
+        // SMHC detects a card by the level of DAT3.
         let dat3 = dat3 && (!self.config.is_smhc() || self.slot.card().is_some());
         bit(count > self.regs.threshold >> 16 & 0xfff, status::RX_MARK)
             | bit(count <= self.regs.threshold & 0xfff, status::TX_MARK)
@@ -310,18 +309,18 @@ impl Mshc {
             | count << status::COUNT_SHIFT
     }
 
-    /// Returns whether the card, or a voltage switch, holds DAT0 low.
+    /// Returns whether DAT0 is low, because of the card or of a voltage switch.
     pub(super) fn dat0_is_low(&self, now: u64) -> bool {
         let at = self.slot.card_ns(now);
         self.slot.card().is_some_and(|card| self.slot.busy_until_ns > now || card.lines_low(at) & 1 != 0)
     }
 
-    /// Returns whether the CPU accesses the FIFO.
+    /// Returns whether the CPU, and not the DMA, accesses the FIFO.
     fn by_cpu(&self) -> bool {
         !self.by_dma() && (!self.config.is_smhc() || self.regs.control & ctrl::BY_CPU != 0)
     }
 
-    /// Handles a read of FIFO.
+    /// Handles a read of the FIFO register.
     fn take_word(&mut self, now: u64) -> u32 {
         if !self.by_cpu() || !self.dat.block.read || self.fifo.is_empty() {
             self.slot.violation();
@@ -337,7 +336,7 @@ impl Mshc {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of FIFO.
+    /// Handles a write of the FIFO register.
     fn give_word(&mut self, value: u32, now: u64) {
         let bytes = self.dat.to_give.min(4);
         let theirs = self.by_cpu() && self.dat.active() && !self.dat.block.read;
@@ -350,7 +349,7 @@ impl Mshc {
         self.fifo_moved(now);
     }
 
-    /// Raises the CPU's FIFO request while the FIFO is beyond its mark.
+    /// Raises the FIFO request of the CPU while the fill level is beyond its threshold.
     pub(super) fn fifo_asks(&mut self) {
         if !self.by_cpu() {
             return;

@@ -1,22 +1,23 @@
-//! PL022, the PrimeCell SSP, by register: a master of an SPI bus with two FIFOs of eight words.
+//! Model of the PL022 (PrimeCell SSP), register by register: a master of an SPI bus with two FIFOs
+//! of eight words.
 //!
-//! [`Pl022`] is passive: it is told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
-//! by itself. Its bus and card are a [`SpiSlot`].
+//! [`Pl022`] is passive: each call gives it the time, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
+//! event. Its SPI bus with the card is a [`SpiSlot`].
 //!
-//! The board adds a window at 1000h: the GPIO block whose pin 0 is chip select, with the registers of
-//! a PL061 (masked data at 1000h to 13FCh, DIR at 1400h) and DEN at 151Ch. While the pin is no
+//! The board adds a GPIO block at 1000h, whose pin 0 is chip select. The block has the registers of
+//! a PL061 (masked data at 1000h to 13FCh, DIR at 1400h) and DEN at 151Ch. While the pin is not a
 //! digital output, a resistor keeps chip select high.
 //!
-//! Where nothing is written down the model takes the strict side. Counted
-//! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)) and without
-//! effect are: a word for a full FIFO, a read of an empty one, accesses that are not words, unknown
-//! registers. Counted alone are: clock or format changed while busy, chip select moved while busy,
-//! frames that are not 8 or 16 bits, the mode of a slave, a clock phase that the card does not
-//! share. In the last four the card hears ones.
+//! Where the manual leaves something open, the model chooses the strict behaviour. It counts
+//! mistakes in [`Controller::protocol_violations`](crate::slot::Controller::protocol_violations).
+//! Counted and without effect are: a write to a full FIFO, a read of an empty FIFO, accesses that
+//! are not 4 bytes, unknown registers. Only counted are: a change of clock or format, or of chip
+//! select, while busy; frames that are not 8 or 16 bits; slave mode; a clock phase that the card
+//! does not use. In the last four cases the card receives ones.
 //!
-//! In Motorola's format with SPH = 0 there is one clock between two frames, as the frame signal goes
-//! up there. DMACR keeps what is written to it: the board has no DMA engine.
+//! In Motorola's format with SPH = 0 there is one clock between two frames, in which the frame
+//! signal goes up. DMACR only stores what is written, since the board has no DMA.
 
 mod registers;
 #[cfg(test)]
@@ -32,12 +33,12 @@ use crate::spi::SpiSlot;
 use crate::wire::Beat;
 use registers::{Registers, irq};
 
-/// The registers as a driver reaches them.
+/// Access to the controller's registers, as a driver has it.
 pub type Port = crate::port::Port<Pl022>;
 
-/// Words in each FIFO.
+/// Number of words in each FIFO.
 const WORDS: usize = 8;
-/// The receive timeout in clocks of the bus.
+/// Receive timeout in clocks of the SPI bus.
 const TIMEOUT_CLK: u64 = 32;
 
 impl crate::port::RegisterFile for Pl022 {
@@ -59,14 +60,14 @@ enum Timer {
 
 const TIMERS: [Timer; 2] = [Timer::Frame, Timer::Timeout];
 
-/// A frame on the wire.
+/// The frame that is on the wire.
 #[derive(Clone, Copy)]
 struct Shifting {
     word: u16,
     start: Beat,
 }
 
-/// The controller, its bus and the slot.
+/// Model of a PL022, with its SPI bus and slot.
 pub struct Pl022 {
     bus: SpiSlot,
     clock_hz: u32,
@@ -74,7 +75,7 @@ pub struct Pl022 {
     send: VecDeque<u16>,
     received: VecDeque<u16>,
     shifting: Option<Shifting>,
-    /// Enabled events at the last update.
+    /// Enabled interrupt events at the last update.
     pending: u32,
 }
 
@@ -108,8 +109,8 @@ impl Core for Pl022 {
 }
 
 impl Pl022 {
-    /// Makes a controller after reset, at time 0, with the card's power on. SSPCLK has this
-    /// frequency in hertz.
+    /// Makes a controller in its state after reset, at time 0; the card has power. `clock_hz` is
+    /// the frequency of SSPCLK.
     pub fn new(clock_hz: u32, card: Option<Box<dyn Card>>) -> Self {
         Pl022 {
             bus: SpiSlot::new(card),
@@ -122,7 +123,7 @@ impl Pl022 {
         }
     }
 
-    /// Returns the bus and its card. The controller transfers the bus's bytes.
+    /// Returns the SPI bus with its card. Tests must not send bytes on it: the controller does.
     pub fn spi_mut(&mut self) -> &mut SpiSlot {
         &mut self.bus
     }
@@ -131,7 +132,7 @@ impl Pl022 {
         self.shifting.is_some() || (self.regs.enabled() && !self.send.is_empty())
     }
 
-    /// Starts to send the next word.
+    /// Starts to send the next word of the transmit FIFO.
     fn begin_frame(&mut self, at: Beat) {
         if !self.regs.enabled() || self.shifting.is_some() {
             return;
@@ -157,7 +158,7 @@ impl Pl022 {
         self.begin_frame(start.plus(self.regs.frame_clk() + self.regs.gap_clk()));
     }
 
-    /// Transfers one word in each direction, from `start` on.
+    /// Moves one word in each direction, from the edge `start` on. Returns the received word.
     fn shift(&mut self, word: u16, start: Beat) -> u16 {
         let half = start.plus(8);
         match self.regs.frame_clk() {
@@ -183,7 +184,7 @@ impl Pl022 {
         self.bus.slot_mut().set_alarm(Timer::Timeout as usize, at_ns);
     }
 
-    /// Returns the events, enabled or not.
+    /// Returns all interrupt events that are present, enabled or not.
     fn events(&self) -> u32 {
         let mut events = self.regs.latched;
         if self.received.len() >= WORDS / 2 {
@@ -195,7 +196,7 @@ impl Pl022 {
         events
     }
 
-    /// Sets the interrupt line from the enabled events.
+    /// Sets the interrupt line if an enabled event is present.
     fn update_irq(&mut self, now_ns: u64) {
         let pending = self.events() & self.regs.mask;
         let before = std::mem::replace(&mut self.pending, pending);

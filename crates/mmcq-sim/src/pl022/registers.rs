@@ -1,4 +1,4 @@
-//! The register file: the results of reads and the effects of writes [PL022 TRM 3].
+//! Registers of the PL022: results of reads and effects of writes [PL022 TRM 3].
 
 use super::{Pl022, WORDS};
 use crate::slot::Core;
@@ -24,10 +24,10 @@ mod reg {
     pub const GPIO_DEN: u16 = 0x151c;
 }
 
-/// Values of PeriphID0 to 3 and PCellID0 to 3.
+/// Values of the identification registers PeriphID0 to 3 and PCellID0 to 3.
 const IDS: [u32; 8] = [0x22, 0x10, 0x24, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Interrupts, in IMSC, RIS and MIS; the first two also in ICR.
+/// Interrupt bits in the registers IMSC, RIS and MIS; the first two are also in ICR.
 pub(super) mod irq {
     pub const OVERRUN: u32 = 1 << 0;
     pub const TIMEOUT: u32 = 1 << 1;
@@ -35,7 +35,7 @@ pub(super) mod irq {
     pub const SEND: u32 = 1 << 3;
 }
 
-/// Registers: values written, and latched bits.
+/// Values of the registers, and interrupt bits that stay set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     control: u32,
@@ -58,18 +58,19 @@ impl Registers {
         self.control1 & 1 != 0
     }
 
-    /// Returns the clocks of a frame (DSS).
+    /// Returns the number of clocks in a frame (field DSS).
     pub fn frame_clk(&self) -> u64 {
         u64::from((self.control & 0xf) + 1).max(4)
     }
 
-    /// Returns the clocks between two frames: one with SPH = 0, as the frame signal goes up there.
+    /// Returns the number of clocks between two frames: one with SPH = 0, in which the frame signal
+    /// goes up.
     pub fn gap_clk(&self) -> u64 {
         u64::from(self.control & 1 << 7 == 0)
     }
 
-    /// Returns whether the controller is a master in mode 0 or 3 of Motorola's format with byte
-    /// frames.
+    /// Returns whether the card understands the settings: master, mode 0 or 3 of Motorola's format,
+    /// frames of whole bytes.
     pub fn is_spoken(&self) -> bool {
         let motorola = self.control >> 4 & 3 == 0;
         let mode = self.control >> 6 & 3;
@@ -82,14 +83,14 @@ impl Registers {
         (self.divisor & 0xfe).max(2) * (1 + (self.control >> 8 & 0xff))
     }
 
-    /// Returns whether chip select is low.
+    /// Returns whether the chip select pin is low.
     fn selects(&self) -> bool {
         self.gpio_output & self.gpio_digital & !self.gpio_data & 1 != 0
     }
 }
 
 impl Pl022 {
-    /// Reads a register; only words are possible.
+    /// Reads a register; only 4-byte accesses are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now_ns = self.reach(now_ns);
         if self.slot().is_gone() {
@@ -126,7 +127,7 @@ impl Pl022 {
         }
     }
 
-    /// Writes a register; only words are possible.
+    /// Writes a register; only 4-byte accesses are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         if self.slot().is_gone() {
@@ -180,7 +181,7 @@ impl Pl022 {
         size == 4 && offset.is_multiple_of(4) && known
     }
 
-    /// Returns SR: TFE, TNF, RNE, RFF, BSY.
+    /// Returns the value of the status register SR (TFE, TNF, RNE, RFF, BSY).
     fn status(&self) -> u32 {
         u32::from(self.send.is_empty())
             | u32::from(self.send.len() < WORDS) << 1

@@ -1,4 +1,4 @@
-//! The controller by register.
+//! Tests of the PL022 model by its registers.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ const IMSC: u16 = 0x14;
 const RIS: u16 = 0x18;
 const MIS: u16 = 0x1c;
 const ICR: u16 = 0x20;
-/// Address of pin 0 of the GPIO block.
+/// Address of the masked data register of GPIO pin 0 (chip select).
 const SELECT: u16 = 0x1004;
 
 struct Rig {
@@ -29,7 +29,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// Makes a controller with SSPCLK of 12.5 MHz, as on the LM3S6965; each access takes 80 ns.
+    /// Makes a controller with an SSPCLK of 12.5 MHz, as on the LM3S6965; each register access
+    /// takes 80 ns.
     fn new() -> Self {
         let profile = profile("sdhc-16g-hs");
         let card = profile.build(medium(&profile)).unwrap();
@@ -37,7 +38,8 @@ impl Rig {
         let port = Port::new(model, Time::new(), 80, 80);
         port.time.set(1_000_000);
         let rig = Rig { port };
-        // Chip select is an output, and high. 12.5 MHz / (32 * 1): 390.625 kHz; eight bits, mode 0.
+        // Chip select is an output and high. 12.5 MHz / (32 * 1) is 390.625 kHz; frames of eight
+        // bits, mode 0.
         rig.set(SELECT, 1);
         rig.set(0x1400, 1);
         rig.set(0x151c, 1);
@@ -102,11 +104,11 @@ fn eight_words_and_their_time() {
     for _ in 0..9 {
         rig.set(DR, 0xff);
     }
-    // One is on the wire, eight wait.
+    // One word is on the wire, eight wait in the FIFO.
     assert_eq!(rig.get(SR), 0x10);
     rig.set(DR, 0xff);
     assert_eq!(rig.violations(), 1);
-    // Nine frames of eight clocks, and one clock between two.
+    // Nine frames of eight clocks, with one clock between two frames.
     rig.port.time.set(from_ns + 80 * 2_560 - 2_561);
     assert_eq!(rig.get(SR) & 0x10, 0x10);
     rig.port.time.set(from_ns + 80 * 2_560);
@@ -188,7 +190,7 @@ fn what_the_card_does_not_understand_is_counted() {
         assert_ne!(back[7], 0x01, "{cr0:x} {cr1:x}");
         assert_eq!(rig.violations(), 8, "{cr0:x} {cr1:x}");
     }
-    // Chip select while a frame is on the wire; a clock that changes under it.
+    // Chip select changes while a frame is on the wire; then the clock does.
     let rig = Rig::new();
     rig.set(DR, 0xff);
     rig.set(SELECT, 0);

@@ -1,51 +1,51 @@
-//! Registers and their bits. Internal registers have 16-bit names, of which 14 bits are
-//! transferred.
+//! Registers of the card reader and their bits. Internal registers have 16-bit names; 14 bits of
+//! the name are the address.
 
-/// The MMIO window, by offset.
+/// Registers of the MMIO window, by offset.
 pub mod window {
-    /// Bus address of the host command buffer.
+    /// Host command buffer: bus address of the command list.
     pub const HCBAR: u16 = 0x00;
     pub const HCBCTLR: u16 = 0x04;
-    /// Bus address of the SG table.
+    /// Host data buffer: bus address of the scatter-gather (SG) table.
     pub const HDBAR: u16 = 0x08;
     pub const HDBCTLR: u16 = 0x0c;
-    /// One immediate access to an internal register.
+    /// Immediate access to one internal register.
     pub const HAIMR: u16 = 0x10;
     pub const BIPR: u16 = 0x14;
     pub const BIER: u16 = 0x18;
     pub const SCRATCH: u16 = 0x1c;
 
-    /// Start bit of HCBCTLR, HDBCTLR and HAIMR.
+    /// Starts the operation: bit of HCBCTLR, HDBCTLR and HAIMR.
     pub const START: u32 = 1 << 31;
-    /// HCBCTLR: write the READ and CHECK bytes back to memory.
+    /// HCBCTLR: writes the bytes of READ and CHECK entries back to memory.
     pub const WRITE_BACK: u32 = 1 << 30;
-    /// Stop bit of HCBCTLR and HDBCTLR.
+    /// Stops the operation: bit of HCBCTLR and HDBCTLR.
     pub const STOP: u32 = 1 << 28;
-    /// HAIMR: the access is a write.
+    /// HAIMR: the immediate access is a write.
     pub const WRITE: u32 = 1 << 30;
-    /// HDBCTLR: direction from card to memory.
+    /// HDBCTLR: the DMA goes from the card to memory.
     pub const TO_MEMORY: u32 = 1 << 29;
-    /// HDBCTLR bits 27:26: DMA mode.
+    /// HDBCTLR bits 27:26: mode of the DMA.
     pub const DMA_MODE: u32 = 3 << 26;
     pub const ADMA: u32 = 2 << 26;
 }
 
-/// Bits of BIPR and BIER.
+/// Bits of the interrupt registers BIPR (pending) and BIER (enable).
 pub mod int {
     pub const CMD_DONE: u32 = 1 << 31;
     pub const DATA_DONE: u32 = 1 << 30;
     pub const TRANS_OK: u32 = 1 << 29;
     pub const TRANS_FAIL: u32 = 1 << 28;
     pub const SD: u32 = 1 << 25;
-    /// Bits that latch.
+    /// Bits of BIPR that stay set until the driver clears them.
     pub const LATCHED: u32 = 0xffc0_0000;
-    /// Level: write protected.
+    /// Level: the card's write protection switch is on.
     pub const WRITE_PROTECT: u32 = 1 << 19;
-    /// Level: a card is present.
+    /// Level: a card is in the slot.
     pub const SD_EXIST: u32 = 1 << 16;
 }
 
-/// Registers of clocks and phases.
+/// Internal registers of clocks and phases.
 pub mod clk {
     pub const CLK_CTL: u16 = 0xfc02;
     pub const CHANGE_CLK: u8 = 1;
@@ -53,14 +53,14 @@ pub mod clk {
     pub const SSC_DIV_N_0: u16 = 0xfc0f;
     pub const SSC_CTL1: u16 = 0xfc11;
     pub const SSC_RSTB: u8 = 0x80;
-    /// Phase of sending.
+    /// Phase at which the chip sends.
     pub const VPTX: u16 = 0xfc2a;
-    /// Phase of sampling.
+    /// Phase at which the chip samples.
     pub const VPRX: u16 = 0xfc2b;
     pub const PHASE_NOT_RESET: u8 = 0x40;
 }
 
-/// Registers of the card's power, pins and selection.
+/// Internal registers of card power, pins and card selection.
 pub mod card {
     pub const PWR_CTL: u16 = 0xfd50;
     pub const POWER_MASK: u8 = 3;
@@ -79,7 +79,7 @@ pub mod card {
     pub const SD_CLK_EN: u8 = 4;
 }
 
-/// Registers of the SD block.
+/// Internal registers of the SD part.
 pub mod sd {
     pub const CFG1: u16 = 0xfda0;
     pub const CFG2: u16 = 0xfda1;
@@ -89,57 +89,57 @@ pub mod sd {
     pub const BUS_STAT: u16 = 0xfda5;
     pub const PAD_CTL: u16 = 0xfda6;
     pub const CMD0: u16 = 0xfda9;
-    /// Registers in pairs, the lower byte first.
+    /// Byte count, and then block count: each is a pair of registers, the lower byte first.
     pub const BYTE_CNT: u16 = 0xfdaf;
     pub const BLOCK_CNT: u16 = 0xfdb1;
     pub const TRANSFER: u16 = 0xfdb3;
     pub const CMD_STATE: u16 = 0xfdb5;
     pub const DATA_STATE: u16 = 0xfdb6;
-    /// Ping-pong buffer 2.
+    /// First address of ping-pong buffer 2.
     pub const PING_PONG: u16 = 0xfa00;
     pub const PING_PONG_BYTES: usize = 512;
 
-    /// CFG1: mode.
+    /// Bits of CFG1: bus mode.
     pub const MODE_DDR: u8 = 0x04;
     pub const MODE_SD30: u8 = 0x08;
-    /// CFG2.
+    /// Bits of CFG2.
     pub const NO_CRC7_CHECK: u8 = 1 << 2;
     pub const WAIT_BUSY_END: u8 = 1 << 3;
     pub const NO_STATUS_TIMEOUT: u8 = 1 << 5;
     pub const NO_CRC16_CHECK: u8 = 1 << 6;
     pub const NO_CRC7: u8 = 1 << 7;
-    /// CFG3.
+    /// Bit of CFG3: a missing response ends with a timeout.
     pub const RESPONSE_TIMEOUT: u8 = 1;
-    /// STAT1.
+    /// Bits of STAT1: errors of the last transfer.
     pub const CRC7_ERR: u8 = 0x80;
     pub const CRC16_ERR: u8 = 0x40;
     pub const CRC_WRITE_ERR: u8 = 0x20;
-    /// CRC status token 010.
+    /// STAT1: the CRC status token was 010 (good).
     pub const STATUS_GOOD: u8 = 0b010 << 2;
-    /// CRC status token 101.
+    /// STAT1: the CRC status token was 101 (CRC error).
     pub const STATUS_BAD: u8 = 0b101 << 2;
     pub const CRC_TIMEOUT: u8 = 0x02;
     pub const TUNING_ERR: u8 = 0x01;
-    /// STAT2.
+    /// Bit of STAT2: no response came.
     pub const NO_RESPONSE: u8 = 1;
-    /// BUS_STAT.
+    /// Bits of BUS_STAT.
     pub const TOGGLE: u8 = 0x80;
     pub const FORCE_STOP: u8 = 0x40;
     pub const LINES: u8 = 0x1f;
-    /// PAD_CTL.
+    /// Bit of PAD_CTL: the pads signal at 1.8 V.
     pub const AT_18V: u8 = 0x80;
-    /// TRANSFER.
+    /// Bits of TRANSFER.
     pub const START: u8 = 0x80;
     pub const END: u8 = 0x40;
     pub const IDLE: u8 = 0x20;
     pub const ERR: u8 = 0x10;
 }
 
-/// Registers of DMA and the ring buffer.
+/// Internal registers of DMA and the ring buffer.
 pub mod dma {
     pub const IRQSTAT0: u16 = 0xfe21;
     pub const DONE: u8 = 0x80;
-    /// Byte count, lowest byte first.
+    /// Byte count of the DMA, four registers, lowest byte first.
     pub const COUNT: u16 = 0xfe28;
     pub const CTL: u16 = 0xfe2c;
     pub const RESET: u8 = 0x80;

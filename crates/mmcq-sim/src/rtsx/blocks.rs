@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines, one after the other, in both directions.
+//! Blocks of a transfer on the DAT lines, in both directions.
 
 use super::bits::sd;
 use super::command::TIMEOUT_CLK;
@@ -9,7 +9,7 @@ use crate::faults::{Point, Strike, flip};
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, block_clk};
 
-/// The block of CMD19 [SD 4.2.4.5].
+/// The tuning block of CMD19 [SD 4.2.4.5].
 pub(super) const TUNING_BLOCK: [u8; 64] = [
     0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff,
     0xdf, 0xff, 0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0,
@@ -18,20 +18,20 @@ pub(super) const TUNING_BLOCK: [u8; 64] = [
 ];
 
 impl Rtsx {
-    /// Lets data start after `beat`.
+    /// Starts the data of a transfer after the clock edge `beat`.
     pub(super) fn start_data(&mut self, beat: Beat, now: u64) {
         self.sd.beat = Some(beat);
         self.sd.held_since = now;
         if self.sd.data == Data::Write { self.next_write(now) } else { self.next_read(now) }
     }
 
-    /// Lets the lines continue, which waited for the ring buffer.
+    /// Restarts the DAT lines after they had to wait for the ring buffer.
     fn lines_stood(&mut self, now: u64) {
         self.slot.stats.held_ns += now.saturating_sub(self.sd.held_since);
         self.sd.beat = Some(self.beat(now).not_before(now));
     }
 
-    /// Handles that memory has taken or given some bytes.
+    /// Handles that the DMA has moved bytes between the ring buffer and memory.
     pub(super) fn ring_moved(&mut self, now: u64) {
         match self.sd.step {
             Step::ReadHeld if self.ring_room() >= self.sd.block => {
@@ -196,7 +196,7 @@ impl Rtsx {
         self.set_timer(Timer::Sd, token.ns());
     }
 
-    /// Handles the CRC status of a written block.
+    /// Handles the end of the CRC status of a written block.
     pub(super) fn write_status_ended(&mut self, now: u64) {
         if !self.sd.good {
             return self.fail_transfer(sd::CRC_WRITE_ERR | sd::STATUS_BAD, 0, now);

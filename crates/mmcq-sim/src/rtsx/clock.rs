@@ -1,26 +1,26 @@
-//! Bus settings: power, PLL, dividers, phases, signalling level, width.
+//! Bus settings of the card reader: power, PLL, dividers, phases, signalling voltage, width.
 
 use super::bits::{card, clk, sd};
 use super::{NEVER, Rtsx, Timer};
 use crate::card::BusState;
 
-/// Shortest time in ns for which the card's capacitors charge over the weak switch.
+/// Shortest time in ns for which the weak power switch must charge the card's capacitors.
 const PARTIAL_POWER_NS: u64 = 100_000;
 
-/// Clock in Hz above which SD30 mode needs a chip of the SDR104 generation.
+/// Clock in Hz above which SD30 mode needs a chip that supports SDR104.
 const SDR50_HZ: u32 = 100_000_000;
 
-/// Clock state that is in no register.
+/// Clock state that no register shows.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// N at which the PLL runs, or to which it is locking.
+    /// Value N at which the PLL runs or to which it locks; `None`: the PLL is off.
     n: Option<u8>,
     locked: bool,
-    /// Phases of sending and sampling; `None`: in reset.
+    /// Phases at which the chip sends and samples; `None`: the phase is in reset.
     phases: [Option<u8>; 2],
     /// Whether the pads signal at 1.8 V.
     at_18v: bool,
-    /// Time in ns since which the weak power switch is on.
+    /// Time in ns at which the weak power switch was turned on.
     partial_since_ns: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Rtsx {
             _ => self.clock.partial_since_ns = self.clock.partial_since_ns.or(Some(now)),
         }
         if new & card::POWER_MASK != 0 {
-            // Whatever the card was doing it does no more.
+            // A card without power stops what it was doing.
             self.slot.busy_until_ns = 0;
             self.sd.open = None;
         }
@@ -61,12 +61,13 @@ impl Rtsx {
         self.refresh_bus(now);
     }
 
-    /// Returns whether the gates of the SD clock are open, the short stop of BUS_STAT disregarded.
+    /// Returns whether the gates of the SD clock are open; the short stop by BUS_STAT does not
+    /// count.
     fn gates_open(&self) -> bool {
         self.regs.at(card::CLK_EN) & card::SD_CLK_EN != 0 && self.regs.at(clk::CLK_CTL) & clk::CHANGE_CLK == 0
     }
 
-    /// Handles a write to CHANGE_CLK or the clock enable.
+    /// Handles a write to the bits CHANGE_CLK or SD_CLK_EN.
     pub(super) fn clock_gate_changed(&mut self, now: u64) {
         if self.gates_open() && !self.clock.locked {
             self.slot.violation();
@@ -160,7 +161,7 @@ impl Rtsx {
         error(tx, self.config.tx_phase).max(error(rx, self.config.rx_phase))
     }
 
-    /// Informs the card of a changed bus state, if it changed.
+    /// Informs the card if the state of the bus has changed.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let config1 = self.regs.at(sd::CFG1);
         let stopped = self.regs.at(sd::BUS_STAT) & sd::FORCE_STOP != 0;
@@ -180,7 +181,7 @@ impl Rtsx {
             sample_error: self.sample_error(clock_hz),
         };
         if bus != self.slot.bus {
-            // Lines in use do not like it when the clock changes under them.
+            // A change of the clock damages what is on the lines.
             if self.sd.on_the_lines() && bus.clock_hz != self.slot.bus.clock_hz {
                 self.slot.violation();
             }
@@ -189,7 +190,7 @@ impl Rtsx {
         }
     }
 
-    /// Returns whether the mode in CFG1 is possible with this chip and signalling level.
+    /// Returns whether this chip supports the mode in CFG1 at the present signalling voltage.
     pub(super) fn mode_possible(&self) -> bool {
         match self.regs.at(sd::CFG1) & 0x0c {
             0 => true,
@@ -201,7 +202,7 @@ impl Rtsx {
         }
     }
 
-    /// Samples the lines if the SD clock runs.
+    /// Samples the line levels for BUS_STAT, if the SD clock runs.
     pub(super) fn sample_lines(&mut self, now: u64) {
         let toggles = self.regs.at(sd::BUS_STAT) & sd::TOGGLE != 0 || self.sd.running();
         if !toggles || self.slot.bus.clock_hz == 0 {
@@ -214,7 +215,7 @@ impl Rtsx {
         });
         self.sd.lines = match lines {
             Some((true, _)) => 0,
-            // CMD is bit 0, DAT0 to DAT3 follow.
+            // Bit 0 is CMD, bits 1 to 4 are DAT0 to DAT3.
             Some((false, low)) => sd::LINES & !(low << 1),
             None => sd::LINES,
         };

@@ -1,4 +1,4 @@
-//! The CMD line of a transfer.
+//! The CMD line part of a transfer.
 
 use super::bits::sd;
 use super::transfer::{Data, Open, Step};
@@ -8,7 +8,7 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
 
-/// Clocks after which a response, or a CRC status, that has not come will not come.
+/// Number of clocks after which a missing response or CRC status will not come any more.
 pub(super) const TIMEOUT_CLK: u64 = 80;
 
 impl Rtsx {
@@ -28,7 +28,7 @@ impl Rtsx {
         self.set_timer(Timer::Sd, beat.ns());
     }
 
-    /// Ends the token: the card has the command.
+    /// Handles the end of a command on the line: the card receives it.
     pub(super) fn token_ended(&mut self, now: u64) {
         let (index, arg) = (self.sd.index, self.sd.arg);
         let deaf = self.strike(Point::Command, now) == Some(Strike::Lost) || self.sd.deaf;
@@ -64,7 +64,7 @@ impl Rtsx {
         }
     }
 
-    /// Records what the card's lines will do after its reply.
+    /// Records what the card will do with its lines after its reply.
     fn follow_card(&mut self, reply: &Reply) {
         if let Some(until) = reply.busy_until_ns {
             self.slot.busy_until_ns = self.slot.busy_until_ns.max(until);
@@ -103,8 +103,8 @@ impl Rtsx {
         }
     }
 
-    /// Stores a response where the driver reads it. Returns the upper 32 bits of its content, and
-    /// whether its length and CRC are right.
+    /// Stores a response in the registers that the driver reads. Returns the upper 32 bits of its
+    /// content, and whether its length and CRC are right.
     fn store_response(&mut self, answer: Answer) -> (u32, bool) {
         let wanted = match answer {
             Answer::Short { .. } => 1,

@@ -1,50 +1,52 @@
-//! Parameters of a particular chip: delays, abilities and the board's good phases.
+//! Parameters of a card reader chip: delays, features, and the phases that work on its board.
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of a chip. Missing keys of a TOML table take the values of [`RtsxConfig::GENERIC`].
+/// Parameters of a chip. A key that a TOML table does not have gets its value from
+/// [`RtsxConfig::GENERIC`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RtsxConfig {
-    /// Base clock in Hz: the PLL runs at (N + 2) times this.
+    /// Base clock in Hz: the PLL runs at (N + 2) times this clock.
     pub base_hz: u32,
-    /// Time in ns for one entry of a host command list.
+    /// Time in ns that each entry of a host command list takes.
     pub entry_ns: u64,
-    /// Time in ns to fetch a list (one half) and to report its end (the other half).
+    /// Time in ns for fetching a list (one half) and for reporting its end (the other half).
     pub round_ns: u64,
-    /// Time in ns of an immediate register access.
+    /// Time in ns that an immediate register access takes.
     pub access_ns: u64,
-    /// Longest time in ns that a CHECK waits.
+    /// Longest time in ns that a CHECK entry waits.
     pub check_timeout_ns: u64,
-    /// Time in ns until the PLL has locked.
+    /// Time in ns that the PLL needs to lock.
     pub pll_ns: u64,
-    /// Time in ns until the pads signal at 1.8 V.
+    /// Time in ns that the pads need to change to 1.8 V.
     pub signal18_settle_ns: u64,
-    /// Time in ns of the card detection.
+    /// Time in ns that card detection takes.
     pub detect_ns: u64,
-    /// Whether the card is soldered, and always inserted.
+    /// Whether the card is soldered to the board, so that a card is always detected.
     pub fixed: bool,
-    /// Size of the ring buffer between bus and DMA, in bytes.
+    /// Size in bytes of the ring buffer between the card bus and the DMA.
     pub ring_bytes: u32,
-    /// Speed of the DMA engine, in megabytes a second.
+    /// Rate of the DMA in megabytes per second.
     pub dma_mb_s: u32,
-    /// Whether data of an open transfer continue without a command. `false` is a chip that lies:
-    /// AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has transferred data.
+    /// Whether the chip can continue an open transfer without a command. `false` (a chip that
+    /// claims the feature falsely): AUTO_READ_3 and AUTO_WRITE_3 fail once the open transfer has
+    /// moved data.
     pub continue_data: bool,
-    /// Whether the bus can use both clock edges.
+    /// Whether the chip supports data on both clock edges.
     pub ddr: bool,
-    /// Whether the bus can be faster than 100 MHz.
+    /// Whether the chip supports clocks above 100 MHz.
     pub sdr104: bool,
-    /// Middle of the phases (0 to 31) at which the chip sends well.
+    /// Middle of the phases (0 to 31) at which sending works.
     pub tx_phase: u8,
-    /// Middle of the phases (0 to 31) at which the chip samples well.
+    /// Middle of the phases (0 to 31) at which sampling works.
     pub rx_phase: u8,
-    /// Number of good phases, for each direction.
+    /// Number of phases that work, for sending and for sampling.
     pub good_phases: u8,
 }
 
 impl RtsxConfig {
-    /// A chip of the SDR104 generation on PCI Express, one lane, first generation.
+    /// A chip that supports SDR104, on one lane of PCI Express 1.
     pub const GENERIC: RtsxConfig = RtsxConfig {
         base_hz: 1_000_000,
         entry_ns: 40,
@@ -65,12 +67,12 @@ impl RtsxConfig {
         good_phases: 11,
     };
 
-    /// Returns the preset of this name; there is only `generic`.
+    /// Returns the built-in parameters with this name (only `generic`); `None` for another name.
     pub fn preset(name: &str) -> Option<RtsxConfig> {
         (name == "generic").then_some(Self::GENERIC)
     }
 
-    /// Checks the values. Returns an error for one that no chip has: one line with the key, the
+    /// Checks all values. The error for a value that no chip can have is one line with the key, the
     /// value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u32, low: u32, high: u32| {
@@ -88,12 +90,13 @@ impl RtsxConfig {
         within("good_phases", self.good_phases.into(), 0, 32)
     }
 
-    /// Returns `sample_error` of a phase: 0 in the middle of the good ones, at most 40 inside them,
-    /// more outside.
+    /// Returns the sampling error of a phase: 0 in the middle of the phases that work, at most 40
+    /// for all of them, more for other phases.
     pub(super) fn phase_error(&self, phase: u8, middle: u8) -> u8 {
         let apart = phase.wrapping_sub(middle) & 31;
         let apart = u32::from(apart.min(32 - apart));
-        // Half the window, in half phases, so that an odd number of phases lies evenly.
+        // Half of the window, counted in half phases, so that an odd number of phases has its
+        // middle on a phase.
         let half = u32::from(self.good_phases).saturating_sub(1);
         if self.good_phases == 0 || 2 * apart > half { 100 } else { (apart * 80 / half.max(1)) as u8 }
     }

@@ -1,4 +1,4 @@
-//! DMA between the ring buffer and memory, along an SG table.
+//! DMA between the ring buffer and memory, along a scatter-gather (SG) table.
 
 use super::bits::{dma, int, window};
 use super::{Rtsx, Timer};
@@ -6,7 +6,7 @@ use crate::faults::{Point, Strike};
 use crate::slot::Core;
 use std::collections::VecDeque;
 
-/// Longest piece in bytes of one SG entry.
+/// Largest length in bytes of one SG entry.
 const MAX_PIECE_BYTES: u32 = 512 << 10;
 
 /// Bits of an SG entry.
@@ -20,13 +20,13 @@ const RESERVED: u32 = 0xfc8;
 pub(super) struct Dma {
     ring: VecDeque<u8>,
     table: Option<Table>,
-    /// Bytes left to transfer; `None`: not enabled.
+    /// Number of bytes left to move; `None`: the DMA is not enabled.
     left: Option<u32>,
-    /// Bytes of the burst under way, until the timer fires.
+    /// Number of bytes of the present burst, until its timer fires.
     moving: Option<usize>,
 }
 
-/// The SG table in use, and the rest of its current entry.
+/// The SG table in use, and the part of its present entry that is left.
 #[derive(Debug)]
 struct Table {
     to_memory: bool,
@@ -34,11 +34,11 @@ struct Table {
     address: u64,
     left: u32,
     last: bool,
-    /// Whether the DMA engine never begins with it.
+    /// Fault: whether the DMA never begins with this table.
     hangs: bool,
 }
 
-/// Error: the table or the memory is not usable.
+/// Error: the DMA cannot use the table or the memory.
 struct Bad;
 
 impl Dma {
@@ -58,12 +58,13 @@ impl Dma {
         self.ring.is_empty()
     }
 
-    /// Adds a block from the card.
+    /// Adds a block from the card to the ring buffer.
     pub fn push(&mut self, bytes: &[u8]) {
         self.ring.extend(bytes);
     }
 
-    /// Takes a buffer full of bytes out of the ring, or nothing. Returns whether it did.
+    /// Fills `bytes` from the ring buffer. Returns false, and takes nothing, if it holds fewer
+    /// bytes.
     pub fn pull(&mut self, bytes: &mut [u8]) -> bool {
         let n = bytes.len();
         if self.ring.len() < n {
@@ -79,8 +80,8 @@ impl Dma {
 }
 
 impl Rtsx {
-    /// Returns the bytes that still fit into the ring. Bytes on their way from memory count as in
-    /// it.
+    /// Returns the number of free bytes in the ring buffer. Bytes that are on their way from memory
+    /// use room already.
     pub(super) fn ring_room(&self) -> usize {
         let coming = self.dma.moving.filter(|_| self.dma.table.as_ref().is_some_and(|t| !t.to_memory));
         (self.config.ring_bytes as usize).saturating_sub(self.dma.ring.len() + coming.unwrap_or(0))
@@ -139,7 +140,7 @@ impl Rtsx {
         self.dma_goes_on(now);
     }
 
-    /// Starts the next burst, if there is anything to transfer.
+    /// Starts the next burst, if the DMA can move any bytes.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         let (Some(table), Some(left), None) = (&self.dma.table, self.dma.left, self.dma.moving) else {
             return;
@@ -162,14 +163,14 @@ impl Rtsx {
         self.set_timer(Timer::Dma, now.saturating_add(time_ns));
     }
 
-    /// Ends a burst.
+    /// Handles the end of a burst.
     pub(super) fn dma_event(&mut self, now: u64) {
         let (Some(n), Some(left)) = (self.dma.moving.take(), self.dma.left) else { return };
         let Some(mut table) = self.dma.table.take() else { return };
         let result = self.move_burst(&mut table, n);
         let left = left.saturating_sub(n as u32);
         let over = left == 0;
-        // With the last byte the table must be at its end too.
+        // The table must end with the last byte.
         let matched = !over || table.left == 0 && table.last;
         self.dma.table = Some(table);
         if result.is_err() || !matched {
@@ -197,7 +198,7 @@ impl Rtsx {
         }
     }
 
-    /// Transfers this number of bytes along the table.
+    /// Moves `n` bytes along the table.
     fn move_burst(&mut self, table: &mut Table, n: usize) -> Result<(), Bad> {
         let mut bytes = vec![0; n];
         if table.to_memory && !self.dma.pull(&mut bytes) {
@@ -226,7 +227,7 @@ impl Rtsx {
         Ok(())
     }
 
-    /// Reads the next SG entry.
+    /// Reads the next entry of the SG table.
     fn next_piece(&mut self, table: &mut Table) -> Result<(), Bad> {
         if table.last {
             return Err(Bad);

@@ -1,16 +1,16 @@
-//! The internal registers: 14 bits of address, 8 bits each, and the effects of writes to them.
+//! Internal registers of the card reader (14-bit address, 8 bits each), and the effects of writes.
 
 use super::Rtsx;
 use super::bits::{card, clk, dma, sd};
 
 const BYTES: usize = 0x4000;
 
-/// Returns the 14 bits of a register's name that are transferred.
+/// Returns the 14 address bits of a register's name.
 pub(super) const fn short(name: u16) -> u16 {
     name & 0x3fff
 }
 
-/// The values as they read, except levels and states.
+/// Values that the internal registers read as, except levels and states.
 pub(super) struct Registers(Box<[u8; BYTES]>);
 
 impl Default for Registers {
@@ -24,7 +24,7 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Returns a register, by its name or the 14 bits of it.
+    /// Returns the value of a register, given its name or its 14-bit address.
     pub fn at(&self, name: u16) -> u8 {
         self.0[usize::from(short(name))]
     }
@@ -33,17 +33,17 @@ impl Registers {
         self.0[usize::from(short(name))] = value;
     }
 
-    /// Returns two registers, the lower byte first.
+    /// Returns the 16-bit value of two registers, the lower byte first.
     pub fn pair(&self, name: u16) -> u16 {
         u16::from_le_bytes([self.at(name), self.at(name + 1)])
     }
 
-    /// Returns four registers, the lowest byte first.
+    /// Returns the 32-bit value of four registers, the lowest byte first.
     pub fn word(&self, name: u16) -> u32 {
         u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
     }
 
-    /// Returns the first bytes of ping-pong buffer 2.
+    /// Returns the first `bytes` bytes of ping-pong buffer 2.
     pub fn ping_pong(&mut self, bytes: usize) -> &mut [u8] {
         let at = usize::from(short(sd::PING_PONG));
         &mut self.0[at..at + bytes.min(sd::PING_PONG_BYTES)]
@@ -66,18 +66,18 @@ impl Rtsx {
         }
     }
 
-    /// Writes the masked bits of an internal register.
+    /// Writes those bits of an internal register that `mask` selects.
     pub(super) fn set(&mut self, register: u16, mask: u8, data: u8, now: u64) {
         let name = register | 0xc000;
         let old = self.regs.at(register);
         let new = old & !mask | data & mask;
         let set = data & mask;
         match name {
-            // Read-only.
+            // Read-only registers.
             sd::STAT1 | sd::STAT2 | sd::CMD_STATE | sd::DATA_STATE => {}
             sd::TRANSFER => self.set_transfer(new, set & sd::START != 0, now),
             sd::BUS_STAT => {
-                // What the lines were when the clock last ran stays visible.
+                // BUS_STAT continues to show the levels that were sampled when the clock last ran.
                 self.sample_lines(now);
                 self.regs.put(name, new & (sd::TOGGLE | sd::FORCE_STOP));
                 self.refresh_bus(now);
@@ -119,7 +119,7 @@ impl Rtsx {
         }
     }
 
-    /// Handles CARD_STOP: both bits act at once and clear themselves.
+    /// Handles a write to CARD_STOP: both bits take effect at once and clear themselves.
     fn card_stop(&mut self, set: u8, now: u64) {
         if set & card::SD_STOP != 0 {
             self.stop_transfer(now);

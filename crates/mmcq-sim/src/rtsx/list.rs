@@ -1,4 +1,5 @@
-//! Host command lists: READ, WRITE and CHECK of internal registers, one after the other.
+//! Host command lists: entries that read, write or check an internal register (READ, WRITE, CHECK),
+//! executed one after the other.
 
 use super::bits::{int, sd};
 use super::internal::short;
@@ -6,7 +7,7 @@ use super::{NEVER, Rtsx, Timer};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Interval in ns at which a CHECK for line levels samples again: no event reports that they
+/// Interval in ns at which a CHECK of line levels samples again: no event reports that a level has
 /// changed.
 const LOOK_AGAIN_NS: u64 = 10_000;
 
@@ -14,13 +15,13 @@ const LOOK_AGAIN_NS: u64 = 10_000;
 enum Stage {
     Fetch,
     Run,
-    /// A CHECK waits.
+    /// A CHECK entry waits until its bits have the expected value.
     Check,
-    /// The end is being reported; the field is true for success.
+    /// The chip is reporting the end of the list; true stands for success.
     End(bool),
 }
 
-/// The running list.
+/// The list that is being executed.
 #[derive(Debug)]
 pub(super) struct List {
     address: u32,
@@ -28,12 +29,12 @@ pub(super) struct List {
     write_back: bool,
     entries: Vec<u32>,
     next: usize,
-    /// Results of READ and CHECK.
+    /// Bytes that READ and CHECK entries have returned.
     results: Vec<u8>,
     stage: Stage,
 }
 
-/// A decoded list entry.
+/// An entry of a list, decoded.
 struct Entry {
     kind: u32,
     register: u16,
@@ -79,7 +80,7 @@ impl Rtsx {
             Some(Stage::Fetch) => self.fetch_list(now),
             Some(Stage::Run) => self.next_entry(now),
             Some(Stage::End(good)) => self.report_list(good, now),
-            // `check_again` follows every event.
+            // Every event calls `check_again` for a waiting CHECK.
             Some(Stage::Check) | None => {}
         }
     }
@@ -95,7 +96,7 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// Schedules the next entry, or the end.
+    /// Schedules the next entry of the list, or its end.
     fn go_on(&mut self, now: u64) {
         let Some(list) = &self.list else { return };
         if list.next >= list.entries.len() {
@@ -118,7 +119,7 @@ impl Rtsx {
                     list.next += 1;
                 }
                 self.set(entry.register, entry.mask, entry.data, now);
-                // The write may have failed a transfer, and with it this list.
+                // The write may have caused a transfer to fail, which also ends this list.
                 if self.list.as_ref().is_some_and(|list| list.stage == Stage::Run) {
                     self.go_on(now);
                 }
@@ -137,7 +138,7 @@ impl Rtsx {
         }
     }
 
-    /// Ends a READ or CHECK.
+    /// Ends a READ or CHECK entry with this byte as its result.
     fn returned(&mut self, byte: u8, now: u64) {
         if let Some(list) = &mut self.list {
             list.results.push(byte);
@@ -147,7 +148,7 @@ impl Rtsx {
         self.go_on(now);
     }
 
-    /// Tests the waiting CHECK again after an event.
+    /// Tests the waiting CHECK entry again, after an event.
     pub(super) fn check_again(&mut self, now: u64) {
         let Some(list) = self.list.as_ref().filter(|list| list.stage == Stage::Check) else { return };
         let Some(entry) = list.entries.get(list.next).copied().map(Entry::new) else { return };
@@ -175,7 +176,7 @@ impl Rtsx {
         }
     }
 
-    /// Handles a failed transfer: the running list ends, or TRANS_FAIL comes alone.
+    /// Handles a failed transfer: the present list fails; without a list only TRANS_FAIL is set.
     pub(super) fn fail_list(&mut self, now: u64) {
         match self.list.as_ref().map(|list| list.stage) {
             Some(Stage::Fetch | Stage::Run | Stage::Check) => self.end_list(false, now),
@@ -186,8 +187,7 @@ impl Rtsx {
     fn report_list(&mut self, good: bool, now: u64) {
         let Some(list) = self.list.take() else { return };
         if list.write_back && !list.results.is_empty() {
-            // A posted write: the chip is not told that it went nowhere. The memory has written it
-            // down.
+            // The chip cannot see that this posted write failed; the memory model has recorded it.
             let _ = self.memory.device_write(list.address.into(), &list.results);
         }
         self.raise(int::CMD_DONE | if good { int::TRANS_OK } else { int::TRANS_FAIL }, now);

@@ -1,54 +1,56 @@
-//! Realtek's PCI Express card reader (rtsx) by register, with its SD slot and bus.
+//! Model of Realtek's PCI Express card reader (rtsx), register by register, with its SD slot and
+//! bus.
 //!
-//! [`Rtsx`] is passive, as [`Sdhci`](crate::sdhci::Sdhci) is: it is told the time with every call,
-//! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will
-//! happen by itself. Its parts: `window.rs` (the MMIO window), `list.rs` (host command lists),
-//! `internal.rs` (the internal registers and their side effects), `clock.rs` (PLL, dividers,
-//! phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to its end),
-//! `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
-//! buffer), `config.rs` (what a particular chip is).
+//! [`Rtsx`] is passive, like [`Sdhci`](crate::sdhci::Sdhci): each call gives it the time, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
+//! event. Its parts: `window.rs` (the MMIO window), `list.rs` (host command lists), `internal.rs`
+//! (internal registers and their side effects), `clock.rs` (PLL, dividers, phases and power, which
+//! drive the bus), `transfer.rs` (a transfer from START to its end), `command.rs` (its CMD line),
+//! `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring buffer), `config.rs` (parameters
+//! of a chip).
 //!
-//! The chip has no documentation. Names and bits of registers are the ones that drivers use; where
-//! these are silent the choice is ours, and strict. Things a driver does wrong are counted
+//! The chip has no public documentation. Names and bits of registers come from public drivers.
+//! Where drivers show nothing, the model chooses a strict behaviour. It counts mistakes of a driver
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
 //!
 //! # Window
-//! 32-bit accesses at 00h to 1Ch. HCBAR, HCBCTLR (31 start, 30 write back, 28 stop, 23:0 bytes),
-//! HDBAR, HDBCTLR (31 trigger, 29 card to memory, 28 stop, 27:26 must be 2), HAIMR, BIPR, BIER, a
-//! scratch register. A list or DMA that is started while one is there is refused and counted. HAIMR
-//! is busy (bit 31) for `access_ns`, then holds the register, or what was written to it before any
-//! side effect.
+//! The window has 32-bit registers at 00h to 1Ch: HCBAR, HCBCTLR (bits 31 start, 30 write back, 28
+//! stop, 23:0 bytes), HDBAR, HDBCTLR (31 trigger, 29 card to memory, 28 stop, 27:26 must be 2),
+//! HAIMR, BIPR, BIER, a scratch register. The model refuses and counts a list or DMA that is
+//! started during another one. HAIMR is busy (bit 31) for `access_ns`. Then it holds the value of
+//! the internal register, or the value written before any side effect.
 //!
 //! # Lists
-//! Fetched whole half of `round_ns` after the start; each entry takes `entry_ns`; the end is
-//! reported the other half later with CMD_DONE and TRANS_OK or TRANS_FAIL. READ and CHECK bytes are
-//! written back only if asked for. A CHECK that waits longer than `check_timeout_ns` fails the
-//! list, and so does a transfer that fails while the list runs; what follows in it is not executed.
+//! The chip fetches the whole list half of `round_ns` after its start. Each entry takes `entry_ns`.
+//! The chip reports the end after the other half, with CMD_DONE and TRANS_OK or TRANS_FAIL. It
+//! writes READ and CHECK bytes back only on request. A list fails if a CHECK waits longer than
+//! `check_timeout_ns`, or if a transfer fails while the list is executed; its later entries are not
+//! executed.
 //!
 //! # SD
-//! TRANSFER (FDB3) ends as END and IDLE, or as ERR and IDLE; the next START needs ERR cleared by
-//! CARD_STOP (FD54). Modes 8 (command), C and 0 (command and one block through the ping-pong
-//! buffer), E and A (command and blocks), 5 and 1 (blocks of the transfer that is open on the
-//! card), F (tuning). A read into the ring ends when its last byte is in memory; a write ends with
-//! the last CRC status or, with bit 3 of CFG2, when DAT0 is released. A response must come within
-//! 80 clocks (if CFG3 bit 0 says so). Data that do not come end nothing: the CHECK that waits for
-//! them times out. Supply: FD50 1:0 (3 off, 1 or 2 partial for at least 100 us, 0 on). FD52 3:0 =
-//! 4, FD55 bit 2, FD5C 2:0 = 2, FD69 bit 2 must be set before a START. FDA6 bit 7 is 1.8 V. The
-//! line levels in FDA5 are sampled by the SD clock: they are fresh while a transfer or bit 7 lets
-//! it run.
+//! TRANSFER (FDB3) ends with END and IDLE, or with ERR and IDLE. Before the next START the driver
+//! must clear ERR by CARD_STOP (FD54). The modes are 8 (command), C and 0 (command and one block
+//! through the ping-pong buffer), E and A (command and blocks), 5 and 1 (blocks of the transfer
+//! that is open on the card), F (tuning). A read into the ring buffer ends when its last byte is in
+//! memory. A write ends with the last CRC status or, with bit 3 of CFG2, when the card releases
+//! DAT0. A response must come within 80 clocks if bit 0 of CFG3 is set. Missing data do not end a
+//! transfer: the CHECK that waits for them times out. Power is FD50 bits 1:0 (3 off, 1 or 2 partial
+//! for at least 100 us, 0 on). A START needs FD52 3:0 = 4, FD55 bit 2, FD5C 2:0 = 2 and FD69 bit 2.
+//! FDA6 bit 7 selects 1.8 V. FDA5 shows line levels that the SD clock samples: they are up to date
+//! while a transfer or bit 7 keeps the clock running.
 //!
 //! # Clock and phases
-//! SD clock = (N + 2) MHz / D / H / C: N (80 to 208) in FC0F, taken when FC11 bit 7 rises and
-//! locked `pll_ns` later; D = 1, 2, 4, 8 for 1 to 4 in FC03 6:4; H = 2 in SD20 and DDR mode; C = 1,
-//! 128 or 256 in CFG1 7:6. Changes need FC02 bit 0 (which stops the SD clock) or FD69 bit 2 clear.
-//! In SD30 mode FC2A and FC2B 4:0 hold the phases of sending and sampling; they apply when bit 6
-//! rises.
+//! SD clock = (N + 2) MHz / D / H / C. N (80 to 208) is in FC0F; it takes effect when FC11 bit 7
+//! rises, and the PLL has locked `pll_ns` later. D = 1, 2, 4, 8 for 1 to 4 in FC03 6:4. H = 2 in
+//! SD20 and DDR mode. C = 1, 128 or 256 in CFG1 7:6. A change needs FC02 bit 0 set (which stops the
+//! SD clock) or FD69 bit 2 clear. In SD30 mode the bits 4:0 of FC2A and FC2B hold the phases of
+//! sending and sampling; they take effect when bit 6 rises.
 //!
 //! # DMA
-//! Runs when HDBCTLR has triggered a table and DMACTL (FE2C) bit 0 is armed, in either order. Each
-//! SG entry must be VALID, of type 2, with a length up to 512 KiB and an address that is a multiple
-//! of 4; the lengths add up to DMATC (FE28) and the last entry has END. Anything else fails DMA,
-//! transfer and list.
+//! The DMA starts when HDBCTLR has triggered a table and bit 0 of DMACTL (FE2C) is set, in either
+//! order. Each SG entry must be VALID and of type 2, with a length up to 512 KiB and an address
+//! that is a multiple of 4. The lengths must add up to DMATC (FE28), and the last entry must have
+//! END. Any other table fails the DMA, the transfer and the list.
 
 mod bits;
 mod blocks;
@@ -74,12 +76,12 @@ pub use crate::port::PortCounters;
 use crate::slot::{Core, Slot};
 use bits::int;
 
-/// The registers as a driver reaches them.
+/// Access to the chip's registers, as a driver has it.
 pub type Port = crate::port::Port<Rtsx>;
 
 crate::port::register_file!(Rtsx);
 
-/// Timers of the model, in the order in which simultaneous ones are handled.
+/// Timers of the model. Timers with the same time are handled in this order.
 #[derive(Clone, Copy)]
 enum Timer {
     Pll,
@@ -103,7 +105,7 @@ const TIMERS: [Timer; 8] = [
     Timer::CardDetect,
 ];
 
-/// The chip, its slot and the bus.
+/// Model of a card reader chip, with its card slot and bus.
 pub struct Rtsx {
     config: RtsxConfig,
     memory: ShadowMemory,
@@ -115,7 +117,7 @@ pub struct Rtsx {
     sd: transfer::Transfer,
     dma: dma::Dma,
     inserted: bool,
-    /// Whether immediate accesses never end.
+    /// Fault: whether immediate register accesses never end.
     access_hangs: bool,
 }
 
@@ -158,7 +160,7 @@ impl Core for Rtsx {
 }
 
 impl Rtsx {
-    /// Makes a chip after power-on reset, at time 0.
+    /// Makes a chip in its state after power-on reset, at time 0.
     pub fn new(config: RtsxConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let inserted = card.is_some() || config.fixed;
         Rtsx {
@@ -196,19 +198,19 @@ impl Rtsx {
         self.raise(int::SD, now);
     }
 
-    /// Returns the chip's parameters.
+    /// Returns the parameters of the chip.
     pub fn config(&self) -> &RtsxConfig {
         &self.config
     }
 
-    /// Latches pending bits, enabled or not.
+    /// Sets pending interrupt bits, whether they are enabled or not.
     fn raise(&mut self, bits: u32, now: u64) {
         self.window.pending |= bits;
         self.slot.line.forgive();
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line from pending and enable bits.
+    /// Sets the interrupt line if a pending interrupt bit is enabled.
     fn update_irq(&mut self, now: u64) {
         let level = self.window.pending & self.window.enable & int::LATCHED != 0;
         self.drive_line(level, self.window.pending, false, now);

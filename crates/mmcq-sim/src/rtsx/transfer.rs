@@ -1,4 +1,4 @@
-//! A transfer from START to its end: the modes, what a START requires, and how a transfer ends.
+//! A transfer from START to its end: its modes, what a START needs, and how a transfer ends.
 
 use super::bits::{card, dma, sd};
 use super::{NEVER, Rtsx, Timer};
@@ -6,7 +6,7 @@ use crate::card::{Answer, Flow};
 use crate::faults::Strike;
 use crate::wire::Beat;
 
-/// Data that follow the command, or come without one.
+/// Data of a transfer, which follow a command or come without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     None,
@@ -19,33 +19,33 @@ pub(super) enum Data {
 pub(super) enum Step {
     #[default]
     Idle,
-    /// The command token is on the line.
+    /// The command is on the line.
     Token,
-    /// The response is on the line; or (`None`) the line is silent until the chip gives up.
+    /// The response is on the line. `None`: the line is silent until the chip gives up.
     Response(Option<Answer>),
     ReadBlock,
-    /// The ring has no room for the next block: the clock is stopped.
+    /// The ring buffer has no room for the next block; the clock is stopped.
     ReadHeld,
-    /// All data came; memory must still take the rest of the ring.
+    /// All blocks have come; the DMA must still empty the ring buffer.
     Drain,
-    /// The ring does not hold the next block yet.
+    /// The ring buffer does not hold the next block of a write yet.
     WriteHeld,
     WriteBlock,
-    /// CRC status, then busy until the next block or the end.
+    /// The CRC status of a written block, and then busy until the next block or the end.
     WriteStatus,
-    /// No CRC status came.
+    /// The chip waits for a CRC status that will not come.
     NoStatus,
-    /// Busy after a command.
+    /// The card is busy after a command without data.
     Busy,
-    /// Data are due from the card and will not come.
+    /// The chip waits for data that the card will not send.
     Silence,
 }
 
-/// The open transfer on the card, as far as the chip's lines show it.
+/// The transfer that is open on the card, as far as the chip can know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub flow: Flow,
-    /// Whether it has transferred data.
+    /// Whether the open transfer has moved data.
     pub moved: bool,
 }
 
@@ -53,29 +53,30 @@ pub(super) struct Open {
 pub(super) struct Transfer {
     pub step: Step,
     pub data: Data,
-    /// CFG2 at the time of the START.
+    /// Value of CFG2 at the START of the transfer.
     pub config2: u8,
-    /// Whether blocks and bytes go through the ping-pong buffer.
+    /// Whether the block goes through the ping-pong buffer, not the ring buffer.
     pub ping_pong: bool,
-    /// Whether the card cannot receive the command.
+    /// Whether the card does not receive the command, because of a fault or because the slot is not
+    /// connected to it.
     pub deaf: bool,
     pub index: u8,
     pub arg: u32,
-    /// Bytes in a block, and blocks left to transfer on the wires.
+    /// Number of bytes in a block, and number of blocks left to move on the lines.
     pub block: usize,
     pub left: u32,
     pub open: Option<Open>,
-    /// End of the last thing on the lines.
+    /// Clock edge at which the lines were last in use.
     pub beat: Option<Beat>,
-    /// Earliest time in ns of the next token on the CMD line.
+    /// Earliest time in ns at which the next command can start.
     pub free_ns: u64,
     pub bytes: Vec<u8>,
     pub good: bool,
-    /// Fault of the response, or of the block on the lines.
+    /// Fault that strikes the response, or the block on the lines.
     pub strike: Option<Strike>,
     pub start_ns: u64,
     pub held_since: u64,
-    /// Levels of DAT3 to DAT0 and CMD as the SD clock last sampled them.
+    /// Levels of DAT3 to DAT0 and CMD when the SD clock last sampled them.
     pub lines: u8,
 }
 
@@ -109,14 +110,14 @@ impl Transfer {
         self.step != Step::Idle
     }
 
-    /// Returns whether a token or a block is on the lines.
+    /// Returns whether a command or a block is on the lines.
     pub fn on_the_lines(&self) -> bool {
         matches!(self.step, Step::Token | Step::Response(_) | Step::ReadBlock | Step::WriteBlock)
     }
 }
 
-/// What a mode does: whether a command comes first, which data, whether through the ping-pong
-/// buffer.
+/// What a transfer mode does: whether it sends a command, which data it moves, and whether the
+/// ping-pong buffer is used.
 struct Plan {
     command: bool,
     data: Data,
@@ -134,7 +135,7 @@ impl Plan {
             0xc => (true, Data::Read, true),
             0xe => (true, Data::Read, false),
             0xf => (true, Data::Tuning, false),
-            // AUTO_*_1 and AUTO_*_4: what they do is not known.
+            // The effect of AUTO_*_1 and AUTO_*_4 is not known.
             _ => return None,
         };
         Some(Plan { command, data, single })
@@ -142,7 +143,7 @@ impl Plan {
 }
 
 impl Rtsx {
-    /// Handles a write to TRANSFER.
+    /// Handles a write to the register TRANSFER.
     pub(super) fn set_transfer(&mut self, value: u8, start: bool, now: u64) {
         if self.sd.running() {
             if start {
@@ -210,7 +211,7 @@ impl Rtsx {
         }
     }
 
-    /// Returns whether byte and block counts fit the mode and the buffer.
+    /// Returns whether byte count and block count fit the mode and the buffer.
     fn sizes_fit(&self) -> bool {
         let limit = match self.sd.data {
             Data::None => return true,
@@ -222,19 +223,20 @@ impl Rtsx {
         (1..=limit).contains(&self.sd.block) && blocks.contains(&self.sd.left)
     }
 
-    /// Returns whether outputs are on, SD is selected, and the pins are shared as required.
+    /// Returns whether the outputs are on, the SD card is selected, and the shared pins belong to
+    /// it.
     fn connected(&self) -> bool {
         self.regs.at(card::OE) & card::SD_OE != 0
             && self.regs.at(card::SELECT) & 7 == card::SELECT_SD
             && self.regs.at(card::SHARE_MODE) & 0x0f == card::SHARE_SD
     }
 
-    /// Returns whether DMA is ready for this transfer.
+    /// Returns whether the DMA is set up for this transfer.
     fn dma_prepared(&self) -> bool {
         let bytes = self.sd.block as u64 * u64::from(self.sd.left);
         let from_card = self.sd.data == Data::Read;
         let direction = self.regs.at(dma::CTL) & dma::FROM_CARD != 0;
-        // Short data on their way to the card may all be in the ring already.
+        // All bytes of a short write may be in the ring buffer already.
         let ready = if from_card {
             self.dma.armed() && self.dma.ring_is_empty()
         } else {
@@ -261,7 +263,8 @@ impl Rtsx {
         self.stop_timer(Timer::Sd);
     }
 
-    /// Ends the transfer well when the card releases DAT0, if the driver waits for that.
+    /// Ends the transfer without an error; if the driver has requested it, only after the card
+    /// releases DAT0.
     pub(super) fn finish_after_busy(&mut self, now: u64) {
         let until = self.slot.busy_until_ns;
         if self.sd.config2 & sd::WAIT_BUSY_END == 0 || until <= now {
@@ -295,7 +298,7 @@ impl Rtsx {
         self.regs.put(sd::TRANSFER, mode | sd::IDLE | how);
     }
 
-    /// Handles CARD_STOP: whatever runs ends here, well or not.
+    /// Handles a write to CARD_STOP: it ends the present transfer in any state.
     pub(super) fn stop_transfer(&mut self, now: u64) {
         if self.sd.running() {
             self.leave(0, now);

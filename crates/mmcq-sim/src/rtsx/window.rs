@@ -1,26 +1,26 @@
-//! The MMIO window: the results of reads and the effects of writes.
+//! Registers of the MMIO window: results of reads and effects of writes.
 
 use super::bits::{int, window as w};
 use super::{Rtsx, Timer};
 use crate::slot::Core;
 
-/// Registers of the window that only store what was written or what happened.
+/// Values of the window's registers whose reads and writes have no further effect.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pub list_address: u32,
     list_control: u32,
     pub table_address: u32,
     pub table_control: u32,
-    /// The immediate access; bit 31 is set while it runs.
+    /// The immediate access in HAIMR; bit 31 is set while it lasts.
     access: u32,
-    /// Latched bits of BIPR.
+    /// Pending bits of BIPR that stay set until the driver clears them.
     pub pending: u32,
     pub enable: u32,
     scratch: u32,
 }
 
 impl Rtsx {
-    /// Reads a register; only 4 bytes at a time are possible.
+    /// Reads a register; only 4-byte accesses are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         self.reach(now_ns);
         let ones = if size == 4 { u32::MAX } else { (1u32 << (u32::from(size.min(3)) * 8)) - 1 };
@@ -45,7 +45,7 @@ impl Rtsx {
         }
     }
 
-    /// Writes a register; only 4 bytes at a time are possible.
+    /// Writes a register; only 4-byte accesses are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -122,7 +122,7 @@ impl Rtsx {
         }
     }
 
-    /// Executes the immediate access.
+    /// Executes the immediate access at its end.
     pub(super) fn access_event(&mut self, now: u64) {
         let access = self.window.access;
         let register = (access >> 16) as u16 & 0x3fff;

@@ -1,4 +1,4 @@
-//! Register offsets and bits of the S3C2440's SDI.
+//! Register offsets and bits of the SDI, the SD controller of Samsung's S3C2440.
 
 /// Register offsets.
 pub(super) mod reg {
@@ -19,11 +19,12 @@ pub(super) mod reg {
     pub const DATA: u16 = 0x40;
     /// GPIO of the board: bit 0 is the level of DAT1.
     pub const GPIO: u16 = 0x100;
-    /// DMA engine of the platform: bus address.
+    /// DMA of the board: bus address of the data.
     pub const DMA_ADDRESS: u16 = 0x110;
-    /// DMA engine: number of bytes, with the direction in bit 31.
+    /// DMA of the board: number of bytes, with the direction in bit 31.
     pub const DMA_LENGTH: u16 = 0x114;
-    /// DMA engine: writing 1 starts it, 0 stops it; reads 1 while it runs.
+    /// DMA of the board: writing 1 starts it, writing 0 stops it; it reads as 1 while the DMA is at
+    /// work.
     pub const DMA_START: u16 = 0x118;
 }
 
@@ -31,7 +32,7 @@ pub(super) mod con {
     pub const CLOCK: u32 = 1 << 0;
     pub const SDIO_IRQ: u32 = 1 << 3;
     pub const RESET: u32 = 1 << 8;
-    /// Bits that stay as written.
+    /// Bits that read as they were written.
     pub const KEPT: u32 = 0x3f;
 }
 
@@ -63,7 +64,7 @@ pub(super) mod dcon {
     pub const RX_AFTER_COMMAND: u32 = 1 << 19;
     pub const TX_AFTER_RESPONSE: u32 = 1 << 20;
     pub const SIZE: u32 = 3 << 22;
-    /// Data size: words.
+    /// DCON: the data size is a word of 4 bytes.
     pub const WORDS: u32 = 2 << 22;
 }
 
@@ -72,9 +73,9 @@ pub(super) mod dsta {
     pub const TX_ON: u32 = 1 << 1;
     pub const FINISH: u32 = 1 << 4;
     pub const TIMEOUT: u32 = 1 << 5;
-    /// The card's CRC status of a written block was bad.
+    /// DSTA: the card reported a CRC error in a written block.
     pub const CRC_STATUS: u32 = 1 << 6;
-    /// A read block came with a wrong CRC16.
+    /// DSTA: a read block had a wrong CRC16.
     pub const DATA_CRC: u32 = 1 << 7;
     pub const SDIO_IRQ: u32 = 1 << 9;
     pub const LATCHED: u32 = 0x3f8;
@@ -87,16 +88,16 @@ pub(super) mod fsta {
     pub const RX_LAST: u32 = 1 << 9;
     pub const TX_EMPTY: u32 = 1 << 10;
     pub const TX_HALF: u32 = 1 << 11;
-    /// There are data to read.
+    /// FSTA: the FIFO holds data to read.
     pub const RX_DETECT: u32 = 1 << 12;
-    /// There is room to write.
+    /// FSTA: the FIFO has room for writes.
     pub const TX_DETECT: u32 = 1 << 13;
     pub const FAIL: u32 = 1 << 14;
     pub const FAIL_BITS: u32 = 3 << 14;
     pub const RESET: u32 = 1 << 16;
 }
 
-/// Events, numbered as in IMSK.
+/// Interrupt events, with the bit numbers of the mask register IMSK.
 pub(super) mod event {
     pub const RX_HALF: u32 = 1 << 0;
     pub const RX_LAST: u32 = 1 << 2;

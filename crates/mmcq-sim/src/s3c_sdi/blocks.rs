@@ -9,7 +9,7 @@ use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
 impl S3cSdi {
-    /// Starts the next word or the next block of a read, if there is room for it.
+    /// Starts the next word or block of a read, if the FIFO has room for it.
     pub(super) fn read_goes_on(&mut self, now: u64) {
         if self.fifo.is_full() {
             return self.hold(State::ReadHeld, now);
@@ -62,7 +62,7 @@ impl S3cSdi {
         self.read_goes_on(now);
     }
 
-    /// Starts the next word or the next block of a write, if the FIFO has it.
+    /// Starts the next word or block of a write, if the FIFO holds it.
     pub(super) fn write_goes_on(&mut self, now: u64) {
         if self.fifo.is_empty() {
             return self.hold(State::WriteHeld, now);
@@ -91,7 +91,7 @@ impl S3cSdi {
         self.send_word(1, now);
     }
 
-    /// Sends the next word, after this number of clocks.
+    /// Sends the next word after `before_clk` clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
         let wanted = self.dat.block.word();
         let Some((word, _)) = self.fifo.pop() else { return self.hold(State::WriteHeld, now) };

@@ -1,4 +1,4 @@
-//! The CMD line.
+//! The CMD line of the SDI.
 
 use super::bits::{cmd_con, cmd_sta};
 use super::{NEVER, S3cSdi, Timer};
@@ -8,7 +8,7 @@ use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// A command as described in CMDCON.
+/// A command as the register CMDCON describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
@@ -30,7 +30,7 @@ impl Issued for Issue {
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl S3cSdi {
-    /// Handles a write to CMDCON with the start bit.
+    /// Handles a write to CMDCON that has the start bit.
     pub(super) fn issue(&mut self, now: u64) {
         let con = self.regs.cmd_con;
         if self.cmd.active() || con & (cmd_con::FROM_HOST | cmd_con::ZERO) != cmd_con::FROM_HOST {
@@ -48,7 +48,7 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, if the clock runs.
+    /// Sends the command that waits for the clock, as soon as the clock runs.
     pub(super) fn command_may_go(&mut self, now: u64) {
         if !self.clocked() || self.dat.held() {
             return;
@@ -66,7 +66,7 @@ impl S3cSdi {
         }
     }
 
-    /// Ends the token: the card has the command.
+    /// Handles the end of a command on the line: the card receives it.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
         let reply = if lost { Reply::SILENT } else { self.slot.ask(active.issue.token(), now) };
@@ -99,11 +99,11 @@ impl S3cSdi {
         let Active { issue, strike, .. } = *active;
         let (index, mut crc_ok, mut content) = lines::content(answer);
         if matches!(answer, Answer::Long(_)) {
-            // The CRC is not content.
+            // The response registers do not hold the CRC.
             content[3] &= !0xff;
         }
-        // A response of the other length is cut, or filled up with ones: either way its CRC is
-        // wrong.
+        // A response of the wrong length is cut, or filled with ones; its CRC is wrong in both
+        // cases.
         crc_ok &= matches!(answer, Answer::Long(_)) == issue.long;
         let damaged = strike == Some(Strike::Crc);
         crc_ok &= !damaged;
@@ -116,7 +116,7 @@ impl S3cSdi {
         active.show_response(&mut self.slot, answer, content[0], errors, now);
     }
 
-    /// Resets the line and forgets everything on it.
+    /// Resets the CMD line: everything on it is dropped.
     pub(super) fn reset_command(&mut self) {
         self.set_timer(Timer::Command, NEVER);
         self.cmd.forget();

@@ -1,4 +1,4 @@
-//! The DAT lines: a transfer from the write of DCON to its end.
+//! The DAT lines: a transfer from the write to DCON to its end.
 
 use super::bits::{dcon, dsta};
 use super::{NEVER, S3cSdi, Timer};
@@ -10,50 +10,50 @@ use crate::wire::Beat;
 pub(super) enum State {
     #[default]
     Idle,
-    /// DCON is written; the next command starts the transfer.
+    /// DCON was written; the next command starts the transfer.
     Armed,
-    /// The command that starts the transfer is on its way.
+    /// The command that starts the transfer is under way.
     Reserved,
-    /// Gap; at its end the card is asked for a block.
+    /// Gap before a block of a read; at its end the controller asks the card for the block.
     ReadGap,
     /// A word of a read is on the lines.
     ReadWord,
-    /// A read without room in the FIFO: the clock is stopped.
+    /// A read waits for room in the FIFO; the clock is stopped.
     ReadHeld,
-    /// CRC and end bit of a read block.
+    /// CRC16 and end bit of a read block are on the lines.
     ReadTail,
-    /// A write without data in the FIFO: the clock is stopped.
+    /// A write waits for data in the FIFO; the clock is stopped.
     WriteHeld,
     WriteGap,
     /// A word of a write is on the lines.
     WriteWord,
-    /// CRC and end bit of a written block.
+    /// CRC16 and end bit of a written block are on the lines.
     WriteTail,
-    /// CRC status and busy.
+    /// CRC status of a written block, and then busy.
     WriteStatus,
-    /// Data are due from the card and will not come.
+    /// The controller waits for data that the card will not send.
     Silence,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub state: State,
-    /// The block on the lines.
+    /// The block that is on the lines.
     pub block: Block,
-    /// Blocks left.
+    /// Number of blocks left to transfer.
     pub(super) left: u32,
-    /// Whether all bytes of the last block are in the FIFO.
+    /// Whether the FIFO has received all bytes of the last block.
     pub last: bool,
 }
 
 impl DatLines {
-    /// Returns whether a transfer is under way, from the write of DCON to its end.
+    /// Returns whether a transfer is under way, from the write to DCON to its end.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// Returns whether something happens, or will happen, on the lines. No SDIO interrupt is
-    /// detected then.
+    /// Returns whether data use the lines, or will use them. In this time the controller detects no
+    /// SDIO interrupt.
     pub fn busy(&self) -> bool {
         !matches!(self.state, State::Idle | State::Armed)
     }
@@ -63,7 +63,7 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// Returns whether bits are on the lines.
+    /// Returns whether bits are on the data lines.
     pub fn moving(&self) -> bool {
         use State::{ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         match self.state {
@@ -73,7 +73,7 @@ impl DatLines {
         }
     }
 
-    /// Returns bits 1:0 of DSTA.
+    /// Returns bits 1:0 of DSTA: data are being received or sent.
     pub fn on_bits(&self) -> u32 {
         match (self.state, self.block.read) {
             (State::Idle | State::Armed, _) => 0,
@@ -84,13 +84,13 @@ impl DatLines {
 }
 
 impl S3cSdi {
-    /// Handles a write to DCON.
+    /// Handles a write to the data control register DCON.
     pub(super) fn set_data_control(&mut self, value: u32, now: u64) {
         let mode = value >> dcon::MODE_SHIFT & 3;
         self.regs.dcon = value & !dcon::START;
         if value & dcon::START == 0 || mode < 2 {
-            // A start without a direction would only watch busy, which a driver cannot rely on
-            // here.
+            // A start without a direction only watches busy on the real controller. The model
+            // counts it as a mistake of the driver.
             if value & dcon::START != 0 {
                 self.slot.violation();
             }
@@ -111,7 +111,7 @@ impl S3cSdi {
         self.dma_moves(now);
     }
 
-    /// Forgets everything on the lines; the FIFO keeps its content.
+    /// Drops everything on the data lines; the FIFO keeps its content.
     pub(super) fn stop_data(&mut self, now: u64) {
         let moving = self.dat.moving();
         self.end_hold(now);
@@ -124,14 +124,14 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Gives an armed transfer to the command that starts.
+    /// Assigns the armed transfer to the command that starts now.
     pub(super) fn reserve_data(&mut self) {
         if self.dat.state == State::Armed {
             self.dat.state = State::Reserved;
         }
     }
 
-    /// Handles the end of the response: data may start after `beat`.
+    /// Handles the end of the response; data may start after the edge `beat`.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
@@ -140,7 +140,7 @@ impl S3cSdi {
         self.dat.block.at = 0;
         self.dat.block.flow = Some(flow);
         self.dat.block.beat = Some(beat);
-        // Words of one block must not run over into the next.
+        // Only the last block may end inside a word.
         if self.dat.block.size == 0 || self.dat.left > 1 && !self.dat.block.size.is_multiple_of(4) {
             self.slot.violation();
             return self.stop_data(now);
@@ -152,14 +152,14 @@ impl S3cSdi {
         }
     }
 
-    /// Sets the state that begins this number of clocks after the last thing on the lines.
+    /// Changes to the state `state` this number of clocks after the last use of the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the timeout, if the awaited event comes after it.
+    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let limit_ns = self.slot.limit_ns(self.regs.timer.into(), from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
@@ -170,7 +170,7 @@ impl S3cSdi {
         self.watch(from_ns, NEVER);
     }
 
-    /// Stops the clock.
+    /// Stops the clock at this time, and changes to the state `state`.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -178,7 +178,7 @@ impl S3cSdi {
         self.dat.state = state;
     }
 
-    /// Lets the clock run again.
+    /// Starts the clock again.
     pub(super) fn end_hold(&mut self, now: u64) {
         if !self.dat.held() {
             return;
@@ -191,7 +191,7 @@ impl S3cSdi {
         }
     }
 
-    /// Handles that FIFO words came or left on the other side.
+    /// Handles that the CPU or the DMA has read words from the FIFO or written words to it.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
@@ -214,7 +214,7 @@ impl S3cSdi {
         }
     }
 
-    /// Handles the timeout.
+    /// Handles the data timeout.
     pub(super) fn data_timeout(&mut self, now: u64) {
         self.data_error(dsta::TIMEOUT, now);
     }
@@ -224,8 +224,8 @@ impl S3cSdi {
         self.stop_data(now);
     }
 
-    /// Handles the end of all blocks on the lines. Words of them may still be in the FIFO; nothing
-    /// waits for these.
+    /// Handles the end of the last block on the lines. The FIFO may still hold words; the transfer
+    /// ends without them.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);

@@ -1,19 +1,19 @@
-//! The platform's DMA engine, which fills and empties the FIFO word by word.
+//! DMA of the board, which moves words between the FIFO and memory.
 //!
-//! It belongs to the board, not to the controller. The end of the data on the lines does not wait
-//! for the DMA engine, and a reset of the controller does not stop it.
+//! The DMA belongs to the board and not to the controller. Data on the lines end without waiting
+//! for it, and a reset of the controller does not stop it.
 
 use super::bits::dcon;
 use super::{NEVER, S3cSdi, Timer};
 
-/// Bit 31 of the length: direction from memory to the card.
+/// Bit 31 of the length register: the DMA goes from memory to the card.
 const TO_CARD: u32 = 1 << 31;
 
 #[derive(Debug, Default)]
 pub(super) struct Dma {
-    /// Register 110h: bus address.
+    /// Register 110h: bus address of the data.
     pub address: u32,
-    /// Register 114h: length and direction.
+    /// Register 114h: length in bytes, and direction.
     pub length: u32,
     pub running: bool,
     at: u64,
@@ -21,7 +21,7 @@ pub(super) struct Dma {
 }
 
 impl S3cSdi {
-    /// Handles a write to register 118h.
+    /// Handles a write to register 118h, which starts or stops the DMA.
     pub(super) fn dma_start(&mut self, value: u32, now: u64) {
         let wanted = value & 1 != 0 && self.config.dma;
         if wanted && self.dma.running {
@@ -36,7 +36,7 @@ impl S3cSdi {
         }
     }
 
-    /// Schedules the next word, if words can be transferred between memory and FIFO.
+    /// Schedules the move of the next word, if a word can be moved.
     pub(super) fn dma_moves(&mut self, now: u64) {
         if self.dma_can_move() && self.slot.alarm_ns(Timer::Dma as usize) == NEVER {
             self.set_timer(Timer::Dma, now + u64::from(self.config.dma_word_ns));
@@ -59,7 +59,7 @@ impl S3cSdi {
         self.dma.running && if self.dat.block.read { !self.fifo.is_empty() } else { !self.fifo.is_full() }
     }
 
-    /// Transfers a word.
+    /// Moves a word between FIFO and memory.
     pub(super) fn dma_event(&mut self, now: u64) {
         if !self.dma_can_move() {
             return;

@@ -1,13 +1,13 @@
-//! The FIFO: sixteen words, some of which may hold fewer than four bytes.
+//! FIFO of sixteen words; a word may hold fewer than four bytes.
 
 use std::collections::VecDeque;
 
-/// Number of words.
+/// Number of words that the FIFO can hold.
 const WORDS: usize = 16;
 /// Half of the FIFO, in bytes.
 const HALF_BYTES: usize = 32;
 
-/// Words between the data register and the lines.
+/// FIFO of words between the data register and the data lines.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     words: VecDeque<([u8; 4], u8)>,
@@ -18,7 +18,7 @@ impl Fifo {
         self.words.clear();
     }
 
-    /// Returns the number of bytes in it.
+    /// Returns the number of bytes in the FIFO.
     pub fn bytes(&self) -> usize {
         self.words.iter().map(|&(_, bytes)| usize::from(bytes)).sum()
     }
@@ -31,17 +31,17 @@ impl Fifo {
         self.words.len() >= WORDS
     }
 
-    /// Returns whether it is at least half full.
+    /// Returns whether the FIFO is half full or fuller.
     pub fn half_full(&self) -> bool {
         self.bytes() >= HALF_BYTES
     }
 
-    /// Returns whether it is at least half empty.
+    /// Returns whether the FIFO is half empty or emptier.
     pub fn half_empty(&self) -> bool {
         self.bytes() <= HALF_BYTES
     }
 
-    /// Adds up to four bytes; returns false if there is no room.
+    /// Adds a word of up to four bytes. Returns false if the FIFO is full.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.is_full() {
             return false;
@@ -52,7 +52,8 @@ impl Fifo {
         true
     }
 
-    /// Takes out the next word. Also returns how many of its bytes are valid.
+    /// Removes the next word. Returns it with the number of its valid bytes; `None` if the FIFO is
+    /// empty.
     pub fn pop(&mut self) -> Option<([u8; 4], usize)> {
         self.words.pop_front().map(|(word, bytes)| (word, bytes.into()))
     }

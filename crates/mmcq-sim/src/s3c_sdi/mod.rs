@@ -1,26 +1,26 @@
-//! Samsung's SDI, the SD controller of the S3C2440, by register.
+//! Model of Samsung's SDI, the SD controller of the S3C2440, register by register.
 //!
-//! A FIFO of 64 bytes, no buffers behind it: while it has no room for what comes in, or nothing to
-//! send, the bus clock stops. [`S3cSdi`] is passive: it is told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
-//! by itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
+//! The SDI has a FIFO of 64 bytes and no further buffer. The bus clock stops while the FIFO has no
+//! room for received data, or no data to send. [`S3cSdi`] is passive: each call gives it the time,
+//! and [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next
+//! own event. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
 //! CMD line), `data.rs` (a transfer from DCON to its end), `blocks.rs` (its blocks, word by word),
-//! `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`.
+//! `fifo.rs`, `dma.rs` (DMA of the board), `config.rs`.
 //!
-//! The board adds two windows: DAT1 as a GPIO (100h), and the DMA engine (110h to 118h; bit 31 of
-//! the length is set for the way from memory to the card).
+//! The board adds two groups of registers: DAT1 as a GPIO (100h), and the DMA (110h to 118h; bit 31
+//! of the length selects memory to card).
 //!
-//! Where nothing is written down the model takes the strict side:
-//! - Command sent is latched after every token, response end and response CRC (R3 and R4 have none
-//!   that is right) together.
-//! - A command written while another is under way is dropped and counted
-//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)); so is a
-//!   start of data without the bits that say when they begin, and a FIFO access without room or
-//!   data.
-//! - Without a clock a command stays on the line and nothing counts its time.
-//! - After an error of data the transfer is over; the FIFO keeps what it has until it is reset.
-//! - A falling edge of DAT1 is latched only while SDIO interrupts are enabled and neither command
-//!   nor data are under way. The level is to be read from the GPIO.
+//! Where the manual leaves something open, the model chooses the strict behaviour:
+//! - "Command sent" is set after every command, "response end" and "response CRC" together. (R3 and
+//!   R4 do not have a right CRC.)
+//! - Some mistakes are ignored and counted
+//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
+//!   during another one, a start of data without the bits that say when they begin, and a FIFO
+//!   access without room or data.
+//! - While the clock is stopped a command stays on the line, and its timeout does not count.
+//! - An error in data ends the transfer; the FIFO keeps its content until it is reset.
+//! - A falling edge of DAT1 is stored only while SDIO interrupts are enabled and neither a command
+//!   nor data are under way. A driver can read the level from the GPIO.
 
 mod bits;
 mod blocks;
@@ -44,12 +44,12 @@ use crate::probe::Probe;
 use crate::slot::{Core, Slot};
 use bits::{con, dsta};
 
-/// The registers as a driver reaches them.
+/// Access to the controller's registers, as a driver has it.
 pub type Port = crate::port::Port<S3cSdi>;
 
 crate::port::register_file!(S3cSdi);
 
-/// Timers of the model, in the order in which simultaneous ones are handled.
+/// Timers of the model. Timers with the same time are handled in this order.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -64,22 +64,22 @@ const TIMERS: [Timer; 5] = [Timer::Command, Timer::Data, Timer::DataTimeout, Tim
 type HoldLog = Box<dyn FnMut(u64, u64)>;
 type Dat1Log = Box<dyn FnMut(u64, bool)>;
 
-/// The controller, its slot and the bus.
+/// Model of an SDI controller, with its card slot and bus.
 pub struct S3cSdi {
     config: S3cSdiConfig,
     memory: ShadowMemory,
     slot: Slot,
-    /// Whether the board powers the card.
+    /// Whether the board gives power to the card.
     supply: bool,
     regs: registers::Registers,
     cmd: command::CmdLine,
     dat: data::DatLines,
     fifo: fifo::Fifo,
     dma: dma::Dma,
-    /// Whether DAT1 was low when the edge detector last sampled it.
+    /// Whether DAT1 was low at the last sample of the edge detector.
     was_low: bool,
     lost_edges: u64,
-    /// Enabled events at the last update.
+    /// Enabled interrupt events at the last update.
     pending: u32,
     hold_log: Option<HoldLog>,
     dat1_log: Option<Dat1Log>,
@@ -104,7 +104,7 @@ impl Core for S3cSdi {
 }
 
 impl S3cSdi {
-    /// Makes a controller after power-on reset, at time 0, with the card's power on.
+    /// Makes a controller in its state after power-on reset, at time 0; the card has power.
     pub fn new(config: S3cSdiConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let mut model = S3cSdi {
             config,
@@ -139,25 +139,25 @@ impl S3cSdi {
         self.look(now);
     }
 
-    /// Returns the controller's parameters.
+    /// Returns the parameters of the controller.
     pub fn config(&self) -> &S3cSdiConfig {
         &self.config
     }
 
-    /// Returns the number of falling edges of DAT1 that were not latched because the controller was
+    /// Returns the number of falling edges of DAT1 that the controller has missed, because it was
     /// busy or SDIO interrupts were not enabled.
     pub fn lost_edges(&self) -> u64 {
         self.lost_edges
     }
 
-    /// Sets the log that receives the begin and end of each time for which the bus clock was
-    /// stopped because the FIFO had no room or no data.
+    /// Sets a callback that gets the begin and the end of each stop of the bus clock because of the
+    /// FIFO.
     pub fn set_hold_log(&mut self, log: Option<HoldLog>) {
         self.hold_log = log;
     }
 
-    /// Sets the log that is called when the card pulls DAT1 low for an interrupt (true), and when
-    /// it releases it.
+    /// Sets a callback for the card interrupt: true when the card pulls DAT1 low for it, false when
+    /// the card releases DAT1.
     pub fn set_dat1_log(&mut self, log: Option<Dat1Log>) {
         self.dat1_log = log;
     }
@@ -167,7 +167,7 @@ impl S3cSdi {
         self.slot.set_probe(probe);
     }
 
-    /// Returns whether the card pulls DAT1 low for an interrupt while no data use that line.
+    /// Returns whether the card pulls DAT1 low for an interrupt, and no data use DAT1.
     fn dat1_low(&self, now: u64) -> bool {
         let free = self.slot.bus.width == 1 || !self.dat.moving();
         self.config.dat1_gpio && free && self.card_low(now)
@@ -177,7 +177,7 @@ impl S3cSdi {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// Updates DAT1 and the events, after anything that may have changed them.
+    /// Updates DAT1 and the interrupt events, after any event that may have changed them.
     fn look_at_card(&mut self, now: u64) {
         let at = self.slot.card_ns(now);
         let low = self.card_low(now);
@@ -199,7 +199,7 @@ impl S3cSdi {
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line from the enabled events.
+    /// Sets the interrupt line if an enabled event is present.
     fn update_irq(&mut self, now: u64) {
         let pending = self.events() & self.regs.mask;
         let new = pending & !self.pending != 0;
@@ -207,7 +207,7 @@ impl S3cSdi {
         self.drive_line(pending != 0, pending, new, now);
     }
 
-    /// Returns whether there is a clock that carries bits.
+    /// Returns whether the bus clock runs, so that bits can be sent.
     fn clocked(&self) -> bool {
         self.slot.bus.clock_hz != 0
     }

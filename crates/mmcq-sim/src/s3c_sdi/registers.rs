@@ -1,4 +1,4 @@
-//! The register file: the results of reads and the effects of writes.
+//! Registers of the SDI: results of reads and effects of writes.
 
 use super::bits::{cmd_con, cmd_sta, con, dcon, dsta, event, fsta, reg};
 use super::{S3cSdi, Timer};
@@ -6,36 +6,36 @@ use crate::card::BusState;
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Bits of the timer register.
+/// Mask of the bits in the timer register.
 const TIMER_BITS: u32 = 0x7f_ffff;
 
-/// Registers that only store what was written or what happened.
+/// Values of the registers whose reads and writes have no further effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub con: u32,
     pub prescaler: u32,
     pub argument: u32,
     pub cmd_con: u32,
-    /// CMDSTA as it reads.
+    /// Value that CMDSTA reads as.
     pub cmd_status: u32,
     pub response: [u32; 4],
     pub timer: u32,
     pub block_bytes: u32,
-    /// DCON without its start bit.
+    /// Value of DCON without its start bit.
     pub dcon: u32,
-    /// The latched bits of DSTA.
+    /// Bits of DSTA that stay set until the driver clears them.
     pub data_status: u32,
     pub fifo_failed: bool,
     pub mask: u32,
 }
 
-/// Returns whether there is a register at this offset.
+/// Returns whether a register exists at this offset.
 fn known(offset: u16) -> bool {
     offset <= reg::DATA || matches!(offset, reg::GPIO | reg::DMA_ADDRESS | reg::DMA_LENGTH | reg::DMA_START)
 }
 
 impl S3cSdi {
-    /// Reads a register; only words are possible.
+    /// Reads a register; only 4-byte accesses are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -51,7 +51,7 @@ impl S3cSdi {
         self.word(offset, now)
     }
 
-    /// Writes a register; only words are possible.
+    /// Writes a register; only 4-byte accesses are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -121,7 +121,7 @@ impl S3cSdi {
             reg::DMA_ADDRESS => self.dma.address = value,
             reg::DMA_LENGTH => self.dma.length = value,
             reg::DMA_START => self.dma_start(value, now),
-            // Responses, DCNT and the GPIO cannot be written.
+            // Response registers, DCNT and the GPIO are read-only.
             _ => self.slot.violation(),
         }
     }
@@ -129,7 +129,7 @@ impl S3cSdi {
     fn set_control(&mut self, value: u32, now: u64) {
         self.regs.con = value & con::KEPT;
         if value & con::RESET != 0 {
-            // Everything that is under way ends; what was configured stays.
+            // A reset ends everything under way; settings stay.
             self.reset_command();
             self.stop_data(now);
             self.fifo.clear();
@@ -143,7 +143,7 @@ impl S3cSdi {
         self.command_may_go(now);
     }
 
-    /// Returns DCNT: blocks and bytes left.
+    /// Returns the value of DCNT: number of blocks and bytes left.
     fn data_count(&self) -> u32 {
         if !self.dat.active() {
             return 0;
@@ -167,7 +167,7 @@ impl S3cSdi {
             | bit(self.regs.fifo_failed, fsta::FAIL)
     }
 
-    /// Returns whether a write is armed or under way.
+    /// Returns whether a write transfer is armed or under way.
     fn writing(&self) -> bool {
         self.dat.active() && !self.dat.block.read
     }
@@ -180,7 +180,7 @@ impl S3cSdi {
         self.dat.last && !self.fifo.is_empty()
     }
 
-    /// Returns the events and the state of the FIFO, numbered as in IMSK.
+    /// Returns the interrupt events and states of the FIFO, with the bit numbers of IMSK.
     pub(super) fn events(&self) -> u32 {
         let r = &self.regs;
         let pairs = [
@@ -194,7 +194,7 @@ impl S3cSdi {
             (r.data_status & dsta::DATA_CRC != 0, event::DATA_CRC),
             (r.data_status & dsta::TIMEOUT != 0, event::DATA_TIMEOUT),
             (r.data_status & dsta::FINISH != 0, event::FINISH),
-            // No more than the fill: true also when nothing is armed.
+            // This event depends only on the fill level: it is present even if no write is armed.
             (self.fifo.half_empty(), event::TX_HALF),
             (self.rx_last(), event::RX_LAST),
             (self.rx_half(), event::RX_HALF),
@@ -202,7 +202,7 @@ impl S3cSdi {
         pairs.iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
     }
 
-    /// Handles a read of DATA.
+    /// Handles a read of the data register.
     fn take_word(&mut self, now: u64) -> u32 {
         let word = if self.writing() { None } else { self.fifo.pop() };
         let Some((word, _)) = word else {
@@ -216,7 +216,7 @@ impl S3cSdi {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of DATA.
+    /// Handles a write of the data register.
     fn give_word(&mut self, value: u32, now: u64) {
         if !self.writing() || !self.fifo.push(&value.to_le_bytes()) {
             self.regs.fifo_failed = true;
@@ -225,14 +225,14 @@ impl S3cSdi {
         self.fifo_moved(now);
     }
 
-    /// Returns the clock in Hz that the registers select.
+    /// Returns the clock in Hz that the prescaler gives.
     fn clock_hz(&self) -> u32 {
         if self.regs.con & con::CLOCK == 0 { 0 } else { self.config.pclk_hz / (self.regs.prescaler + 1) }
     }
 
-    /// Sets the bus to the state in the registers.
+    /// Sets the bus to what the registers say.
     pub(super) fn refresh_bus(&mut self, now: u64) {
-        // The width belongs to data: between transfers the lines stay as they were.
+        // The width belongs to a data transfer; between transfers the bus keeps its width.
         let width = match self.dat.state {
             super::data::State::Armed if self.regs.dcon & dcon::WIDE != 0 => 4,
             super::data::State::Armed => 1,
@@ -243,7 +243,7 @@ impl S3cSdi {
             return;
         }
         if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.slot.bus.clock_hz {
-            // Bits in the air do not bear it.
+            // A change of the clock damages bits that are on the lines.
             self.slot.violation();
             if bus.clock_hz == 0 {
                 for timer in [Timer::Command, Timer::Data, Timer::DataTimeout] {

@@ -1,9 +1,10 @@
-//! ADMA3: a list of commands with their data, executed one after the other [SDHC 4.10, 1.13.5].
+//! ADMA3 (Advanced DMA 3): the controller executes a list of commands with their data, one after
+//! the other [SDHC 4.10, 1.13.5].
 //!
 //! An integrated descriptor points to a command descriptor: four pairs of words that hold what the
-//! driver would write to the registers. The ADMA2 table of its data follows directly. The register
-//! at 78h shows the integrated descriptor in use, and the address after the list once the list is
-//! over. Transfer Complete comes only at the end of the list. An error stops the list where it is.
+//! driver would write to the registers. The ADMA2 table of the data follows it in memory. Register
+//! 78h shows the integrated descriptor in use, and after the list the address behind it. Transfer
+//! Complete comes only at the end of the list. An error stops the list at the present entry.
 
 use super::Sdhci;
 use super::bits::{host2, int};
@@ -12,46 +13,47 @@ use crate::slot::Core;
 
 /// Capability bit of ADMA3, in register 44h.
 pub(super) const ADMA3: u32 = 1 << 27;
-/// Attributes of descriptors.
+/// Attribute bits of descriptors.
 const VALID: u32 = 1;
 const END: u32 = 1 << 1;
 const ACT: u32 = 0x38;
 const COMMAND: u32 = 0x08;
 const INTEGRATED: u32 = 0x38;
-/// State of the ADMA engine in register 54h: it fetches a descriptor.
+/// Value of register 54h (ADMA Error Status): the ADMA engine fetches a descriptor.
 const ST_FDS: u8 = 1;
-/// Bytes of a command descriptor.
+/// Length of a command descriptor in bytes.
 const COMMAND_BYTES: u64 = 32;
 
-/// The list that is executed.
+/// The ADMA3 list that the controller executes.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// Register 78h.
+    /// Address in register 78h: the integrated descriptor in use.
     pointer: u64,
     running: bool,
-    /// Whether the present entry is the last.
+    /// Whether the present entry is the last of the list.
     last: bool,
 }
 
 impl List {
-    /// Stops the list where it is.
+    /// Stops the list at the present entry.
     pub fn stops(&mut self) {
         self.running = false;
     }
 
-    /// Returns the lower or upper half of register 78h.
+    /// Returns the lower or the upper word of the 64-bit register 78h.
     pub fn shows(&self, upper: bool) -> u32 {
         (self.pointer >> if upper { 32 } else { 0 }) as u32
     }
 }
 
 impl Sdhci {
-    /// Returns whether the controller has ADMA3.
+    /// Returns whether the controller supports ADMA3.
     pub(super) fn has_list(&self) -> bool {
         self.config.spec >= 4 && self.config.capabilities1 & ADMA3 != 0
     }
 
-    /// Handles a write to half of register 78h; the write of the last half begins the list.
+    /// Handles a write to one word of the 64-bit register 78h. The write of its last word starts
+    /// the list.
     pub(super) fn set_list(&mut self, upper: bool, value: u32, mask: u32, now: u64) {
         if self.list.running {
             return self.violation("a list is started while one is at work [SDHC 1.13.5]");
@@ -86,7 +88,8 @@ impl Sdhci {
         self.issue(now);
     }
 
-    /// Reads an integrated descriptor. Returns the address in it, and whether it is the last one.
+    /// Reads an integrated descriptor. Returns the address in it and whether it is the last one;
+    /// `None` for an error.
     fn fetch_entry(&mut self) -> Option<(u64, bool)> {
         let mut raw = [0u8; 16];
         let size = self.entry_bytes();
@@ -123,8 +126,8 @@ impl Sdhci {
         self.raise(int::ADMA, now);
     }
 
-    /// Goes on to the next entry of the list when the present one is over, with its automatic
-    /// command and the card's busy. Returns true if an entry was in progress.
+    /// Continues with the next entry of the list after the present one has ended, including its
+    /// automatic command and the card's busy. Returns true if an entry was in progress.
     pub(super) fn list_goes_on(&mut self, now: u64) -> bool {
         if !self.list.running {
             return false;

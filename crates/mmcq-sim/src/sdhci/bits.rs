@@ -1,77 +1,79 @@
-//! Bits of the registers, by their offset [SDHC 2].
+//! Offsets and bits of the SDHCI registers [SDHC 2].
 
-/// Normal and error interrupts, in registers 30h, 34h and 38h taken as 32 bits.
+/// Bits of normal and error interrupts: status 30h, status enable 34h and signal enable 38h, each
+/// as 32 bits.
 pub mod int {
-    /// A response came.
+    /// Command Complete: the response to a command came.
     pub const COMMAND_COMPLETE: u32 = 1;
-    /// A transfer, or the busy after a command, is over.
+    /// Transfer Complete: a transfer, or the busy after a command, has ended.
     pub const TRANSFER_COMPLETE: u32 = 1 << 1;
-    /// A transfer stopped at a block gap.
+    /// Block Gap Event: a transfer stopped between two blocks.
     pub const BLOCK_GAP: u32 = 1 << 2;
-    /// SDMA is at a boundary, or ADMA at a descriptor with the Int attribute.
+    /// DMA Interrupt: SDMA reached a boundary, or ADMA a descriptor with the attribute Int.
     pub const DMA: u32 = 1 << 3;
-    /// The buffer takes a block.
+    /// Buffer Write Ready: the buffer has room for a block.
     pub const BUFFER_WRITE_READY: u32 = 1 << 4;
-    /// The buffer holds a block.
+    /// Buffer Read Ready: the buffer holds a block.
     pub const BUFFER_READ_READY: u32 = 1 << 5;
-    /// A card was inserted.
+    /// Card Insertion: a card was inserted.
     pub const INSERTION: u32 = 1 << 6;
-    /// The card was removed.
+    /// Card Removal: the card was removed.
     pub const REMOVAL: u32 = 1 << 7;
-    /// A function of the card asserts its interrupt.
+    /// Card Interrupt: a function of the card requests an interrupt on DAT1.
     pub const CARD: u32 = 1 << 8;
-    /// The command queue engine interrupts; a level.
+    /// Command Queuing Event: the command queue engine interrupts. The bit follows the engine's own
+    /// status.
     pub const QUEUE: u32 = 1 << 14;
-    /// Any error bit; read-only.
+    /// Error Interrupt: an error bit is set; read-only.
     pub const ERROR: u32 = 1 << 15;
-    /// No response within 64 clocks.
+    /// Command Timeout Error: no response came within 64 clocks.
     pub const COMMAND_TIMEOUT: u32 = 1 << 16;
-    /// Wrong CRC7 of a response.
+    /// Command CRC Error: the CRC7 of a response is wrong.
     pub const COMMAND_CRC: u32 = 1 << 17;
-    /// Wrong end bit of a response.
+    /// Command End Bit Error: the end bit of a response is wrong.
     pub const COMMAND_END_BIT: u32 = 1 << 18;
-    /// Wrong index in a response.
+    /// Command Index Error: the index in a response is wrong.
     pub const COMMAND_INDEX: u32 = 1 << 19;
-    /// No data, no CRC status or no end of busy in time.
+    /// Data Timeout Error: data, CRC status or the end of busy did not come in time.
     pub const DATA_TIMEOUT: u32 = 1 << 20;
-    /// Wrong CRC16 of a block, or a CRC status other than 010.
+    /// Data CRC Error: the CRC16 of a block is wrong, or a CRC status is not 010.
     pub const DATA_CRC: u32 = 1 << 21;
-    /// Wrong end bit of a block.
+    /// Data End Bit Error: the end bit of a block is wrong.
     pub const DATA_END_BIT: u32 = 1 << 22;
-    /// Error of an automatic command; details in register 3Ch.
+    /// Auto CMD Error: an automatic command failed; register 3Ch has details.
     pub const AUTO_COMMAND: u32 = 1 << 24;
-    /// Error of ADMA; details in register 54h.
+    /// ADMA Error: ADMA failed; register 54h has details.
     pub const ADMA: u32 = 1 << 25;
-    /// R1 or R5 had error bits.
+    /// Response Error: R1 or R5 had error bits.
     pub const RESPONSE: u32 = 1 << 27;
-    /// All error bits of a response.
+    /// All error bits that concern a response.
     pub const ERRORS_OF_COMMAND: u32 =
         COMMAND_TIMEOUT | COMMAND_CRC | COMMAND_END_BIT | COMMAND_INDEX | RESPONSE;
-    /// Every error bit.
+    /// All error bits, 31:16.
     pub const ERRORS: u32 = 0xffff_0000;
-    /// Bits of 30h that exist.
+    /// Bits of the normal interrupt status (30h) that exist.
     pub const NORMAL: u32 = 0x71ff;
 }
 
-/// Bits of the transfer mode, register 0Ch.
+/// Bits of the Transfer Mode register, 0Ch.
 pub mod mode {
-    /// DMA.
+    /// Enables DMA.
     pub const DMA: u16 = 1;
-    /// The block count is used.
+    /// Enables the block count.
     pub const BLOCK_COUNT: u16 = 1 << 1;
-    /// From card to host.
+    /// Data go from the card to the host.
     pub const READ: u16 = 1 << 4;
-    /// More than one block.
+    /// The transfer has more than one block.
     pub const MULTI: u16 = 1 << 5;
-    /// The controller checks an R5 for errors, not an R1.
+    /// Makes the response check look for the error bits of an R5, not of an R1.
     pub const R5: u16 = 1 << 6;
-    /// The controller checks the response for errors.
+    /// Makes the controller check the response for error bits.
     pub const RESPONSE_CHECK: u16 = 1 << 7;
-    /// No Command Complete is raised.
+    /// Suppresses Command Complete.
     pub const NO_COMMAND_COMPLETE: u16 = 1 << 8;
 }
 
-/// Present state, 24h.
+/// Bits of the Present State register, 24h.
 pub mod present {
     pub const CMD_INHIBIT: u32 = 1;
     pub const DAT_INHIBIT: u32 = 1 << 1;
@@ -89,14 +91,14 @@ pub mod present {
     pub const NOT_ISSUED: u32 = 1 << 27;
 }
 
-/// Host control 1, 28h.
+/// Bits of the Host Control 1 register, 28h.
 pub mod host1 {
     pub const FOUR_BITS: u8 = 1 << 1;
     pub const HIGH_SPEED: u8 = 1 << 2;
     pub const EIGHT_BITS: u8 = 1 << 5;
 }
 
-/// Clock control, 2Ch.
+/// Bits of the Clock Control register, 2Ch.
 pub mod clock {
     pub const INTERNAL: u16 = 1;
     pub const STABLE: u16 = 1 << 1;
@@ -105,14 +107,14 @@ pub mod clock {
     pub const PROGRAMMABLE: u16 = 1 << 5;
 }
 
-/// Software reset, 2Fh.
+/// Bits of the Software Reset register, 2Fh.
 pub mod reset {
     pub const ALL: u8 = 1;
     pub const CMD: u8 = 1 << 1;
     pub const DAT: u8 = 1 << 2;
 }
 
-/// Auto command error status, 3Ch.
+/// Bits of the Auto CMD Error Status register, 3Ch.
 pub mod auto {
     pub const TIMEOUT: u16 = 1 << 1;
     pub const CRC: u16 = 1 << 2;
@@ -122,7 +124,7 @@ pub mod auto {
     pub const NOT_ISSUED: u16 = 1 << 7;
 }
 
-/// Host control 2, 3Eh.
+/// Bits of the Host Control 2 register, 3Eh.
 pub mod host2 {
     pub const UHS_MODE: u16 = 7;
     pub const SIGNAL_18: u16 = 1 << 3;
@@ -135,7 +137,7 @@ pub mod host2 {
     pub const PRESET: u16 = 1 << 15;
 }
 
-/// Capabilities, 40h.
+/// Bits of the Capabilities register, 40h.
 pub mod cap {
     pub const EIGHT_BITS: u32 = 1 << 18;
     pub const ADMA2: u32 = 1 << 19;

@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines, one after the other, in both directions.
+//! Blocks of a transfer on the DAT lines, in both directions.
 
 use super::bits::int;
 use super::data::State;
@@ -14,8 +14,8 @@ impl Sdhci {
     pub(super) fn next_read(&mut self, now: u64) {
         let gap = self.data_beat(now).plus(BLOCK_GAP_CLK);
         let at = gap.ns();
-        // The card must see commands and blocks in their order: ask now only if no command ends in
-        // the gap.
+        // The card must see commands and blocks in the order of their times. So the model asks for
+        // the block now only if no command ends in the gap before it.
         if at > now && self.slot.alarm_ns(Timer::Command as usize) <= at {
             self.dat.state = State::ReadGap;
             self.set_timer(Timer::Data, at);
@@ -90,7 +90,7 @@ impl Sdhci {
         self.read_goes_on(now);
     }
 
-    /// Writes the rest of a read block to memory, and starts the next block.
+    /// Writes the last part of a read block to memory, and starts the next block.
     pub(super) fn read_goes_on(&mut self, now: u64) {
         if self.dat.dma && self.dat.rest().is_some() && self.dma_move(now) != Moved::All {
             return;
@@ -113,7 +113,7 @@ impl Sdhci {
         }
     }
 
-    /// Lets the lines continue, which waited for the host.
+    /// Restarts the DAT lines after they had to wait for the host.
     pub(super) fn lines_stood(&mut self, now: u64) {
         let from_ns = self.dat.held_since;
         self.slot.stats.held_ns += now.saturating_sub(from_ns);
@@ -123,7 +123,7 @@ impl Sdhci {
         self.dat.beat = Some(self.data_beat(now).not_before(now));
     }
 
-    /// Handles that the host has emptied a block of the buffer.
+    /// Handles that the host has read a whole block from the buffer.
     pub(super) fn buffer_has_room(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if !self.dat.dma => self.read_goes_on(now),
@@ -132,7 +132,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles that the host has filled a block of the buffer.
+    /// Handles that the host has written a whole block to the buffer.
     pub(super) fn buffer_has_data(&mut self, now: u64) {
         if self.dat.state == State::WriteHeld {
             self.lines_stood(now);
@@ -140,7 +140,7 @@ impl Sdhci {
         }
     }
 
-    /// Lets SDMA continue.
+    /// Continues the transfer after SDMA has stopped at a boundary.
     pub(super) fn dma_goes_on(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
@@ -157,7 +157,8 @@ impl Sdhci {
         if self.dat.bytes.len() < n {
             self.dat.bytes.resize(n, 0);
         }
-        // A block that SDMA left half fetched at a boundary goes on where it was.
+        // SDMA may have fetched a part of the block before it stopped at a boundary: it continues
+        // there.
         if self.dat.state != State::WriteHeld {
             self.dat.offset = 0;
             self.dat.held_since = now;
@@ -278,7 +279,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a stop request while the lines already stand at a block gap and wait for memory.
+    /// Handles a request to stop that comes while the lines wait for memory between two blocks.
     pub(super) fn stop_at_gap(&mut self, now: u64) {
         let whole = self.dat.offset == 0 || self.dat.rest().is_none();
         let stands = matches!(self.dat.state, State::WriteHeld | State::ReadHeld);
@@ -288,7 +289,7 @@ impl Sdhci {
         }
     }
 
-    /// Executes a Stop At Block Gap Request [SDHC 2.2.12].
+    /// Executes a Stop At Block Gap Request: the transfer stops between two blocks [SDHC 2.2.12].
     fn pause(&mut self, now: u64) {
         self.dat.state = State::Gap;
         self.dat.held_since = now;

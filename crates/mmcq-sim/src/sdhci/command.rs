@@ -1,5 +1,5 @@
-//! The CMD line: commands of the host, and the ones that the controller sends by itself [SDHC 1.15,
-//! 2.2.6].
+//! The CMD line: commands of the driver, and commands that the controller sends by itself [SDHC
+//! 1.15, 2.2.6].
 
 use super::bits::{auto, host2, int, mode, present, reset};
 use super::{BusEvent, Sdhci, Timer};
@@ -9,13 +9,14 @@ use crate::probe::Signal;
 use crate::slot::Core;
 use crate::wire::{Beat, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7};
 
-/// Timeout in ns of a response while the clock is stopped, when nothing counts the 64 clocks.
+/// Time in ns until a missing response counts as a timeout while the clock is stopped: then nothing
+/// counts 64 clocks.
 const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
 
 /// Error bits of an R1 [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection,
 /// locked, CRC, ECC, controller, general.
 const R1_ERRORS: u32 = 0xe6b8_0000;
-/// Error bits of an R5: CRC, general, function number, out of range.
+/// Error bits of an R5: CRC, general error, function number, out of range.
 const R5_ERRORS: u32 = 0x0000_8b00;
 
 /// Type of response that the host expects.
@@ -36,7 +37,7 @@ pub(super) enum Auto {
     Count,
 }
 
-/// A command as described in the registers when it is written.
+/// A command as the registers describe it at the write that starts it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     pub index: u8,
@@ -45,13 +46,13 @@ pub(super) struct Issue {
     check_crc: bool,
     check_index: bool,
     pub data: bool,
-    /// Type 11b: the command ends the transfer in progress.
+    /// Whether the command type is 11b (abort): the command ends the transfer in progress.
     abort: bool,
     pub auto: Auto,
     pub mode: u16,
 }
 
-/// Sender of a command.
+/// Who sends a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
@@ -63,9 +64,9 @@ enum Sender {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The token is on the line.
+    /// The command is on the line.
     Token,
-    /// The response is on the line; or (`None`) the line is silent until the controller gives up.
+    /// The response is on the line. `None`: the line is silent until the controller gives up.
     Response(Option<Answer>),
 }
 
@@ -74,33 +75,33 @@ struct Active {
     issue: Issue,
     sender: Sender,
     step: Step,
-    /// End of the step.
+    /// Clock edge at which the step ends.
     beat: Beat,
-    /// Start bit of the response.
+    /// Time in ns of the response's start bit.
     answer_ns: u64,
     flow: Flow,
     busy_until_ns: u64,
-    /// Fault of the response.
+    /// Fault that strikes the response.
     strike: Option<Strike>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct CmdLine {
-    /// Command Inhibit (CMD).
+    /// Bit Command Inhibit (CMD) of the present state.
     pub inhibit: bool,
     active: Option<Active>,
-    /// Earliest time in ns of the next token.
+    /// Earliest time in ns at which the next command can start.
     free_ns: u64,
-    /// A command of the host that waits for the automatic command on the line.
+    /// A command of the driver that waits for the end of the automatic command on the line.
     waiting: Option<Issue>,
-    /// Whether the DAT circuit was reset after the host's command was written.
+    /// Whether the driver has reset the DAT circuit after the present command was written.
     detached: bool,
-    /// An automatic CMD12 that waits for the host's command on the line.
+    /// An automatic CMD12 that waits for the end of the driver's command on the line.
     stop_due: Option<Beat>,
 }
 
 impl Issue {
-    /// Makes a command of the command queue engine.
+    /// Makes a command that the command queue engine sends.
     pub fn own(index: u8, arg: u32, expected: Expected, data: bool) -> Self {
         Issue {
             index,
@@ -121,7 +122,7 @@ impl CmdLine {
         self.active.is_some()
     }
 
-    /// Separates the command on the line from the DAT circuit, which was reset.
+    /// Separates the command on the line from the DAT circuit, which the driver has reset.
     pub fn forget_data(&mut self) {
         self.stop_due = None;
         self.detached = true;
@@ -129,7 +130,7 @@ impl CmdLine {
 }
 
 impl Sdhci {
-    /// Handles a write to the upper byte of the command register.
+    /// Handles a write to the upper byte of the Command register, which starts a command.
     pub(super) fn issue(&mut self, now: u64) {
         let command = self.regs.command;
         let expected = match command & 3 {
@@ -188,7 +189,7 @@ impl Sdhci {
         }
     }
 
-    /// Returns the automatic command that the transfer mode requests.
+    /// Returns the automatic command that the Transfer Mode register requests.
     fn auto_command(&mut self) -> Auto {
         match self.regs.mode >> 2 & 3 {
             0 => Auto::None,
@@ -210,15 +211,15 @@ impl Sdhci {
 
     fn first_token(&mut self, issue: Issue, beat: Beat) {
         if issue.auto == Auto::Count && !self.config.mistakes.auto_count_missing {
-            // With SDMA in version 3 the argument is the DMA address: the two exclude each other,
-            // and the card will say so.
+            // With SDMA in version 3 the argument of CMD23 is the DMA address. SDMA and Auto CMD23
+            // exclude each other, which the card's reaction shows.
             self.send(issue, Sender::AutoCount, beat);
         } else {
             self.send(issue, Sender::Host, beat);
         }
     }
 
-    /// Sends the automatic CMD12 after the last block, as soon as the line is free.
+    /// Sends the automatic CMD12 after the last block, as soon as the CMD line is free.
     pub(super) fn send_stop(&mut self, beat: Beat) {
         if self.cmd.active.is_some() {
             self.cmd.stop_due = Some(beat);
@@ -261,7 +262,7 @@ impl Sdhci {
         };
         let (index, arg) = self.token(&issue, sender);
         if self.hurt.mute || index == 23 && self.config.mistakes.count_hangs {
-            // It waits on the line for ever.
+            // The command stays on the line for ever.
         } else if self.clocked() {
             active.beat = self.slot.send((index, arg), sender != Sender::Host, active.beat);
             self.set_timer(Timer::Command, active.beat.ns());
@@ -282,7 +283,7 @@ impl Sdhci {
         }
     }
 
-    /// Ends the token: the card has the command.
+    /// Handles the end of a command on the line: the card receives it.
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let (index, arg) = self.token(&active.issue, active.sender);
         let silence = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
@@ -321,7 +322,7 @@ impl Sdhci {
         self.set_timer(Timer::Command, active.beat.ns());
     }
 
-    /// Returns the error bits (of register 30h) of a response, and its content in the order of the
+    /// Returns the error bits (of register 30h) for a response, and its content in the order of the
     /// response registers.
     fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
@@ -329,7 +330,7 @@ impl Sdhci {
         let (index, crc_ok, end_ok, mut content) = match answer {
             Answer::Short { index, content, crc } => (index, crc, true, [content, 0, 0, 0]),
             Answer::Long(b) => {
-                // Bits 127:8 land in bits 119:0 of the registers [SDHC 2.2.7].
+                // Bits 127:8 of an R2 go to bits 119:0 of the response registers [SDHC 2.2.7].
                 let word = |at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
                 let top = u32::from_be_bytes([0, b[0], b[1], b[2]]);
                 let crc_ok = crc7(&b[..15]) == b[15] >> 1;
@@ -385,7 +386,7 @@ impl Sdhci {
             });
         }
         self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
-        // What the line was used for after the token: response or waiting for one, and the gap.
+        // Time of the line after the command: the response, or the wait for one, and the gap.
         if self.clocked() {
             let spent = match answer {
                 Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK + N_RC_CLK,
@@ -424,14 +425,14 @@ impl Sdhci {
         }
     }
 
-    /// Checks the R1 of an automatic command in the same way as that of its main command [SDHC
-    /// 4.10, 2.2.24]. Returns all error bits.
+    /// Checks the R1 of an automatic command for error bits, if the R1 of its main command is to be
+    /// checked [SDHC 4.10, 2.2.24]. Returns all error bits.
     fn check_automatic(&self, checked: bool, errors: u32, content: u32) -> u32 {
         let found = errors == 0 && checked && self.config.spec >= 4 && content & R1_ERRORS != 0;
         errors | if found { int::RESPONSE } else { 0 }
     }
 
-    /// Ends an automatic CMD23; its main command follows.
+    /// Handles the end of an automatic CMD23; its main command follows.
     fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
         self.regs.response[3] = content[0];
         let checked = issue.mode & mode::RESPONSE_CHECK != 0;
@@ -439,7 +440,8 @@ impl Sdhci {
         if errors == 0 {
             return self.send(issue, Sender::Host, beat);
         }
-        // The command is not sent; inhibits stay until a reset [SDHC 2.2.9, 2.2.18].
+        // The main command is not sent, and the inhibit bits stay set until a reset [SDHC 2.2.9,
+        // 2.2.18].
         self.regs.not_issued = true;
         self.auto_error(errors, now);
         self.fail_data();
@@ -456,7 +458,8 @@ impl Sdhci {
         self.regs.auto_errors =
             pairs.iter().filter(|(bit, _)| errors & bit != 0).fold(0, |all, (_, status)| all | status);
         if self.cmd.waiting.take().is_some() {
-            // A command without data waited behind a failed CMD12 and is not sent [SDHC 2.2.24].
+            // A command without data waited for the automatic CMD12 that failed, and is not sent
+            // [SDHC 2.2.24].
             self.regs.auto_errors |= auto::NOT_ISSUED;
             self.regs.not_issued = true;
         }
@@ -486,14 +489,14 @@ impl Sdhci {
         }
         let silent = errors & int::COMMAND_TIMEOUT != 0;
         self.cmd.inhibit = silent && self.config.inhibit_after_timeout;
-        // In the tuning procedure only Buffer Read Ready tells [SDHC 2.2.25].
+        // In the tuning procedure only Buffer Read Ready is raised [SDHC 2.2.25].
         let tuning = issue.data && self.dat.tuning();
         let quiet = tuning || silent || issue.mode & mode::NO_COMMAND_COMPLETE != 0 && errors == 0;
         let news = if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors };
         self.raise_after(late_ns, news, now);
         let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
         if self.cmd.detached {
-            // The controller waits for data or busy no more.
+            // The DAT circuit was reset, so that the controller does not wait for data or busy.
         } else if uses_dat && errors != 0 && !tuning {
             self.fail_data();
         } else if issue.data {
@@ -509,7 +512,7 @@ impl Sdhci {
         self.next_on_line();
     }
 
-    /// Starts what waited for the CMD line.
+    /// Starts the command that waits for the CMD line, if there is one.
     fn next_on_line(&mut self) {
         if self.cmd.active.is_some() {
             return;
@@ -522,7 +525,7 @@ impl Sdhci {
         }
     }
 
-    /// Executes a Software Reset For CMD Line [SDHC 2.2.16].
+    /// Executes Software Reset For CMD Line [SDHC 2.2.16].
     pub(super) fn reset_command(&mut self) {
         self.list.stops();
         self.stop_timer(Timer::Command);

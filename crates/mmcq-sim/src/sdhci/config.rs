@@ -1,4 +1,4 @@
-//! Parameters of a particular controller: version, capabilities, delays and mistakes.
+//! Parameters of an SDHCI controller: version, capabilities, delays and mistakes.
 
 use super::{CqhciConfig, Mistakes};
 use serde::{Deserialize, Serialize};
@@ -9,108 +9,118 @@ use serde::{Deserialize, Serialize};
 pub enum Busy {
     /// Transfer Complete comes when the card releases DAT0 [SDHC 2.2.18].
     Interrupt,
-    /// Transfer Complete comes at the end of the last data (or of the R1b response), even during
-    /// busy. Between the blocks of one write the controller waits for the end of busy, and also
-    /// before the first block of a write.
+    /// Transfer Complete comes at the end of the last data (or of the R1b response), although the
+    /// card is still busy. The controller waits for the end of busy only before the first block of
+    /// a write and between its blocks.
     Ignored,
 }
 
-/// Parameters of a controller. Missing keys of a TOML table take the values of
+/// Parameters of an SDHCI controller. A key that a TOML table does not have gets its value from
 /// [`SdhciConfig::GENERIC_4_20`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SdhciConfig {
     /// Specification version number of register FEh: 2 is 3.00, 3 is 4.00, 4 is 4.10, 5 is 4.20.
     pub spec: u8,
-    /// Vendor version number of register FFh.
+    /// Vendor version number in register FFh.
     pub vendor: u8,
-    /// Capabilities, 40h; the base clock in them (bits 15:8) follows
+    /// Value of the capabilities register 40h. The base clock in them (bits 15:8) follows
     /// [`base_clock_hz`](Self::base_clock_hz).
     pub capabilities: u32,
-    /// Capabilities, 44h.
+    /// Value of the capabilities register 44h.
     pub capabilities1: u32,
-    /// Maximum current, 48h.
+    /// Value of the Maximum Current register 48h.
     pub max_current: u32,
-    /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104,
-    /// DDR50.
+    /// Values of the preset registers 60h to 6Eh: initialisation, default speed, high speed, SDR12,
+    /// SDR25, SDR50, SDR104, DDR50.
     pub presets: [u16; 8],
-    /// Base clock in hertz. If not 0, the capabilities show it. 0: the base clock in the
-    /// capabilities is used.
+    /// Base clock in hertz, which the capabilities also show. 0: the base clock is the one in
+    /// `capabilities`.
     pub base_clock_hz: u32,
-    /// Timeout clock in hertz; 0: the one in the capabilities is used.
+    /// Timeout clock in hertz. 0: the timeout clock is the one in `capabilities`.
     pub timeout_clock_hz: u32,
-    /// Time in ns after which a reset bit clears itself.
+    /// Time in ns after which a software reset bit clears itself.
     pub reset_ns: u64,
-    /// Time in ns until the internal clock, and the PLL, are stable.
+    /// Time in ns until the internal clock, or the PLL, is stable.
     pub clock_stable_ns: u64,
-    /// Time in ns until the 1.8 V regulator has settled.
+    /// Time in ns that the 1.8 V regulator needs.
     pub signal18_settle_ns: u64,
-    /// Whether the regulator never settles: then the 1.8 V bit clears itself.
+    /// Fault: whether the 1.8 V regulator never gets ready. Then the bit 1.8V Signaling Enable
+    /// clears itself.
     pub signal18_fails: bool,
-    /// Time in ns until card detection is stable.
+    /// Time in ns after an insertion or removal until card detection is stable.
     pub debounce_ns: u64,
-    /// Whether the card is soldered, and always inserted.
+    /// Whether the card is soldered to the board, so that a card is always detected.
     pub fixed: bool,
-    /// Whether the card's power does not depend on SD Bus Power: then neither the driver nor a
-    /// reset of everything switches it off.
+    /// Whether the card has power regardless of the bit SD Bus Power. Then neither the driver nor a
+    /// reset of everything switches the card off.
     pub always_powered: bool,
-    /// Whether VCCQ is a fixed 1.8 V rail: then the card signals at 1.8 V whatever 1.8V Signaling
-    /// Enable is. The register and the controller's timings follow the bit as always.
+    /// Whether the card's I/O supply VCCQ is a fixed rail of 1.8 V. Then the card signals at 1.8 V
+    /// regardless of the bit 1.8V Signaling Enable. The register and the controller's timings
+    /// follow the bit as on other boards.
     pub signal18_fixed: bool,
-    /// Whether Power Control bit 4 holds RST_n of an eMMC low, as on Intel's controllers. Elsewhere
-    /// the bit belongs to the second power of UHS-II [SDHC 2.2.11], which is not modelled.
+    /// Whether bit 4 of Power Control holds RST_n of an eMMC low, as on Intel's controllers. On
+    /// other controllers the bit belongs to the second power of UHS-II [SDHC 2.2.11], which the
+    /// model does not have.
     pub reset_line: bool,
-    /// Tuning commands until the sampling point is found (at most 40).
+    /// Number of tuning commands until the controller finds the sampling point (at most 40).
     pub tuning_rounds: u8,
     /// Whether tuning never finds a sampling point.
     pub tuning_fails: bool,
-    /// `sample_error` in the modes that need tuning, before tuning: 0 to 100.
+    /// Error of the sampling point before tuning, in modes that need tuning: 0 (perfect) to 100
+    /// (wrong).
     pub untuned_sample_error: u8,
-    /// `sample_error` after tuning.
+    /// Error of the sampling point after tuning: 0 (perfect) to 100 (wrong).
     pub tuned_sample_error: u8,
-    /// Growth of `sample_error` per second since the last tuning, as with temperature.
+    /// Growth of the sampling point's error per second since the last tuning, as a change of
+    /// temperature causes it.
     pub drift_per_s: u8,
-    /// Number of blocks in the buffer.
+    /// Number of blocks that the controller's buffer holds.
     pub buffer_blocks: u8,
-    /// How the end of busy is reported.
+    /// How the controller reports the end of busy.
     pub busy: Busy,
-    /// Whether the present state shows the levels of CMD and DAT; otherwise they read as high.
+    /// Whether the Present State register shows the levels of CMD and DAT; otherwise these bits
+    /// read as high.
     pub line_levels: bool,
-    /// Whether Command Inhibit (CMD) stays set after a response timeout until a reset of the CMD
-    /// circuit.
+    /// Whether Command Inhibit (CMD) stays set after a response timeout until the driver resets the
+    /// CMD circuit.
     pub inhibit_after_timeout: bool,
-    /// Whether UHS modes work at 3.3 V too (the standard does not allow that).
+    /// Whether UHS modes also work at 3.3 V, which the standard does not allow.
     pub uhs_at_33v: bool,
-    /// Value of the UHS mode select for HS400; the standard has none.
+    /// Value of the field UHS Mode Select that means HS400; the standard defines none.
     pub hs400_mode: u8,
-    /// Value of the UHS mode select for HS400 with enhanced strobe.
+    /// Value of the field UHS Mode Select that means HS400 with enhanced strobe; the standard
+    /// defines none.
     pub hs400es_mode: u8,
-    /// Alignment of data addresses in ADMA2 descriptors, in bytes; lower bits are ignored.
+    /// Alignment in bytes of data addresses in ADMA2 descriptors; the controller ignores the lower
+    /// address bits.
     pub adma_align: u8,
-    /// Whether bit 0 of 78h selects enhanced strobe in HS400, as on Intel's controllers.
+    /// Whether bit 0 of register 78h selects the enhanced strobe in HS400, as on Intel's
+    /// controllers.
     pub strobe_register: bool,
-    /// Size in bytes of the register space. Registers outside those of the standard and of the
-    /// command queue engine read as 0.
+    /// Size of the register space in bytes. Registers that neither the standard nor the command
+    /// queue engine defines read as 0.
     pub register_bytes: u16,
-    /// The command queue engine, if there is one.
+    /// The command queue engine; `None`: the controller has none.
     pub command_queue: Option<CqhciConfig>,
-    /// Mistakes of the controller.
+    /// Points in which the controller violates the standard.
     pub mistakes: Mistakes,
 }
 
 impl SdhciConfig {
-    /// A controller of version 4.20 with all features: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64
-    /// bits, all voltages and speeds.
+    /// A controller of version 4.20 with all features: base clock 200 MHz, 8 lines, ADMA2, SDMA,
+    /// 64-bit addresses, all voltages and speeds.
     pub const GENERIC_4_20: SdhciConfig = SdhciConfig {
         spec: 5,
         vendor: 0,
-        // Timeout clock 1 MHz, base 200 MHz, blocks of 2048, 8 bits, ADMA2, high speed, SDMA,
-        // 3.3/3.0/1.8 V, 64 bits in both forms, asynchronous interrupt.
+        // Timeout clock 1 MHz, base clock 200 MHz, blocks up to 2048 bytes, 8 lines, ADMA2, high
+        // speed, SDMA, 3.3, 3.0 and 1.8 V, 64-bit addresses in both versions, asynchronous
+        // interrupt.
         capabilities: 0x3f6e_c881,
-        // SDR50, SDR104, DDR50, drivers A/C/D, SDR50 needs tuning.
+        // SDR50, SDR104, DDR50, driver types A, C and D; SDR50 needs tuning.
         capabilities1: 0x0000_2077,
         max_current: 0x0032_3232,
-        // Dividers of 200 MHz: 400 kHz, 25, 50, 25, 50, 100, 200, 50 MHz.
+        // Dividers of the 200 MHz base clock for 400 kHz, 25, 50, 25, 50, 100, 200 and 50 MHz.
         presets: [250, 4, 2, 4, 2, 1, 0, 2],
         base_clock_hz: 0,
         timeout_clock_hz: 0,
@@ -142,11 +152,11 @@ impl SdhciConfig {
         mistakes: Mistakes::NONE,
     };
 
-    /// A controller of version 3.00: 4 bits, 100 MHz, ADMA2 and SDMA with 32 bits, blocks of 512,
-    /// no UHS.
+    /// A controller of version 3.00: 4 lines, base clock 100 MHz, ADMA2 and SDMA with 32-bit
+    /// addresses, blocks up to 512 bytes, no UHS modes.
     pub const GENERIC_3_00: SdhciConfig = SdhciConfig {
         spec: 2,
-        // Timeout clock 50 MHz, base 100 MHz, ADMA2, high speed, SDMA, 3.3 V.
+        // Timeout clock 50 MHz, base clock 100 MHz, ADMA2, high speed, SDMA, 3.3 V.
         capabilities: 0x0168_64b2,
         capabilities1: 0,
         max_current: 0x0000_0032,
@@ -155,7 +165,8 @@ impl SdhciConfig {
         ..Self::GENERIC_4_20
     };
 
-    /// Returns the preset of this name: `generic-4.20` or `generic-3.00`.
+    /// Returns the built-in parameters with this name (`generic-4.20` or `generic-3.00`); `None`
+    /// for another name.
     pub fn preset(name: &str) -> Option<SdhciConfig> {
         match name {
             "generic-4.20" => Some(Self::GENERIC_4_20),
@@ -164,8 +175,8 @@ impl SdhciConfig {
         }
     }
 
-    /// Checks the values. Returns an error for one that no controller has: one line with the key,
-    /// the value and what was expected.
+    /// Checks all values. The error for a value that no controller can have is one line with the
+    /// key, the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u32, low: u32, high: u32| {
             if (low..=high).contains(&value) {
@@ -200,10 +211,11 @@ impl SdhciConfig {
         Ok(())
     }
 
-    /// Returns what register 40h reads as, with `base_clock_hz` (if set) in bits 15:8.
+    /// Returns the value of the capabilities register 40h, with `base_clock_hz` (if not 0) in bits
+    /// 15:8.
     ///
-    /// The field reads as 0, "get it another way" [SDHC 2.2.25], if the clock is not a whole number
-    /// of megahertz up to 255, or if the field is 0 in `capabilities`.
+    /// The field of the base clock reads as 0 ("get it another way" [SDHC 2.2.25]) in two cases:
+    /// the clock is not a whole number of megahertz up to 255, or the field is 0 in `capabilities`.
     pub fn shown_capabilities(&self) -> u32 {
         const FIELD: u32 = 0xff << 8;
         if self.base_clock_hz == 0 || self.capabilities & FIELD == 0 {
@@ -220,13 +232,13 @@ impl SdhciConfig {
         if self.base_clock_hz != 0 { self.base_clock_hz } else { (self.capabilities >> 8 & 0xff) * 1_000_000 }
     }
 
-    /// Returns the timeout clock in hertz; 0 if unknown.
+    /// Returns the timeout clock in hertz; 0 if it is unknown.
     pub(super) fn timeout_hz(&self) -> u32 {
         let unit = if self.capabilities & 0x80 != 0 { 1_000_000 } else { 1_000 };
         if self.timeout_clock_hz != 0 { self.timeout_clock_hz } else { (self.capabilities & 0x3f) * unit }
     }
 
-    /// Returns whether this capability bit (of 40h) is set.
+    /// Returns whether this bit of the capabilities register 40h is set.
     pub(super) fn has(&self, bit: u32) -> bool {
         self.capabilities & bit != 0
     }

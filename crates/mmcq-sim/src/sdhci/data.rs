@@ -1,4 +1,4 @@
-//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning
+//! A transfer on the DAT lines, from its command to its end: busy, timeouts, block gaps, tuning
 //! [SDHC 2.2.9, 2.2.18, 3.7].
 
 use super::bits::{host2, int, mode, present};
@@ -12,34 +12,34 @@ use crate::wire::{BLOCK_GAP_CLK, Beat};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// Idle; Command Inhibit (DAT) is clear in this state only.
+    /// The lines are idle. Command Inhibit (DAT) is clear only in this state.
     #[default]
     Idle,
-    /// A command that will use the lines is on its way.
+    /// A command that will use the DAT lines is under way.
     Reserved,
-    /// Gap; at its end the card is asked for a block.
+    /// Gap before a block of a read; at its end the controller asks the card for the block.
     ReadGap,
     ReadBlock,
-    /// There is no room for the next block, or memory has not taken the last one: the clock is
-    /// stopped.
+    /// The buffer has no room for the next block, or memory has not taken the last one. The clock
+    /// is stopped.
     ReadHeld,
-    /// All data came; the host must still empty the buffer.
+    /// All blocks have come; the host must still read the buffer.
     Drain,
-    /// There are no data for the next block.
+    /// The data of the next block of a write are missing.
     WriteHeld,
     WriteBlock,
-    /// CRC status, then busy until the next block can start.
+    /// The CRC status of a written block, and then busy until the next block can start.
     WriteStatus,
-    /// Stopped at a block gap by the host.
+    /// The host has stopped the transfer between two blocks.
     Gap,
-    /// Data are due from the card and will not come.
+    /// The controller waits for data that the card will not send.
     Silence,
-    /// Automatic CMD12.
+    /// The automatic CMD12 is under way.
     Stop,
-    /// An abort command has ended the transfer; its response is still to come.
+    /// An abort command has ended the transfer; its response has not come yet.
     Cut,
     Busy,
-    /// An error happened; only a reset ends this state.
+    /// An error occurred; only a reset ends this state.
     Failed,
 }
 
@@ -47,29 +47,31 @@ pub(super) enum State {
 pub(super) struct DatLines {
     pub(super) state: State,
     pub read: bool,
-    /// Bytes in a block, as the host sees it.
+    /// Number of bytes in a block, as the host expects it.
     pub(super) block: usize,
-    /// Blocks left to transfer on the wires; `None`: no block count.
+    /// Number of blocks that are still to go over the lines; `None`: there is no block count.
     pub(super) left: Option<u32>,
-    /// Number of blocks of a task.
+    /// Number of blocks of a task of the command queue engine.
     total: Option<u32>,
-    /// Whether the 32-bit block count is used.
+    /// Whether the 32-bit block count is in use, instead of the 16-bit one.
     pub(super) wide_count: bool,
     pub(super) counted: bool,
     pub(super) dma: bool,
     pub(super) auto_stop: bool,
     pub(super) tuning: bool,
     pub(super) rounds: u8,
-    /// Whether a fault struck a block of the tuning procedure; then the procedure finds nothing.
+    /// Whether a fault struck a block of the tuning procedure. Then the procedure finds no sampling
+    /// point.
     pub(super) tuning_struck: bool,
-    /// Fault of the block on the lines.
+    /// Fault that strikes the present block.
     pub(super) strike: Option<Strike>,
-    /// Data flow from the card's reply.
+    /// Data that the card's reply to the command announced.
     pub(super) flow: Option<Flow>,
-    /// End of the last thing on the lines.
+    /// Clock edge at which the lines were last in use.
     pub(super) beat: Option<Beat>,
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes of the block that memory has taken or given.
+    /// Number of bytes of the present block that were written to memory (read) or read from it
+    /// (write).
     pub offset: usize,
     pub(super) good: bool,
     pub(super) start_ns: u64,
@@ -77,7 +79,7 @@ pub(super) struct DatLines {
 }
 
 impl DatLines {
-    /// Returns whether Command Inhibit (DAT) is set.
+    /// Returns whether the bit Command Inhibit (DAT) is set.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
@@ -87,13 +89,13 @@ impl DatLines {
         matches!(self.state, State::ReadBlock | State::WriteBlock)
     }
 
-    /// Returns whether data are under way, so that DAT1 carries no interrupt in 4-bit mode.
+    /// Returns whether data are under way. Then DAT1 carries no card interrupt in 4-bit mode.
     pub fn hides_interrupt(&self) -> bool {
         use State::{Busy, Cut, Drain, Failed, Idle, Reserved, Stop};
         !matches!(self.state, Idle | Reserved | Drain | Stop | Cut | Busy | Failed)
     }
 
-    /// Returns whether the transfer is a block of the tuning procedure.
+    /// Returns whether the transfer belongs to the tuning procedure.
     pub fn tuning(&self) -> bool {
         self.tuning && self.active()
     }
@@ -103,19 +105,19 @@ impl DatLines {
         self.tuning_struck = false;
     }
 
-    /// Flips one bit of the current block, counted from its first on the wire.
+    /// Flips one bit of the present block; bit 0 is the first on the wire.
     pub fn flip(&mut self, bit: u32) {
         flip(self.block_bytes(), bit);
     }
 
-    /// Returns the bytes of the current block.
+    /// Returns the bytes of the present block.
     pub fn block_bytes(&mut self) -> &mut [u8] {
         let n = self.block.min(self.bytes.len());
         &mut self.bytes[..n]
     }
 
-    /// Returns the bytes of the current block that the wires carry. A card may send another length
-    /// than the host expects.
+    /// Returns the bytes of the present block that really go over the lines. A card may send
+    /// another block length than the host expects.
     pub fn on_wire(&self) -> &[u8] {
         let n = match self.flow {
             Some(Flow::Read { block_size }) if self.read => usize::from(block_size),
@@ -124,24 +126,24 @@ impl DatLines {
         &self.bytes[..n.min(self.bytes.len())]
     }
 
-    /// Returns the number of bytes of the current block that memory has not handled yet; `None` if
-    /// there are none.
+    /// Returns the number of bytes of the present block that are still to go to or from memory;
+    /// `None` if no byte is left.
     pub fn rest(&self) -> Option<usize> {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Returns whether another block follows the one that memory handles. A write prefetches: its
-    /// block is still to be counted.
+    /// Returns whether another block follows the one that goes to or from memory. In a write that
+    /// block is not counted yet, since it is prefetched.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }
 
-    /// Returns whether no block of the transfer is done yet.
+    /// Returns whether the transfer has not completed any block yet.
     pub fn is_first(&self) -> bool {
         self.left == self.total
     }
 
-    /// Reserves the lines for a task, or for the busy of a command if it has no blocks.
+    /// Reserves the DAT lines for a task, or for the busy of a direct command (0 blocks).
     pub fn reserve_task(&mut self, read: bool, blocks: u32) {
         self.state = State::Reserved;
         self.tuning = false;
@@ -174,7 +176,7 @@ impl DatLines {
 }
 
 impl Sdhci {
-    /// Reserves the lines for a command that was written and uses them.
+    /// Reserves the DAT lines for a command that was just written and will use them.
     pub(super) fn reserve_data(&mut self, issue: &Issue) {
         self.dat.state = State::Reserved;
         self.dat.tuning = false;
@@ -207,13 +209,13 @@ impl Sdhci {
         }
     }
 
-    /// Handles the response to a data command: data may start after `beat`.
+    /// Handles the response to a data command; data may start after the edge `beat`.
     pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         if self.dat.state != State::Reserved {
             return;
         }
-        // A command that says nothing of data may carry those of a write that the card still has
-        // open.
+        // A command whose reply announces no data may carry blocks of a write that the card still
+        // has open.
         let flow = match (flow, self.dat.flow) {
             (Flow::None, Some(_)) if self.config.mistakes.carried_data_stay => {
                 self.dat.flow = None;
@@ -248,7 +250,7 @@ impl Sdhci {
         self.dat.beat.unwrap_or_else(|| self.slot.beat(now))
     }
 
-    /// Returns the longest wait in ns for data or the end of busy [SDHC 2.2.15].
+    /// Returns the timeout in ns for data and for the end of busy [SDHC 2.2.15].
     fn timeout_ns(&self) -> u64 {
         let hz = match self.config.timeout_hz() {
             0 => self.slot.bus.clock_hz.max(1),
@@ -258,7 +260,7 @@ impl Sdhci {
         Beat::new(0, hz).plus(clocks).ns()
     }
 
-    /// Starts the timeout, if the awaited event comes after it.
+    /// Starts the data timeout, if the awaited event at `until_ns` comes too late.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns <= from_ns {
             return self.stop_timer(Timer::DataTimeout);
@@ -283,7 +285,7 @@ impl Sdhci {
         }
     }
 
-    /// Ends the transfer after its last block.
+    /// Handles the end of the transfer's last block.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
         if self.dat.dma && self.dma_finish(now) != Moved::All {
             return;
@@ -306,8 +308,7 @@ impl Sdhci {
 
     /// Handles the response to an R1b command.
     pub(super) fn start_busy(&mut self, now: u64) {
-        // An abort command may have come just after the end of what it was to abort: the lines are
-        // idle then.
+        // The abort command may come just after the transfer has ended; then the lines are idle.
         if matches!(self.dat.state, State::Idle | State::Reserved | State::Cut) {
             self.wait_for_busy(now);
         }
@@ -331,7 +332,7 @@ impl Sdhci {
         }
     }
 
-    /// Cuts off what is on the lines, when the card has an abort command.
+    /// Cuts off the block on the lines, at the time at which the card receives an abort command.
     pub(super) fn cut_data(&mut self, now: u64) {
         if matches!(self.dat.state, State::Idle | State::Reserved) {
             return;
@@ -344,7 +345,7 @@ impl Sdhci {
         self.dat.state = State::Cut;
     }
 
-    /// Shows the probe what an abort command cut off on the lines.
+    /// Shows the probe the part of a block that came before an abort command cut it off.
     fn show_cut(&mut self, now: u64) {
         let (read, from_ns) = (self.dat.read, self.dat.held_since);
         match self.dat.state {
@@ -380,7 +381,7 @@ impl Sdhci {
         }
     }
 
-    /// Ends the transfer by an error; no data are transferred until a reset.
+    /// Ends the transfer with an error; no data are transferred until a reset.
     pub(super) fn data_error(&mut self, bits: u32, now: u64) {
         let task = self.queue_moves();
         self.queue_data_failed(now);
@@ -401,14 +402,14 @@ impl Sdhci {
         }
     }
 
-    /// Handles the timeout [SDHC 2.2.18]. Without its status enable bit it has no effect.
+    /// Handles the data timeout [SDHC 2.2.18]. It has no effect if its status enable bit is clear.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.regs.enable & int::DATA_TIMEOUT != 0 {
             self.data_error(int::DATA_TIMEOUT, now);
         }
     }
 
-    /// Executes a Continue Request.
+    /// Executes a Continue Request: the transfer continues after a block gap.
     pub(super) fn continue_after_gap(&mut self, now: u64) {
         if self.dat.state == State::Gap {
             self.lines_stood(now);
@@ -420,7 +421,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a tuning block; its data stay in the controller [SDHC 2.2.25].
+    /// Handles a tuning block; the controller does not pass its data to the host [SDHC 2.2.25].
     pub(super) fn tuning_round(&mut self, now: u64) {
         self.dat.state = State::Idle;
         self.dma.stop();
@@ -437,7 +438,7 @@ impl Sdhci {
         self.raise(int::BUFFER_READ_READY, now);
     }
 
-    /// Executes a Software Reset For DAT Line [SDHC 2.2.16].
+    /// Executes Software Reset For DAT Line [SDHC 2.2.16].
     pub(super) fn reset_data(&mut self) {
         self.list.stops();
         self.stop_data_timers();

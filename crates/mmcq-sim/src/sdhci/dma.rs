@@ -1,20 +1,20 @@
-//! DMA of blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
+//! DMA of blocks to memory and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
 
 use super::Sdhci;
 use super::bits::{cap, host2, int};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Number of descriptors without data after which ADMA counts as running in a circle, and never
-/// transfers a byte again.
+/// Number of descriptors without data in a row after which the table counts as endless. ADMA then
+/// never transfers another byte.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
 
-/// States of the ADMA engine in register 54h.
+/// Values of register 54h (ADMA Error Status): states of the ADMA engine.
 const ST_FDS: u8 = 1;
 const ST_TFR: u8 = 3;
 const LENGTH_MISMATCH: u8 = 1 << 2;
 
-/// Attributes of a descriptor.
+/// Attribute bits of a descriptor.
 const VALID: u32 = 1;
 const END: u32 = 1 << 1;
 const INT: u32 = 1 << 2;
@@ -26,32 +26,33 @@ const LINK: u32 = 0x30;
 enum Engine {
     #[default]
     Off,
-    /// A selection that this controller does not have.
+    /// The driver has selected a kind of DMA that this controller does not support.
     Missing,
     Sdma,
-    /// ADMA2 with descriptors of this many bytes (8, 12 or 16).
+    /// ADMA2; the value is the length of a descriptor in bytes: 8, 12 or 16.
     Adma2(u8),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     engine: Engine,
-    /// Whether SDMA is at a boundary and waits for the host.
+    /// Whether SDMA has stopped at a boundary and waits for the host.
     held: bool,
-    /// Whether ADMA runs in a circle, or an access never ends.
+    /// Whether DMA never continues: the ADMA table is endless, or a memory access never ends (a
+    /// fault).
     stuck: bool,
-    /// Fault of the segment in progress.
+    /// Fault that strikes the present segment.
     strike: Option<Strike>,
-    /// Whether SDMA is inside a segment.
+    /// Whether SDMA is in the middle of a segment.
     begun: bool,
-    /// Address of the next descriptor in a task's list; `None`: it is in the register.
+    /// Address of the next descriptor in a task's list; `None`: register 58h has the address.
     list: Option<u64>,
-    /// Rest of the current descriptor.
+    /// The part of the present descriptor that is left: address and number of bytes.
     address: u64,
     left: u32,
     int: bool,
     last: bool,
-    /// Whether the last descriptor is used up.
+    /// Whether the last descriptor of the table is used up.
     ended: bool,
 }
 
@@ -69,24 +70,24 @@ impl Dma {
     }
 }
 
-/// Result of transferring a block.
+/// Result of moving a block to memory or from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
-    /// The rest has to wait.
+    /// Only a part of the block was moved; the other bytes have to wait.
     Held,
-    /// The transfer is over.
+    /// An error has ended the transfer.
     Failed,
 }
 
-/// Reason of a failed ADMA step; the value is that of register 54h.
+/// An ADMA error; the value goes to register 54h.
 struct AdmaError(u8);
 
 impl Sdhci {
     /// Begins a transfer with DMA.
     pub(super) fn dma_begin(&mut self) {
         if self.dma.list.is_some() {
-            // A task has said where its list is.
+            // The task of the command queue engine has set the address of its list before.
             return;
         }
         let v4 = self.regs.version4();
@@ -110,13 +111,13 @@ impl Sdhci {
         self.dma = Dma { engine, ..Dma::default() };
     }
 
-    /// Sets the list of a task, with descriptors of this many bytes.
+    /// Sets the list of a task, whose descriptors have this many bytes.
     pub(super) fn dma_is_at(&mut self, list: u64, bytes: u8) {
         self.regs.adma_error = 0;
         self.dma = Dma { engine: Engine::Adma2(bytes), list: Some(list), ..Dma::default() };
     }
 
-    /// Transfers the rest of the current block between the lines and memory.
+    /// Moves the remaining bytes of the present block between the lines and memory.
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),
@@ -130,7 +131,7 @@ impl Sdhci {
         }
     }
 
-    /// Checks after the last block that the table ends here too.
+    /// Checks after the last block that the ADMA table ends here too.
     pub(super) fn dma_finish(&mut self, now: u64) -> Moved {
         let Engine::Adma2(bytes) = self.dma.engine else { return Moved::All };
         match self.adma_tail(bytes, now) {
@@ -145,8 +146,8 @@ impl Sdhci {
         Moved::Failed
     }
 
-    /// Copies bytes `offset..offset + n` of the block to or from memory; returns false for a bus
-    /// error.
+    /// Copies `n` bytes of the block, from its byte `offset` on, to memory or from memory. Returns
+    /// false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
         let lost = if self.config.mistakes.odd_bytes_lost { n % 4 } else { 0 };
@@ -167,7 +168,7 @@ impl Sdhci {
         while let Some(rest) = self.dat.rest() {
             if !self.dma.held && !std::mem::replace(&mut self.dma.begun, true) {
                 self.dma.strike = self.strike(Point::Dma, now);
-                // SDMA has no way to report that memory failed: it stands.
+                // SDMA cannot report that a memory access failed, so it stops for ever.
                 self.dma.stuck = matches!(self.dma.strike, Some(Strike::Fail | Strike::Never));
             }
             if self.dma.held() {
@@ -175,7 +176,7 @@ impl Sdhci {
             }
             let address = if v4 { self.regs.adma_address } else { self.regs.argument2.into() };
             let n = rest.min((boundary - address % boundary) as usize);
-            // SDMA has no way to report a bus error; the memory has written it down.
+            // SDMA cannot report a bus error; the memory model has recorded it.
             self.dma_copy(address, n);
             let next = address.wrapping_add(n as u64);
             if v4 {
@@ -192,7 +193,8 @@ impl Sdhci {
         Moved::All
     }
 
-    /// Handles a write to the SDMA address: a transfer that stopped at a boundary continues.
+    /// Handles a write to the SDMA address register: a transfer that stopped at a boundary
+    /// continues.
     pub(super) fn sdma_restart(&mut self, now: u64) {
         let heard = !self.config.mistakes.sdma_address_ignored;
         if self.dma.engine == Engine::Sdma && self.dma.held && heard {
@@ -204,7 +206,7 @@ impl Sdhci {
     fn adma_move(&mut self, bytes: u8, now: u64) -> Result<Moved, AdmaError> {
         while let Some(rest) = self.dat.rest() {
             if !self.adma_data(bytes, now)? {
-                // The table ended inside the data, or never gets there.
+                // The table ended before the data did, or it is endless.
                 return if self.dma.stuck {
                     Ok(Moved::Held)
                 } else {
@@ -222,7 +224,8 @@ impl Sdhci {
                 self.descriptor_done(now);
             }
         }
-        // Without a block count only the table says where the end is: look ahead.
+        // Without a block count only the table shows where the transfer ends, so the next
+        // descriptor is fetched now.
         if self.dat.endless() {
             self.adma_data(bytes, now)?;
         }
@@ -252,8 +255,8 @@ impl Sdhci {
         Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
     }
 
-    /// Advances to a descriptor with data, if the current one has none left. Returns false at the
-    /// end of the table.
+    /// Fetches descriptors until one has data, if the present one has no bytes left. Returns false
+    /// at the end of the table.
     fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
         let mut idle = 0;
         while self.dma.left == 0 {
@@ -322,7 +325,8 @@ impl Sdhci {
         *self.dma.list.as_mut().unwrap_or(&mut self.regs.adma_address) = at;
     }
 
-    /// Returns the length in a transfer descriptor; 0 stands for the largest one [SDHC 1.13.3].
+    /// Returns the length in a transfer descriptor; a length of 0 means the largest one [SDHC
+    /// 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
         if low == 0 && self.config.mistakes.zero_length_moves_nothing {

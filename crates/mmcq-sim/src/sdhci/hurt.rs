@@ -1,40 +1,40 @@
-//! Faults that strike the controller by its plan, and their lasting effects.
+//! Faults that strike the controller according to its plan of faults, and their lasting effects.
 
 use super::bits::{host1, int, present};
 use super::{NEVER, Sdhci, Timer};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Lasting effects of faults.
+/// Effects of faults that last.
 #[derive(Default)]
 pub(super) struct Hurt {
-    /// Inhibit bits of the present state that stay set until a reset of everything.
+    /// Inhibit bits of the Present State register that stay set until a reset of everything.
     pub stuck: u32,
-    /// Data lines that are stuck low, one bit each.
+    /// Data lines that are stuck low, one bit for each line.
     pub lines: u8,
-    /// Whether the sampling point found by tuning is wrong now.
+    /// Whether the sampling point that tuning has found is wrong now.
     pub drifted: bool,
-    /// Time in ns at which the sampling point was found.
+    /// Time in ns of the last tuning.
     pub tuned_ns: u64,
-    /// Whether no command is sent until a reset of the CMD circuit.
+    /// Whether the controller sends no command until the driver resets the CMD circuit.
     pub mute: bool,
-    /// Whether Clock Control was written, with the internal clock on, after the last command.
+    /// Whether the driver has written Clock Control, with the internal clock on, since the last
+    /// command.
     pub clock_written: bool,
-    /// Reset bits that never clear themselves.
+    /// Software reset bits that never clear themselves.
     pub resets: u8,
-    /// Number of reads of the status after which the interrupt, asserted without a cause, is
-    /// released.
+    /// Number of status reads until an interrupt without a cause goes away.
     pub spurious: u32,
-    /// Earliest time in ns at which the interrupt is asserted.
+    /// Earliest time in ns at which the interrupt line can rise; `None`: no delay.
     pub held_ns: Option<u64>,
-    /// Whether the task that now ends gets an error once it is complete.
+    /// Whether the present task gets an error after it was reported complete.
     pub red: bool,
-    /// Status bits that come late, with their times in ns.
+    /// Status bits that are set later: time in ns, and bits.
     late: Vec<(u64, u32)>,
 }
 
 impl Sdhci {
-    /// Applies faults that only this controller has.
+    /// Applies the faults of SDHCI controllers. Returns the fault if the caller has to apply it.
     pub(super) fn hurt_by(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
         match strike {
             Strike::Stuck if matches!(point, Point::Command | Point::Response) => {
@@ -51,8 +51,8 @@ impl Sdhci {
         None
     }
 
-    /// Returns whether data arrive damaged in the present bus state: by a stuck or missing line, or
-    /// by the wrong clock edge.
+    /// Returns whether data arrive damaged on the bus as it is: a line is stuck or missing, or the
+    /// clock edge is wrong.
     pub(super) fn data_are_damaged(&self) -> bool {
         let mistakes = &self.config.mistakes;
         let used = u8::MAX >> (8 - self.slot.bus.width.clamp(1, 8));
@@ -62,7 +62,7 @@ impl Sdhci {
         self.hurt.lines & used != 0 || unwired || edge
     }
 
-    /// Returns whether the interrupt may be asserted now, faults considered.
+    /// Returns whether the interrupt line may rise now; a fault may delay it.
     pub(super) fn line_obeys(&mut self, now: u64) -> bool {
         if let Some(until_ns) = self.hurt.held_ns {
             return now >= until_ns;
@@ -107,7 +107,7 @@ impl Sdhci {
         self.raise(bits, now);
     }
 
-    /// Drops late status bits of a circuit that is reset.
+    /// Drops the late status bits of a circuit that the driver resets.
     pub(super) fn forget_late(&mut self, bits: u32) {
         self.hurt.late.retain_mut(|late| {
             late.1 &= !bits;

@@ -1,50 +1,51 @@
-//! Mistakes of real controllers, each as one switch of the model.
+//! Mistakes of real SDHCI controllers; each is a switch of the model.
 
 use serde::{Deserialize, Serialize};
 
-/// Departures from the standard; none by default.
+/// Points in which a controller violates the standard; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mistakes {
     /// Every ADMA2 transfer ends in an ADMA error.
     pub adma_fails: bool,
-    /// 64-bit descriptors are read as if they were 32-bit ones, 8 bytes each.
+    /// The controller reads 64-bit descriptors as 32-bit descriptors of 8 bytes.
     pub wide_descriptors_short: bool,
-    /// A descriptor of length 0 transfers nothing, instead of 64 KiB.
+    /// A descriptor of length 0 moves nothing, instead of 64 KiB.
     pub zero_length_moves_nothing: bool,
-    /// DMA transfers multiples of 4 bytes; the rest is lost.
+    /// DMA moves whole words of 4 bytes, and loses the last bytes of an odd length.
     pub odd_bytes_lost: bool,
-    /// After a change of clock, width or edges no command is sent until a reset of the CMD circuit.
+    /// After a change of clock, width or data rate the controller sends no command until the driver
+    /// resets the CMD circuit.
     pub change_hangs_lines: bool,
-    /// Delay in ns of the buffer's ready bits in the present state after their interrupt.
+    /// Delay in ns of the buffer ready bits in the Present State register after their interrupt.
     pub buffer_late_ns: u64,
-    /// The automatic CMD23 is not sent; its main command is.
+    /// The controller does not send the automatic CMD23, but sends the main command.
     pub auto_count_missing: bool,
-    /// A CMD23 is not sent, and only a reset of the CMD circuit ends it.
+    /// The controller does not send a CMD23; only a reset of the CMD circuit ends the command.
     pub count_hangs: bool,
-    /// Delay in ns after which an abort command without busy raises a Transfer Complete of its own;
-    /// 0: it does not.
+    /// Delay in ns after which an abort command without busy raises a further Transfer Complete; 0:
+    /// none.
     pub stop_completes_after_ns: u64,
-    /// With High Speed Enable set, data are sampled at the wrong edge.
+    /// With High Speed Enable set, the controller samples data at the wrong clock edge.
     pub high_speed_breaks_reads: bool,
-    /// The capabilities (40h, 44h) read as 0.
+    /// The capabilities registers (40h and 44h) read as 0.
     pub capabilities_hidden: bool,
-    /// Number of data lines connected on the board; 0: all.
+    /// Number of data lines that the board connects; 0: all.
     pub lines_wired: u8,
-    /// A reset ends only if Clock Control was written, with the internal clock on, after the last
-    /// command.
+    /// A software reset ends only if the driver has written Clock Control, with the internal clock
+    /// on, since the last command.
     pub reset_needs_clock: bool,
-    /// A new SDMA address is ignored while a transfer is under way, as on QEMU.
+    /// The controller ignores a new SDMA address while a transfer is under way, as QEMU does.
     pub sdma_address_ignored: bool,
-    /// A request to stop at a block gap is ignored while the lines already stand at one.
+    /// The controller ignores a request to stop at a block gap while the lines already wait at one.
     pub gap_unnoticed: bool,
-    /// Data are transferred only with commands that also start a transfer on the card; other data
-    /// commands are answered, and wait.
+    /// The controller moves data only with commands that start a transfer on the card. Another data
+    /// command gets its response, and its data wait for ever.
     pub carried_data_stay: bool,
 }
 
 impl Mistakes {
-    /// No mistakes: the controller follows the standard.
+    /// A controller without mistakes.
     pub const NONE: Mistakes = Mistakes {
         adma_fails: false,
         wide_descriptors_short: false,

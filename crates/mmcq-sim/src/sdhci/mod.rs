@@ -1,27 +1,28 @@
-//! An SD host controller by register, versions 3.00 to 4.20 of the standard (SDHC).
+//! Model of an SD host controller, register by register, for the versions 3.00 to 4.20 of the
+//! standard (SDHC).
 //!
-//! [`Sdhci`] is passive: it is told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
-//! by itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the
-//! CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
-//! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what
-//! a particular controller can do and how long it takes), `mistakes.rs` (what it does wrong),
-//! `profile.rs` (known ones), `hurt.rs` (what strikes it by a plan of faults, and what remains of
-//! that), `cqhci/` (the queue engine beside it).
+//! [`Sdhci`] is passive: each call gives it the time, and
+//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) returns the time of its next own
+//! event. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the CMD
+//! line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning), `blocks.rs`
+//! (its blocks), `dma.rs` (SDMA, ADMA2), `adma3.rs` (lists of commands), `pio.rs` (the buffer
+//! port), `config.rs` (features and delays of a controller), `mistakes.rs` (its violations of the
+//! standard), `profile.rs` (controllers with known mistakes), `hurt.rs` (planned faults and their
+//! lasting effects), `cqhci/` (the command queue engine).
 //!
-//! Where the standard leaves something open the model takes the strict side, so that a driver that
-//! relies on luck fails here:
-//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit;
-//!   after any error of a command that uses the DAT lines, or of its data, Command Inhibit (DAT)
-//!   stays until a reset of the DAT circuit, and no more data move.
+//! Where the standard leaves something open, the model chooses the strict behaviour, so that a
+//! driver that relies on luck fails here:
+//! - After a response timeout Command Inhibit (CMD) stays set until the driver resets the CMD
+//!   circuit. After an error of a command that uses the DAT lines, or of its data, Command Inhibit
+//!   (DAT) stays set until the driver resets the DAT circuit, and no more data are transferred.
 //! - With a damaged response (CRC, end bit, index) Command Complete is set together with the error.
-//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an
-//!   end [SDHC 2.2.28].
-//! - A command written while inhibited, in reset, or into an unfinished command is dropped and
-//!   counted ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
-//! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC
-//!   error.
-//! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
+//! - The lengths in an ADMA2 table must add up to exactly the length of the blocks, and the table
+//!   must have an end [SDHC 2.2.28].
+//! - A command that is written while an inhibit bit is set, during a reset, or before the last
+//!   command was written completely is dropped. The model counts it in
+//!   [`Controller::protocol_violations`](crate::slot::Controller::protocol_violations).
+//! - UHS modes need 1.8 V signalling. A block of another length than the card sends is a CRC error.
+//! - A write to a busy card waits for the end of busy before its first block; a read does not wait.
 
 mod adma3;
 mod bits;
@@ -55,12 +56,12 @@ use crate::slot::{Core, Slot};
 use bits::{int, reset};
 use registers::Registers;
 
-/// The registers as a driver reaches them.
+/// Access to the controller's registers, as a driver has it.
 pub type Port = crate::port::Port<Sdhci>;
 
 crate::port::register_file!(Sdhci);
 
-/// Timers of the model, in the order in which simultaneous ones are handled.
+/// Timers of the model. Timers with the same time are handled in this order.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -71,13 +72,13 @@ enum Timer {
     Signal18,
     CardDetect,
     Card,
-    /// Late status bits are set.
+    /// Sets status bits that a fault has delayed.
     Status,
-    /// A late interrupt is asserted.
+    /// Raises the interrupt line that a fault has delayed.
     Line,
     /// The command queue engine polls the card for ready tasks.
     QueuePoll,
-    /// The command queue engine has counted completions for long enough.
+    /// The coalescing timeout of the command queue engine.
     QueueCount,
 }
 
@@ -96,7 +97,7 @@ const TIMERS: [Timer; 12] = [
     Timer::QueueCount,
 ];
 
-/// The controller, its slot and the bus.
+/// Model of an SDHCI controller, with its card slot and bus.
 pub struct Sdhci {
     config: SdhciConfig,
     memory: Box<dyn DeviceMemory>,
@@ -107,12 +108,12 @@ pub struct Sdhci {
     dma: dma::Dma,
     list: adma3::List,
     pio: pio::Buffer,
-    /// The command queue engine, if there is one.
+    /// The command queue engine; `None`: the controller has none.
     cqe: Option<Box<cqhci::Engine>>,
     card_interrupt: bool,
-    /// Whether a card with functions is, or was, in the slot.
+    /// Whether a card with functions (I/O card) is in the slot, or was.
     functions: bool,
-    /// Level of DAT1 that the card last held low outside of data.
+    /// Interrupt level on DAT1 that the card last had while no data were on the lines.
     card_line: bool,
     hurt: hurt::Hurt,
     first_violation: Option<(u64, &'static str)>,
@@ -158,7 +159,7 @@ impl Core for Sdhci {
 }
 
 impl Sdhci {
-    /// Makes a controller after power-on reset, at time 0.
+    /// Makes a controller in its state after power-on reset, at time 0.
     pub fn new(
         config: SdhciConfig,
         memory: impl DeviceMemory + 'static,
@@ -213,19 +214,20 @@ impl Sdhci {
         }
     }
 
-    /// Asserts or releases the interrupt (DAT1) of a function on a card that is not modelled.
+    /// Raises or lowers the card interrupt (DAT1), for a card without a model.
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;
         self.update_irq(now);
     }
 
-    /// Returns the controller's parameters.
+    /// Returns the parameters of the controller.
     pub fn config(&self) -> &SdhciConfig {
         &self.config
     }
 
-    /// Returns the time in ns and the description of the driver's first violation.
+    /// Returns the first violation of the protocol by the driver: its time in ns and a description.
+    /// `None`: there was none.
     pub fn first_violation(&self) -> Option<(u64, &'static str)> {
         self.first_violation
     }
@@ -247,22 +249,22 @@ impl Sdhci {
         self.first_violation.get_or_insert((self.slot.now_ns(), what));
     }
 
-    /// Sets the status bits that are enabled.
+    /// Sets status bits, if they are enabled.
     fn raise(&mut self, bits: u32, now: u64) {
         self.regs.status |= bits & self.regs.enable;
         self.slot.line.forgive();
         self.update_irq(now);
     }
 
-    /// Sets the interrupt line from status and signal enables.
+    /// Sets the interrupt line to the level that status and signal enable bits give.
     fn update_irq(&mut self, now: u64) {
-        // The card interrupt is a level: its status follows the line as long as it is enabled.
+        // The card interrupt is a level: while it is enabled, its status bit follows the line.
         self.regs.status &= !int::CARD;
         if self.card_interrupt || self.card_line {
             self.regs.status |= int::CARD & self.regs.enable;
         }
         if let Some(cqe) = &self.cqe {
-            // So is that of the queue engine.
+            // The interrupt of the command queue engine is a level too.
             self.regs.status &= !int::QUEUE;
             if cqe.irq() {
                 self.regs.status |= int::QUEUE & self.regs.enable;
@@ -282,7 +284,7 @@ impl Sdhci {
         self.slot.set_line(level && (self.slot.line.is_high() || rises), now);
     }
 
-    /// Begins a software reset. It acts at once; its bits stay set for a while.
+    /// Begins a software reset. It takes effect at once, but its bits stay set for some time.
     fn software_reset(&mut self, bits: u8, now: u64) {
         if bits & reset::ALL != 0 {
             self.regs = Registers {
@@ -320,7 +322,7 @@ impl Sdhci {
 
     fn reset_done(&mut self, now: u64) {
         self.regs.reset &= self.hurt.resets;
-        // A halt that waited for a task ends where the task was cut off.
+        // A halt may have waited for the end of a task; the reset has ended this task.
         self.queue_goes_on(now);
     }
 
@@ -332,9 +334,8 @@ impl Sdhci {
         }
         self.regs.inserted = inserted;
         if !inserted {
-            // Without a card the controller takes the power and the clock away
-            // [SDHC 2.2.11, 2.2.14]: if something is on the lines still, that is not the driver's
-            // doing.
+            // Without a card the controller switches off power and clock [SDHC 2.2.11, 2.2.14].
+            // Data that this cuts off are not a mistake of the driver.
             self.regs.power &= !1;
             self.regs.clock &= !bits::clock::CARD;
             self.drive_bus(now);

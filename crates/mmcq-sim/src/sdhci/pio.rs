@@ -3,25 +3,26 @@
 use super::bits::{int, present};
 use super::{Sdhci, Timer};
 
-/// Buffer of whole blocks, with the one that the host accesses.
+/// Buffer of whole blocks; the host reads or writes one of them through the data port.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
-    /// Offset of the first valid byte.
+    /// Index of the first valid byte in the buffer.
     head: usize,
     block: usize,
     capacity: usize,
-    /// Bytes of the current block that the host has not yet accessed; 0: no block is offered.
+    /// Number of bytes of the present block that the host has not accessed yet; 0: the host has no
+    /// block to access.
     left: usize,
-    /// Blocks of a write that the host was not yet asked for.
+    /// Number of blocks of a write that the host was not yet asked to write.
     wanted: u64,
     write: bool,
-    /// Time in ns from which the ready bit of the offered block is shown.
+    /// Time in ns from which the Present State register shows the ready bit of the present block.
     ready_ns: u64,
 }
 
 impl Buffer {
-    /// Begins a transfer through the port. `blocks`: number that the host will be asked for in a
+    /// Begins a transfer through the data port. `blocks` is the number of blocks that the host must
     /// write.
     pub fn begin(&mut self, block: usize, slots: u8, write: bool, blocks: u64) {
         self.clear();
@@ -48,7 +49,7 @@ impl Buffer {
         self.bytes.len() - self.head
     }
 
-    /// Returns whether there is room for one more block from the card.
+    /// Returns whether the buffer has room for a further block from the card.
     pub fn room(&self) -> bool {
         self.held() + self.block <= self.capacity
     }
@@ -57,12 +58,12 @@ impl Buffer {
         self.held() == 0
     }
 
-    /// Adds a block from the card.
+    /// Adds a block that came from the card.
     pub fn push(&mut self, block: &[u8]) {
         self.bytes.extend_from_slice(block);
     }
 
-    /// Takes out a whole block from the host, if there is one. Returns whether it did.
+    /// Removes a whole block that the host has written. Returns false if there is none.
     pub fn pull(&mut self, block: &mut [u8]) -> bool {
         let unfinished = if self.left > 0 { self.block - self.left } else { 0 };
         if self.block == 0 || self.held() - unfinished < self.block {
@@ -84,7 +85,7 @@ impl Buffer {
         }
     }
 
-    /// Offers the next block to the host, if possible. Returns true if it did.
+    /// Makes the next block available to the host, if possible. Returns true if it did.
     pub fn offer(&mut self) -> bool {
         if self.left > 0 || self.block == 0 {
             return false;
@@ -121,7 +122,7 @@ impl Buffer {
 }
 
 impl Sdhci {
-    /// Interrupts the host for the next block that it can access.
+    /// Raises Buffer Read Ready or Buffer Write Ready for the next block that the host can access.
     pub(super) fn offer_block(&mut self, now: u64) {
         if self.pio.offer() {
             self.pio.ready_ns = now.saturating_add(self.config.mistakes.buffer_late_ns);

@@ -1,5 +1,5 @@
-//! Profiles of controllers with a known departure from the standard: the model's mistake, and the
-//! quirk that the board gives the driver for it.
+//! Profiles of controllers that violate the standard in a known point: the mistake of the model,
+//! and the quirk by which a board tells the driver about it.
 
 use super::SdhciConfig;
 use mmcq::host::Width;
@@ -26,18 +26,18 @@ pub const PROFILES: [(&str, &str); 16] = [
     ("clock-before-reset", include_str!("../../controllers/clock-before-reset.toml")),
 ];
 
-/// A controller and its driver.
+/// A profile: a controller, and what its board tells the driver.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
-    /// One line about it.
+    /// Description of the profile, one line.
     pub description: String,
-    /// Name of a card that shows the quirk.
+    /// Name of a card with which the quirk shows.
     pub card: String,
-    /// Parameters of the model.
+    /// Parameters of the controller model.
     pub controller: SdhciConfig,
-    /// Settings that the board gives the driver.
+    /// Settings that the board gives to the driver.
     pub driver: driver::SdhciConfig,
 }
 
@@ -62,13 +62,13 @@ struct Driver {
 }
 
 impl Profile {
-    /// Returns the built-in profile of this name.
+    /// Returns the built-in profile with this name; `None` for another name.
     pub fn named(name: &str) -> Option<Result<Profile, String>> {
         let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
         Some(Self::from_toml(text, name))
     }
 
-    /// Parses a profile. An error is one line that names the key, the value and what was expected.
+    /// Parses a profile from TOML. `Err` is one line with the key, the value and what was expected.
     pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());

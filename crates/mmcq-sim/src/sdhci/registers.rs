@@ -1,4 +1,4 @@
-//! The register file: the results of reads and the effects of writes [SDHC 2.2].
+//! The registers of the controller: results of reads and effects of writes [SDHC 2.2].
 
 use super::bits::{cap, clock, host1, host2, int, present, reset};
 use super::{NEVER, Sdhci, Timer};
@@ -7,10 +7,10 @@ use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Registers that only store what was written or what happened.
+/// Values of the registers, and states that registers show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
-    /// 00h: SDMA address, argument 2, or 32-bit block count.
+    /// Register 00h: SDMA address, argument of CMD23, or 32-bit block count.
     pub argument2: u32,
     pub block_size: u16,
     pub block_count: u16,
@@ -25,7 +25,7 @@ pub(super) struct Registers {
     pub clock: u16,
     pub clock_stable: bool,
     pub timeout: u8,
-    /// Resets in progress.
+    /// Software reset bits whose reset is in progress.
     pub reset: u8,
     pub status: u32,
     pub enable: u32,
@@ -33,31 +33,31 @@ pub(super) struct Registers {
     pub auto_errors: u16,
     pub host2: u16,
     pub adma_error: u8,
-    /// 58h: ADMA (in version 4 also SDMA) system address.
+    /// Register 58h: system address of ADMA, in version 4 also of SDMA.
     pub adma_address: u64,
     pub inserted: bool,
     pub detect_stable: bool,
-    /// 24h bit 27: a command was not sent because of an earlier error.
+    /// Present State bit 27: a command was not sent because of an earlier error.
     pub not_issued: bool,
-    /// Whether the 1.8 V regulator has settled.
+    /// Whether the 1.8 V regulator is ready.
     pub at_18v: bool,
-    /// Register 78h, where it has a meaning.
+    /// Register 78h as the selection of the enhanced strobe, on controllers that have this.
     pub strobe: u32,
 }
 
 impl Registers {
-    /// Returns register 30h with the summary bit.
+    /// Returns the value of register 30h, including the bit Error Interrupt.
     pub fn status_word(&self) -> u32 {
         self.status | if self.status & int::ERRORS != 0 { int::ERROR } else { 0 }
     }
 
-    /// Returns whether Host Version 4 Enable is set.
+    /// Returns whether the bit Host Version 4 Enable is set.
     pub fn version4(&self) -> bool {
         self.host2 & host2::VERSION_4 != 0
     }
 }
 
-/// Returns a mask of the bytes in a word that an access covers.
+/// Returns the mask of the bytes in a 32-bit word that an access uses.
 fn lanes(offset: u16, size: u8) -> u32 {
     let mask = match size {
         1 => 0xff,
@@ -67,19 +67,20 @@ fn lanes(offset: u16, size: u8) -> u32 {
     mask << (u32::from(offset & 3) * 8)
 }
 
-/// Returns `old` with the masked bits of `new`.
+/// Returns `old` with the bits of `mask` replaced by those of `new`.
 fn merge(old: u32, new: u32, mask: u32) -> u32 {
     old & !mask | new & mask
 }
 
-/// Returns whether the access is an aligned byte, halfword or word.
+/// Returns whether the access has 1, 2 or 4 bytes and an aligned offset.
 fn well_formed(offset: u16, size: u8) -> bool {
     matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into())
 }
 
 const BUFFER_PORT: u16 = 0x20;
 
-/// Power Control: RST_n is low, where the controller has that line ([`SdhciConfig::reset_line`]).
+/// Bit of Power Control that holds RST_n low, on controllers with that line
+/// ([`SdhciConfig::reset_line`]).
 ///
 /// [`SdhciConfig::reset_line`]: super::SdhciConfig::reset_line
 const RESET_LINE: u8 = 0x10;
@@ -87,7 +88,7 @@ const RESET_LINE: u8 = 0x10;
 const MALFORMED: &str = "an access that is not aligned, or of no register [SDHC 2.1]";
 
 impl Sdhci {
-    /// Reads 1, 2 or 4 bytes.
+    /// Reads a register; `size` is 1, 2 or 4 bytes.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         let ones = lanes(0, size);
@@ -109,7 +110,7 @@ impl Sdhci {
         self.word(offset & !3, now) >> (u32::from(offset & 3) * 8) & ones
     }
 
-    /// Writes 1, 2 or 4 bytes.
+    /// Writes a register; `size` is 1, 2 or 4 bytes.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() {
@@ -126,7 +127,7 @@ impl Sdhci {
         if offset & !3 == BUFFER_PORT {
             return self.buffer_write(size, value, now);
         }
-        // During a reset of everything nothing else can be written [SDHC 2.2.16].
+        // During Software Reset For All the driver must not write other registers [SDHC 2.2.16].
         if self.regs.reset & reset::ALL != 0 && offset & !3 != 0x2c {
             return self.violation("a register written during Software Reset For All [SDHC 2.2.16]");
         }
@@ -192,13 +193,14 @@ impl Sdhci {
         match offset {
             0x00 => {
                 self.regs.argument2 = merge(self.regs.argument2, value, mask);
-                // Writing the last byte of the SDMA address lets a stopped transfer go on
-                // [SDHC 2.2.1].
+                // A write to the last byte of the SDMA address continues a stopped transfer [SDHC
+                // 2.2.1].
                 if mask & 0xff00_0000 != 0 && !self.regs.version4() {
                     self.sdma_restart(now);
                 }
             }
-            // While a transfer runs writes to size and count are ignored [SDHC 2.2.2, 2.2.3].
+            // Writes to block size and block count during a transfer are ignored [SDHC 2.2.2,
+            // 2.2.3].
             0x04 if self.dat.active() => {}
             0x04 => {
                 self.regs.block_size = half(self.regs.block_size, 0) & 0x7fff;
@@ -209,7 +211,7 @@ impl Sdhci {
             0x28 => self.set_host_control(value, mask, now),
             0x2c => self.set_clock_and_reset(value, mask, now),
             0x30 => {
-                // The card interrupt and the summary cannot be cleared here [SDHC 2.2.18].
+                // This register cannot clear Card Interrupt and Error Interrupt [SDHC 2.2.18].
                 self.regs.status &= !(value & mask & !(int::CARD | int::ERROR));
                 self.update_irq(now);
             }
@@ -243,13 +245,13 @@ impl Sdhci {
                 self.regs.strobe = merge(self.regs.strobe, value, mask) & 1;
                 self.refresh_bus(now);
             }
-            // Everything else is read-only, or does not exist.
+            // All other registers are read-only, or do not exist.
             _ => {}
         }
     }
 
     fn set_command(&mut self, value: u32, mask: u32, now: u64) {
-        // The transfer mode belongs to the transfer: writes during one are ignored [SDHC 2.2.5].
+        // Writes to the transfer mode during a transfer are ignored [SDHC 2.2.5].
         if mask & 0xffff != 0 && !self.dat.active() {
             let known = if self.config.spec >= 3 { 0x1ff } else { 0x3f };
             self.regs.mode = merge(self.regs.mode.into(), value, mask) as u16 & known;
@@ -273,7 +275,8 @@ impl Sdhci {
             5 => self.config.has(cap::V18),
             _ => false,
         };
-        // Power needs a voltage that the controller has, and a card [SDHC 2.2.11].
+        // SD Bus Power can be set only with a voltage that the controller supports, and with a card
+        // in the slot [SDHC 2.2.11].
         if power & 1 != 0 && !(supported && self.regs.inserted) {
             power &= !1;
             if !supported {
@@ -317,7 +320,7 @@ impl Sdhci {
             return;
         }
         let dividers = clock::PROGRAMMABLE | 0xffc0;
-        // The frequency must not change while the card sees the clock [SDHC 3.2.3].
+        // The driver must not change the frequency while the card gets the clock [SDHC 3.2.3].
         if old & new & clock::CARD != 0 && (old ^ new) & dividers != 0 && self.regs.host2 & host2::PRESET == 0
         {
             self.violation("a divider changed under the running SD clock [SDHC 3.2.3]");
@@ -406,7 +409,7 @@ impl Sdhci {
         state & !(u32::from(self.hurt.lines & 0xf) << 20) | self.hurt.stuck
     }
 
-    /// Returns the index into the preset values for the mode of the bus [SDHC 2.2.29].
+    /// Returns the index in the preset values of the present bus mode [SDHC 2.2.29].
     fn preset(&self) -> u16 {
         let mode = self.regs.host2 & host2::UHS_MODE;
         let index = match (self.regs.at_18v || self.config.uhs_at_33v, mode) {
@@ -417,7 +420,8 @@ impl Sdhci {
         self.config.presets[usize::from(index)]
     }
 
-    /// Returns clock control as it reads: with presets enabled, the divider is the preset's.
+    /// Returns the value that Clock Control reads as. With preset values enabled, the preset has
+    /// the divider.
     fn shown_clock(&self) -> u16 {
         if self.regs.host2 & host2::PRESET == 0 {
             return self.regs.clock;
@@ -442,11 +446,11 @@ impl Sdhci {
         if n == 0 { base } else { base / (2 * n) }
     }
 
-    /// Updates the bus and informs the card, after the driver may have changed the bus settings.
+    /// Updates the bus after the driver may have changed its settings, and informs the card.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let (clock_hz, in_use) = (self.slot.bus.clock_hz, self.cmd.sending() || self.dat.moving());
         self.drive_bus(now);
-        // Lines in use do not like it when the clock changes under them.
+        // A change of the clock damages what is on the lines.
         if in_use && self.slot.bus.clock_hz != clock_hz {
             self.violation("the SD clock changed with a command or block on the lines [SDHC 3.2.3]");
         }
@@ -490,7 +494,7 @@ impl Sdhci {
         };
         if bus != self.slot.bus {
             if !bus.powered {
-                // Without a supply no card holds DAT0.
+                // A card without power does not hold DAT0 low.
                 self.slot.busy_until_ns = 0;
             }
             let driven = |b: &BusState| (b.clock_hz, b.width, b.ddr);
@@ -503,7 +507,7 @@ impl Sdhci {
                 card.bus_changed(&bus, now);
                 card.switching_voltage(now)
             });
-            // A card that was reset holds DAT0 no longer.
+            // A card that was reset does not hold DAT0 low any more.
             if released && self.slot.with_card(now, |card, now| card.busy(now)) == Some(false) {
                 self.slot.busy_until_ns = 0;
             }

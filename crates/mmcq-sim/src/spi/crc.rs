@@ -1,4 +1,5 @@
-//! CRC16 of blocks [SD 4.5]: x^16 + x^12 + x^5 + 1, from 0, the highest bit first.
+//! CRC16 of data blocks [SD 4.5]: polynomial x^16 + x^12 + x^5 + 1, initial value 0, highest bit
+//! first.
 
 const TABLE: [u16; 256] = {
     let mut table = [0u16; 256];

@@ -1,5 +1,5 @@
-//! Frames, gaps, tokens and blocks: the bytes that the card sends, and how it interprets the
-//! master's.
+//! Frames, gaps, tokens and blocks on an SPI bus: the bytes that the card sends, and how the card
+//! interprets the bytes of the master.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ use crate::slot::Core;
 use crate::stats::BusEvent;
 use crate::wire::{Beat, crc7};
 
-/// Tokens [SD 7.3.3.2].
+/// Tokens that begin or end data blocks [SD 7.3.3.2].
 const START: u8 = 0xfe;
 const START_OF_MANY: u8 = 0xfc;
 const STOP: u8 = 0xfd;
 
-/// Bytes after the last block of the card before a read beyond the end fails: the master has that
-/// long to send CMD12.
+/// Number of bytes after the card's last block until a read beyond the end fails. In this time the
+/// master can send CMD12.
 const AT_END_BYTES: u8 = 16;
 
-/// Purpose of a byte on the bus.
+/// What a byte that the card sends belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Command,
@@ -30,42 +30,42 @@ pub(super) enum Use {
     Busy,
 }
 
-/// What the card sends of a read.
+/// What the card sends in the present read.
 #[derive(Debug, Default)]
 enum Sending {
     #[default]
     Nothing,
-    /// The next block is beyond the end of the card. The field counts the bytes since the last
+    /// The next block is beyond the end of the card. The value counts the bytes since the last
     /// block.
     AtEnd(u8),
-    /// Token, bytes and CRC16, or a data error token. The first byte is sent at `from_ns` at the
-    /// earliest.
+    /// Start token, data and CRC16 of a block, or a data error token. The first byte is sent at
+    /// `from_ns` or later.
     Bytes { from_ns: u64, bytes: Vec<u8>, sent: usize },
 }
 
-/// What the master sends of a write.
+/// What the card expects from the master in the present write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taking {
-    /// The token that a block begins with.
+    /// Token that begins a block of this write.
     token: u8,
-    /// Bytes and CRC16 of a block, together.
+    /// Number of bytes in a block, including its CRC16.
     len: usize,
-    /// Bytes since the response.
+    /// Number of bytes since the response to the command.
     gap: u32,
-    /// Whether a block is under way.
+    /// Whether the master is sending a block.
     inside: bool,
 }
 
-/// The card's side of the wire.
+/// What the card sends and receives at the wire.
 #[derive(Debug, Default)]
 pub(super) struct Front {
     frame: [u8; 6],
     have: usize,
     answer: VecDeque<u8>,
     answer_ns: u64,
-    /// Bytes of busy after the response, in which the card hears nothing.
+    /// Number of busy bytes after the response, during which the card ignores the master.
     busy_bytes: u8,
-    /// Data flow after the response.
+    /// Command index, and data that follow the response.
     flow: Option<(u8, Flow)>,
     sending: Sending,
     taking: Taking,
@@ -74,13 +74,13 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Ends everything under way.
+    /// Ends everything that is under way on the wire.
     pub fn clear(&mut self) {
         *self = Front { block: std::mem::take(&mut self.block), ..Front::default() };
         self.block.clear();
     }
 
-    /// Drops an incomplete frame at the end of the selection.
+    /// Drops an incomplete frame when chip select goes high.
     pub fn forget_frame(&mut self) {
         self.have = 0;
     }
@@ -91,12 +91,12 @@ impl Front {
 }
 
 impl SpiSlot {
-    /// Returns the byte that the card sends from now on.
+    /// Returns the byte that the card sends next, and what it belongs to.
     pub(super) fn speak(&mut self, now_ns: u64) -> (u8, Use) {
         let state = self.card(now_ns, |card, now_ns| (card.in_spi(), card.busy(now_ns)));
         let Some((true, busy)) = state.filter(|_| !self.mute) else {
             if state.is_none_or(|(on, _)| !on) && (self.front.flow.is_some() || self.front.taking.len != 0) {
-                // A dip of the supply.
+                // The supply voltage dips at this time (a fault).
                 self.front.clear();
             }
             return (0xff, Use::Command);
@@ -128,7 +128,7 @@ impl SpiSlot {
         }
     }
 
-    /// Gives the card a byte of the master, which ended at this time.
+    /// Gives the card a byte of the master that ended at this time.
     pub(super) fn hear(&mut self, byte: u8, now_ns: u64) {
         if self.front.busy_bytes > 0 && self.front.answer.is_empty() {
             return;
@@ -153,7 +153,7 @@ impl SpiSlot {
         self.go_on(now_ns);
     }
 
-    /// Executes what follows from the end of a byte.
+    /// Handles what follows from the end of a byte.
     fn go_on(&mut self, now_ns: u64) {
         if !self.front.answer.is_empty() {
             return;
@@ -178,7 +178,7 @@ impl SpiSlot {
         }
     }
 
-    /// Prepares the next block of a read, when the bus is free.
+    /// Prepares the next block of a read once the bus is free.
     fn next_block(&mut self, len: usize, now_ns: u64) {
         if self.card(now_ns, |card, _| card.spi_is_at_end()) == Some(true) {
             self.front.sending = Sending::AtEnd(0);
@@ -192,7 +192,7 @@ impl SpiSlot {
         let Some(got) = self.card(now_ns, |card, now_ns| card.spi_block(&mut bytes[1..=len], now_ns)) else {
             return self.front.clear();
         };
-        // N_AC and N_CX: at least one byte.
+        // The gaps N_AC and N_CX have at least one byte.
         let gap_ns = Beat::new(now_ns, self.hz).plus(8).ns();
         self.front.sending = match got {
             SpiBlock::Never => Sending::Nothing,
@@ -208,14 +208,14 @@ impl SpiSlot {
         };
     }
 
-    /// Applies faults to a block on its way to the master. Returns its delay in ns.
+    /// Applies faults to a block on its way to the master. Returns the extra delay in ns.
     fn hurt_read(&mut self, bytes: &mut [u8], whole: bool, now_ns: u64) -> u64 {
         if !whole {
             flip(&mut bytes[1..], 77);
         }
         match self.strike(Point::ReadBlock, now_ns) {
             Some(Strike::Crc | Strike::EndBit | Strike::CrcAndEnd) => flip(&mut bytes[1..], 1234),
-            // Its token is not seen.
+            // The master does not see the start token.
             Some(Strike::Lost) => bytes[0] = 0xff,
             Some(Strike::Late(ns)) => return ns,
             Some(Strike::Line(level)) => self.stuck = Some(if level == 0 { 0 } else { 0xff }),
@@ -224,7 +224,7 @@ impl SpiSlot {
         0
     }
 
-    /// Ends a block, or a data error token, that was sent completely.
+    /// Handles the end of a block or data error token that was sent completely.
     fn block_went(&mut self, now_ns: u64) {
         let Sending::Bytes { bytes, .. } = std::mem::take(&mut self.front.sending) else { return };
         let Some(len) = bytes.len().checked_sub(3).filter(|len| *len > 0) else { return };
@@ -285,7 +285,7 @@ impl SpiSlot {
         }
         let mut block = std::mem::take(&mut self.front.block);
         if block.is_empty() {
-            // The card was taken out.
+            // The card was removed.
             return;
         }
         if matches!(strike, Some(Strike::Crc | Strike::EndBit)) {
@@ -307,7 +307,7 @@ impl SpiSlot {
         }
     }
 
-    /// Handles a frame from the master.
+    /// Handles a command frame from the master.
     fn frame_came(&mut self, now_ns: u64) {
         let frame = self.front.frame;
         let index = frame[0] & 0x3f;
@@ -330,7 +330,8 @@ impl SpiSlot {
         }
         let in_spi = self.card(now_ns, |card, _| card.in_spi());
         if in_spi == Some(false) && (index != 0 || !self.selected) {
-            // As on the SD bus; the answer goes to its command line, which is not here.
+            // A card in SD mode executes the command. Its response goes to the CMD line, which an
+            // SPI bus does not have.
             if crc_ok {
                 self.slot.with_card(now_ns, |card, now_ns| card.command(index, arg, now_ns));
             }
@@ -369,7 +370,7 @@ impl SpiSlot {
         self.respond(reply.r1, reply.rest(), now_ns);
     }
 
-    /// Sends R1 and the bytes after it to the master.
+    /// Makes the card send R1 and the bytes after it.
     fn respond(&mut self, r1: u8, rest: &[u8], now_ns: u64) {
         let mut r1 = r1;
         match self.strike(Point::Response, now_ns) {
@@ -377,7 +378,7 @@ impl SpiSlot {
                 self.front.answer.extend(std::iter::repeat_n(0xff, 1 + rest.len()));
                 return;
             }
-            // No checksum is there: one bit of it is another.
+            // SPI responses have no CRC: the fault flips a bit of R1 instead.
             Some(Strike::Crc | Strike::EndBit | Strike::Index) => r1 ^= 1 << 3,
             Some(Strike::Status(bits)) => r1 |= r1_bits(bits),
             Some(Strike::Late(ns)) => self.front.answer_ns = now_ns.saturating_add(ns),

@@ -1,30 +1,33 @@
-//! An SPI bus with a card on it, byte by byte [SD 7].
+//! Model of an SPI bus with a card, byte by byte [SD 7].
 //!
-//! [`SpiSlot`] is the wire: each byte that the master sends gives a byte. It is told the time with
-//! every call. [`SpiLine`] is the same for code that runs at [`Time::now`](crate::time::Time::now),
-//! and charges that code for the wire. [`crate::pl022`] drives a slot by register.
+//! [`SpiSlot`] is the wire: for each byte that the master sends it returns a byte. Each call gives
+//! it the time. [`SpiLine`] is the same bus for code whose time is
+//! [`Time::now`](crate::time::Time::now): each byte advances that time. [`crate::pl022`] is a
+//! controller that drives the bus.
 //!
-//! The card is any [`Card`] with an SPI mode: an SD card that is not SDUC. It has the states, the
-//! flash and the faults that it has on the SD bus; the time of an access and of busy is virtual
-//! time, so a faster clock sees more bytes of it.
+//! The card is any [`Card`] with an SPI mode: all SD cards except SDUC. Its states, its flash and
+//! its faults are the same as on the SD bus. Access times and busy are virtual times, so at a
+//! faster clock they last for more bytes.
 //!
-//! Where the standard leaves something open, [`Habits`] say what this card does. Else the model
-//! takes the strict side:
-//! - A card hears nothing before 1 ms of supply and 74 clocks with chip select and DI high, and is
-//!   in SD mode until CMD0 comes with chip select low and a good CRC7. Only a power cycle brings it
-//!   back there.
-//! - While the card is busy it takes no command but CMD0, and answers none: DO stays low, which
-//!   looks like an R1 without errors.
-//! - Inside a block that the master sends, everything is data; inside a block that the card sends,
-//!   it hears CMD12 and CMD0 alone.
-//! - The end of the selection ends nothing but the frame at hand, and what was not sent yet waits.
-//! - A frame for a card that cannot hear it, a token that comes too early or is the wrong one, and a
-//!   selection in the middle of a byte are counted
-//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)).
+//! Where the standard leaves something open, [`Habits`] say what this card does. In other points
+//! the model chooses the strict behaviour:
+//! - A card ignores everything before 1 ms of power, and 74 clocks with chip select and DI high. It
+//!   is in SD mode until a CMD0 comes with chip select low and a correct CRC7. Only a power cycle
+//!   brings it back to SD mode.
+//! - A busy card ignores all commands except CMD0, and sends no response. DO stays low, which looks
+//!   like an R1 without errors.
+//! - While the master sends a block, all its bytes are data. While the card sends a block, it
+//!   accepts only CMD12 and CMD0.
+//! - When chip select goes high, only an incomplete frame is lost; what the card has not sent yet
+//!   waits.
+//! - Some mistakes of the master are counted
+//!   ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a frame
+//!   that the card ignores, a token that comes too early or is wrong, and a change of chip select
+//!   inside a byte.
 //!
 //! # Examples
 //!
-//! A card is told that it is on an SPI bus, and answers that it is idle:
+//! CMD0 tells a card that it is on an SPI bus, and the card responds that it is idle:
 //!
 //! ```
 //! use mmcq_sim::card::{CardProfile, Fill, Medium};
@@ -61,38 +64,38 @@ use crate::slot::{Core, Slot};
 use crate::wire::Beat;
 use frames::{Front, Use};
 
-/// Clocks with chip select and DI high that a card must have received first [SD 6.4.1].
+/// Number of clocks with chip select and DI high that a card needs after power-up [SD 6.4.1].
 const FIRST_CLOCKS: u32 = 74;
 
-/// Behaviour of a card where the standard leaves it open.
+/// Behaviour of a card in points that the standard leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
-    /// Bytes of ones between a frame and its response: 1 to 8 (N_CR).
+    /// Number of FFh bytes between a frame and its response: 1 to 8 (N_CR).
     pub response_bytes: u8,
-    /// Bytes between the token that ends CMD25 and busy: 0 or 1 (N_BR).
+    /// Number of bytes between the stop token of CMD25 and busy: 0 or 1 (N_BR).
     pub stop_bytes: u8,
-    /// Byte that the card sends after CMD12 between two blocks. Inside a block it sends the block's
-    /// next byte.
+    /// Byte that the card sends after a CMD12 between two blocks. After a CMD12 inside a block the
+    /// card sends the next byte of the block.
     pub stuff: u8,
-    /// Whether the card misses a block whose token follows the response at once (N_WR is at least
-    /// 1); most cards do.
+    /// Whether the card misses a block whose token follows the response without a gap. Most cards
+    /// do (N_WR is at least 1).
     pub needs_gap: bool,
-    /// Whether the end of the selection ends an open transfer.
+    /// Whether a high chip select ends an open transfer.
     pub deselect_ends: bool,
-    /// Bytes of busy after the response to CMD55.
+    /// Number of busy bytes after the response to CMD55.
     pub busy_after_prefix: u8,
-    /// Whether the card sees the end of its selection by a clock alone.
+    /// Whether the card notices that chip select went high only at the next clock.
     pub deselect_by_clock: bool,
-    /// Whether the card hears nothing when it is selected, if the last byte before was not of ones:
-    /// it was for another device.
+    /// Whether a selected card ignores everything if the last byte before was not FFh, because it
+    /// was for another device.
     pub needs_ones: bool,
-    /// Whether the card calls its first CMD59 illegal.
+    /// Whether the card answers its first CMD59 with ILLEGAL_COMMAND.
     pub refuses_first_crc: bool,
 }
 
 impl Habits {
-    /// One byte in each gap, a stuff byte that looks like a response, and transfers that stay open
-    /// when the selection ends.
+    /// The usual card: one byte in each gap, a stuff byte that looks like a response, and transfers
+    /// that stay open when chip select goes high.
     pub const USUAL: Habits = Habits {
         response_bytes: 1,
         stop_bytes: 1,
@@ -112,8 +115,8 @@ impl Default for Habits {
     }
 }
 
-/// Bits of the byte that the card is receiving. After lost clocks, the card's bytes do not begin
-/// where the master's do.
+/// Bits of the byte that the card is receiving. After lost clocks, bytes of the card and of the
+/// master have different borders.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shift {
     bits: u8,
@@ -121,27 +124,27 @@ struct Shift {
     output: Option<u8>,
 }
 
-/// An SPI bus, its slot and the card.
+/// Model of an SPI bus, with its slot and card.
 pub struct SpiSlot {
     slot: Slot,
     habits: Habits,
     hz: u32,
     selected: bool,
-    /// Clocks since power-up.
+    /// Number of clocks since power-up.
     clocks: u32,
     shift: Shift,
     front: Front,
-    /// DO for one more byte after the end of the selection.
+    /// Byte that the card still sends on DO after chip select went high.
     last: Option<u8>,
-    /// Level at which DO is stuck.
+    /// Fault: level at which DO is stuck.
     stuck: Option<u8>,
-    /// Whether the card sends nothing until power-off.
+    /// Fault: whether the card sends nothing until power-off.
     mute: bool,
-    /// Whether the selection has ended, and the card has not seen it.
+    /// Whether chip select went high and the card has not noticed it yet.
     unseen: bool,
-    /// Whether the last byte while chip select was high was not of ones.
+    /// Whether the last byte while chip select was high was not FFh.
     foreign: bool,
-    /// Whether CMD59 was refused.
+    /// Whether the card has refused a CMD59.
     refused_crc: bool,
 }
 
@@ -170,7 +173,7 @@ impl Core for SpiSlot {
 }
 
 impl SpiSlot {
-    /// Makes a bus at time 0: power comes on, the clock is 400 kHz, chip select is high.
+    /// Makes a bus at time 0: the power goes on, the clock is 400 kHz, chip select is high.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         let mut bus = SpiSlot {
             slot: Slot::new(card),
@@ -192,12 +195,12 @@ impl SpiSlot {
         bus
     }
 
-    /// Sets the card's behaviour where the standard leaves it open.
+    /// Sets the behaviour of the card in points that the standard leaves open.
     pub fn set_habits(&mut self, habits: Habits) {
         self.habits = habits;
     }
 
-    /// Sets the clock in hertz; 0 counts as 1.
+    /// Sets the frequency of the bus clock in hertz; 0 counts as 1.
     pub fn set_clock(&mut self, hz: u32, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.use_clock(hz, now_ns);
@@ -211,7 +214,7 @@ impl SpiSlot {
         }
     }
 
-    /// Returns the clock in hertz.
+    /// Returns the frequency of the bus clock in hertz.
     pub fn clock_hz(&self) -> u32 {
         self.hz
     }
@@ -223,8 +226,8 @@ impl SpiSlot {
         self.begin_again(now_ns);
     }
 
-    /// Resets the state for a card with another past: it has seen no clock, and nothing is under
-    /// way.
+    /// Resets the state of the bus for a card that was inserted or got power: it has seen no clock,
+    /// and nothing is under way.
     fn begin_again(&mut self, now_ns: u64) {
         self.clocks = 0;
         self.slot.bus.clock_hz = 0;
@@ -233,7 +236,7 @@ impl SpiSlot {
         (self.last, self.stuck, self.mute, self.unseen) = (None, None, false, false);
     }
 
-    /// Sets chip select; `true` is low.
+    /// Sets chip select; `low` selects the card.
     pub fn select(&mut self, low: bool, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.drive_select(low, now_ns);
@@ -256,7 +259,7 @@ impl SpiSlot {
         }
     }
 
-    /// Handles a change of chip select that the card has seen.
+    /// Handles a change of chip select that the card has noticed.
     fn selection_seen(&mut self, low: bool, now_ns: u64) {
         self.shift = Shift::default();
         self.front.forget_frame();
@@ -276,13 +279,13 @@ impl SpiSlot {
         self.selected
     }
 
-    /// Returns whether the card drives DO: while selected, and until the next byte after that.
+    /// Returns whether the card drives DO: while it is selected, and for one more byte.
     pub fn drives(&self) -> bool {
         self.selected || self.last.is_some()
     }
 
-    /// Transfers one byte in each direction from this time on. Returns the received byte and its
-    /// end in ns.
+    /// Moves one byte in each direction from this time on. Returns the received byte, and the time
+    /// in ns at which it ended.
     pub fn exchange(&mut self, out: u8, start_ns: u64) -> (u8, u64) {
         let start = Beat::new(self.reach(start_ns), self.hz);
         let end = start.plus(8);
@@ -290,8 +293,8 @@ impl SpiSlot {
         (back, self.reach(end.ns()))
     }
 
-    /// Sends these bytes one after the other from this time on, and replaces them by what comes
-    /// back. Returns the end of the last one in ns.
+    /// Sends these bytes one after the other from this time on, and replaces them by the received
+    /// bytes. Returns the end of the last one in ns.
     pub fn transfer(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let mut at = Beat::new(self.reach(start_ns), self.hz);
         for byte in bytes {
@@ -302,21 +305,21 @@ impl SpiSlot {
         self.reach(at.ns())
     }
 
-    /// Does the same for a master with DMA: the bytes are replaced at once, and an interrupt comes
-    /// at their end, which is returned in ns.
+    /// Sends these bytes like [`transfer`](Self::transfer), for a master with DMA: an interrupt
+    /// comes at their end. Returns this end in ns.
     pub fn transfer_and_tell(&mut self, bytes: &mut [u8], start_ns: u64) -> u64 {
         let end_ns = self.transfer(bytes, start_ns);
         self.slot.set_alarm(0, end_ns);
         end_ns
     }
 
-    /// Acknowledges that interrupt.
+    /// Acknowledges the interrupt of [`transfer_and_tell`](Self::transfer_and_tell).
     pub fn seen(&mut self, now_ns: u64) {
         let now_ns = self.reach(now_ns);
         self.drive_line(false, 0, false, now_ns);
     }
 
-    /// Transfers a byte between these two clock edges, for a controller that has a time of its own.
+    /// Moves a byte between these two clock edges, for a controller model that has its own clock.
     pub(crate) fn byte(&mut self, out: u8, start: Beat, end: Beat) -> u8 {
         let back = match self.selected {
             true => self.selected_byte(out, start, end),
@@ -325,7 +328,7 @@ impl SpiSlot {
         if self.slot.card().is_some() { self.stuck.unwrap_or(back) } else { 0xff }
     }
 
-    /// Handles a byte while chip select is high. In SD mode the card takes DI as its command line.
+    /// Handles a byte while chip select is high. A card in SD mode takes DI for its CMD line.
     fn idle_byte(&mut self, out: u8, start_ns: u64, end_ns: u64) -> u8 {
         if std::mem::take(&mut self.unseen) {
             self.selection_seen(false, start_ns);
@@ -376,7 +379,7 @@ impl SpiSlot {
         for bit in 0..8 {
             let level = out >> (7 - bit) & 1;
             back = back << 1 | self.level(start.plus(bit).ns());
-            // A clock that the card does not see leaves its bit where it is.
+            // A bit whose clock the card does not see is lost.
             if bit >= u64::from(lost) {
                 self.bit(level, start.plus(bit + 1).ns());
             }
@@ -388,7 +391,7 @@ impl SpiSlot {
         back ^ flips
     }
 
-    /// Returns the level of DO.
+    /// Returns the level of DO at this time.
     fn level(&mut self, now_ns: u64) -> u8 {
         let output = match self.shift.output {
             Some(output) => output,
@@ -398,7 +401,7 @@ impl SpiSlot {
         output >> (7 - self.shift.bits) & 1
     }
 
-    /// Gives the card a bit from DI.
+    /// Gives the card one bit from DI.
     fn bit(&mut self, level: u8, now_ns: u64) {
         self.shift.input = self.shift.input << 1 | level;
         self.shift.bits += 1;
@@ -418,7 +421,7 @@ impl SpiSlot {
         }
     }
 
-    /// Calls the card, if it has an SPI mode, with a time that never decreases.
+    /// Calls the card, if it has an SPI mode. The time that it gets never decreases.
     fn card<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut SdCard, u64) -> T) -> Option<T> {
         self.slot.with_card(now_ns, |card, now_ns| card.spi().map(|card| call(card, now_ns))).flatten()
     }

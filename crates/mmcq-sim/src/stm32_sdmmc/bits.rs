@@ -1,4 +1,4 @@
-//! Register offsets and bits of the SDMMC [RM0399 58.10].
+//! Register offsets and bits of ST's SDMMC [RM0399 58.10].
 
 /// Register offsets.
 pub(super) mod reg {
@@ -17,17 +17,17 @@ pub(super) mod reg {
     pub const ICR: u16 = 0x38;
     pub const MASK: u16 = 0x3c;
     pub const ACKTIME: u16 = 0x40;
-    /// Only in version 3.
+    /// FIFO threshold register; only version 3 has it.
     pub const FIFOTHR: u16 = 0x44;
     pub const IDMACTRL: u16 = 0x50;
     pub const IDMABSIZE: u16 = 0x54;
     pub const IDMABASE0: u16 = 0x58;
-    /// Only with two buffers.
+    /// Address of the second buffer; only an IDMA with two buffers has it.
     pub const IDMABASE1: u16 = 0x5c;
-    /// Only with a linked list.
+    /// Link address register; only an IDMA with a linked list has it.
     pub const IDMALAR: u16 = 0x64;
     pub const IDMABAR: u16 = 0x68;
-    /// Sixteen addresses, all of the same FIFO.
+    /// First of sixteen addresses that all access the same FIFO.
     pub const FIFO: u16 = 0x80;
     pub const FIFO_LAST: u16 = 0xbc;
 }
@@ -50,7 +50,7 @@ pub(super) mod clkcr {
     pub const DDR: u32 = 1 << 18;
     pub const BUS_SPEED: u32 = 1 << 19;
     pub const RECEIVE_SHIFT: u32 = 20;
-    /// The clock from the delay block.
+    /// Value of the receive clock selection: the clock from the delay block.
     pub const RECEIVE_TUNED: u32 = 2;
     pub const ALL: u32 = 0x3f_d3ff;
 }
@@ -62,7 +62,8 @@ pub(super) mod cmd {
     pub const RESPONSE_SHIFT: u32 = 8;
     pub const ENABLE: u32 = 1 << 12;
     pub const HOLD: u32 = 1 << 13;
-    /// Wait for an interrupt, wait for the end of a stream, boot, suspend: not modelled.
+    /// Bits that the model does not support: wait for an interrupt, wait for the end of a stream,
+    /// boot, suspend.
     pub const ELSE: u32 = 1 << 10 | 1 << 11 | 1 << 14 | 1 << 15 | 1 << 16;
     pub const ALL: u32 = 0x1_ffff;
 }
@@ -71,10 +72,10 @@ pub(super) mod dctrl {
     pub const ENABLE: u32 = 1 << 0;
     pub const READ: u32 = 1 << 1;
     pub const MODE_SHIFT: u32 = 2;
-    /// One block of any length, 1 to 512 bytes.
+    /// Data mode: one block of any length from 1 to 512 bytes (SDIO multibyte).
     pub const MODE_BYTES: u32 = 1;
     pub const MODE_STREAM: u32 = 2;
-    /// Blocks, and CMD12 after them.
+    /// Data mode: blocks, which a CMD12 ends.
     pub const MODE_STOPPED: u32 = 3;
     pub const BLOCK_SHIFT: u32 = 4;
     pub const WAIT_START: u32 = 1 << 8;
@@ -83,7 +84,7 @@ pub(super) mod dctrl {
     pub const SDIO: u32 = 1 << 11;
     pub const BOOT_ACK: u32 = 1 << 12;
     pub const FIFO_RESET: u32 = 1 << 13;
-    /// Bits that may be written only while data are idle.
+    /// Bits that the driver may change only while no data are active.
     pub const FIXED: u32 = 0xff | WAIT_MODE | SDIO | BOOT_ACK;
 }
 
@@ -115,25 +116,25 @@ pub(super) mod sta {
     pub const CLOCK_STOPPED: u32 = 1 << 26;
     pub const IDMA_ERROR: u32 = 1 << 27;
     pub const IDMA_BUFFER: u32 = 1 << 28;
-    /// Latched until ICR clears them.
+    /// Bits that stay set until the driver clears them by ICR.
     pub const LATCHED: u32 = 0x1fe0_0fff;
-    /// Bits that may interrupt: not the activity of the two paths, nor the transfer error of the
+    /// Bits that can interrupt: all but the activity of the two paths and the transfer error of the
     /// IDMA.
     pub const MASKABLE: u32 = 0x17e6_cfff;
 }
 
 pub(super) mod idma {
     pub const ENABLE: u32 = 1 << 0;
-    /// IDMA mode: two buffers, or a list.
+    /// Selects the second mode of the IDMA: two buffers, or a linked list.
     pub const MODE: u32 = 1 << 1;
-    /// The second of two buffers is the active one.
+    /// Shows that the second of two buffers is in use.
     pub const SECOND: u32 = 1 << 2;
-    /// Offset of the next item from IDMABAR.
+    /// Link address register: offset of the next item from IDMABAR.
     pub const OFFSET: u32 = 0xfffc;
-    /// The buffer of an item is ready.
+    /// Link address register: the buffer of this item is ready.
     pub const READY: u32 = 1 << 29;
-    /// The size is taken from the next item.
+    /// Link address register: the next item also has a size.
     pub const NEW_SIZE: u32 = 1 << 30;
-    /// There is a next item.
+    /// Link address register: there is a next item.
     pub const MORE: u32 = 1 << 31;
 }

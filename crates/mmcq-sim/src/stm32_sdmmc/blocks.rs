@@ -1,4 +1,4 @@
-//! Blocks on the DAT lines in both directions: word by word for the CPU, as a whole for the IDMA.
+//! Blocks on the DAT lines in both directions. The CPU gets them word by word, the IDMA as a whole.
 
 use super::bits::{cmd, dctrl, sta};
 use super::data::State;
@@ -9,7 +9,7 @@ use crate::lines::TAIL_CLK;
 use crate::slot::Core;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
 
-/// Clocks after which a CRC status that has not begun will not come [58.5.4].
+/// Number of clocks after which a missing CRC status will not come any more [58.5.4].
 const NO_STATUS_CLK: u64 = 8;
 
 impl Stm32Sdmmc {
@@ -29,7 +29,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles that the CPU took a word from the FIFO, or gave one.
+    /// Handles that the CPU has read a word from the FIFO or written one.
     pub(super) fn fifo_moved(&mut self, now: u64) {
         match self.dat.state {
             State::ReadHeld if self.fifo.half_empty() => self.words_go_on(now),
@@ -46,11 +46,11 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Starts the next block of a read, or the state that must come before it.
+    /// Starts the next block of a read, or the state that must come before the block.
     pub(super) fn next_read(&mut self, now: u64) {
         self.watch(self.dat.waits_since, NEVER);
         if self.regs.command & cmd::HOLD != 0 {
-            // The timeout does not run while data are held.
+            // The data timeout does not count while data are held.
             self.set_timer(Timer::DataTimeout, NEVER);
             self.dat.state = State::ReadHold;
             return self.hold_goes_on(now);
@@ -82,7 +82,7 @@ impl Stm32Sdmmc {
         self.after_clocks(clocks, State::ReadWord, now);
     }
 
-    /// Starts the next word of a block, if there is room for it.
+    /// Starts the next word of a block, if the FIFO has room for it.
     fn words_go_on(&mut self, now: u64) {
         if self.fifo.is_full() && self.flow_control() {
             return self.hold(State::ReadHeld, now);
@@ -140,7 +140,7 @@ impl Stm32Sdmmc {
         self.next_read(now);
     }
 
-    /// Writes the block to memory. Returns false if that failed and the path is stopped.
+    /// Writes the block to memory. Returns false if this failed and the data path is stopped.
     fn block_to_memory(&mut self, now: u64) -> bool {
         let mut bytes = std::mem::take(&mut self.dat.block.bytes);
         let n = self.dat.block.size;
@@ -148,7 +148,8 @@ impl Stm32Sdmmc {
         self.dat.block.bytes = bytes;
         match moved {
             Moved::All => true,
-            // What is left fits into the FIFO: the transfer ends, and the flag comes with its end.
+            // The data that are left fit into the FIFO: the transfer ends, and the error flag is
+            // set at its end.
             Moved::Failed(done) if n - done + self.dat.left <= self.fifo.size() => true,
             Moved::Failed(_) => {
                 self.fail_by_idma(sta::OVERRUN, now);
@@ -165,7 +166,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns whether the FIFO has enough data for the lines to continue.
+    /// Returns whether the FIFO holds enough data to continue the block.
     fn may_send(&self) -> bool {
         if self.flow_control() {
             self.fifo.half_full() || self.dat.to_give == 0 && !self.fifo.is_empty()
@@ -174,7 +175,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles Wait_S: starts the next block, the end, or the state that must come before them.
+    /// Handles the state Wait_S: starts the next block, the end, or the state that must come before
+    /// them.
     pub(super) fn wait_to_send(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         if self.dat.left == 0 {
@@ -218,7 +220,7 @@ impl Stm32Sdmmc {
         self.send_word(1, now);
     }
 
-    /// Sends the next word, after this number of clocks.
+    /// Sends the next word after `before_clk` clocks.
     fn send_word(&mut self, before_clk: u64, now: u64) {
         let wanted = self.dat.block.word();
         let Some(word) = self.fifo.pop() else {
@@ -269,7 +271,7 @@ impl Stm32Sdmmc {
         self.data_busy_ended(now);
     }
 
-    /// Handles the end of busy, before the first block or after one.
+    /// Handles the end of busy, before the first block or after a block.
     fn data_busy_ended(&mut self, now: u64) {
         self.set_timer(Timer::DataTimeout, NEVER);
         match (self.dat.block.good, self.dat.left) {

@@ -1,4 +1,4 @@
-//! The board around the controller.
+//! The board around an SDMMC.
 
 use super::{PHASES, Stm32Sdmmc};
 use crate::time::Time;
@@ -8,26 +8,26 @@ use mmcq::host::surroundings::Surroundings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The reset line of the clock tree, the delay block, the level shifter and the card's power.
-/// Clones are the same board.
+/// Parts of the board: reset line of the clock tree, delay block, level shifter, card power. Clones
+/// are the same board.
 #[derive(Clone)]
 pub struct Board {
-    /// The controller's model.
+    /// Model of the controller.
     pub model: Rc<RefCell<Stm32Sdmmc>>,
-    /// The time of the code that calls the board.
+    /// Time of the code that calls the board.
     pub time: Time,
-    /// Whether the clock tree can reset the controller.
+    /// Whether the clock tree has a reset line for the controller.
     pub resets: bool,
-    /// Number of taps of the delay block; 0: there is none.
+    /// Number of taps of the delay block; 0: the board has no delay block.
     pub taps: u8,
-    /// Tap at which the delay block is stuck, whatever is set.
+    /// Fault: tap at which the delay block stays, whatever software sets.
     pub stuck_at: Option<u8>,
-    /// Whether the lines are always at 1.8 V.
+    /// Whether the lines are fixed at 1.8 V.
     pub signal18_fixed: bool,
 }
 
 impl Board {
-    /// Makes a board with all of these, at 3.3 V at first.
+    /// Makes a board with reset line, delay block and level shifter; its lines are at 3.3 V.
     pub fn new(model: Rc<RefCell<Stm32Sdmmc>>, time: Time) -> Self {
         Board { model, time, resets: true, taps: PHASES, stuck_at: None, signal18_fixed: false }
     }

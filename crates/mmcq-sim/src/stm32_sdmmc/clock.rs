@@ -1,4 +1,4 @@
-//! Power states, the clock, the bus settings, and the voltage switch.
+//! Power states, clock, bus settings and voltage switch of an SDMMC.
 
 use super::bits::{clkcr, power, sta};
 use super::config::PHASES;
@@ -6,44 +6,45 @@ use super::{NEVER, Stm32Sdmmc, Timer};
 use crate::card::BusState;
 use crate::probe::Signal;
 
-/// Clocks that the controller waits after power-on [58.6.7].
+/// Number of clocks that the controller waits after power-on [58.6.7].
 const POWER_UP_CLK: u64 = 74;
-/// Clocks after the last activity until power save stops the clock [58.5.4].
+/// Number of clocks after the last activity until power save stops the clock [58.5.4].
 const SAVE_CLK: u64 = 8;
-/// Clocks from the response to CMD11 until the clock stops: "some" [58.8].
+/// Number of clocks from the response to CMD11 until the clock stops; the manual says "some"
+/// [58.8].
 const STOP_CLK: u64 = 8;
-/// Clocks for which the clock is stopped in a voltage switch; the lines are sampled some clocks
-/// later [58.8].
+/// Number of clocks for which the clock is stopped in a voltage switch. The controller samples the
+/// lines some clocks later [58.8].
 const HOLD_CLK: u64 = 1 << 12;
 const CHECK_CLK: u64 = 1 << 9;
-/// Clock in Hz above which the receive clock must be tuned, or data are lost.
+/// Clock in Hz above which the receive clock must be tuned; without tuning, data are lost.
 const UNTUNED_HZ: u32 = 52_000_000;
-/// `sample_error` of the internal receive clock above that frequency.
+/// Error of the sampling point with the internal receive clock, above that frequency.
 const UNTUNED_ERROR: u8 = 50;
 
-/// State of the voltage switch.
+/// Step of the voltage switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Switch {
     #[default]
     None,
-    /// The card has answered; the clock stops soon.
+    /// The card has responded to CMD11; the clock stops soon.
     Answered,
-    /// The clock is stopped (CKSTOP), and the firmware must continue the switch.
+    /// The clock is stopped (CKSTOP); software must continue the switch.
     Stopped,
     /// The clock stays stopped for the time that the card needs.
     Holding,
-    /// The clock runs again; the lines are sampled soon.
+    /// The clock runs again; the controller samples the lines soon.
     Checking,
 }
 
-/// The clock, and the board's settings.
+/// The clock, and the settings of the board.
 #[derive(Debug)]
 pub(super) struct Clock {
     pub supply: bool,
     pub signal18: bool,
-    /// Phase of the delay block.
+    /// Phase of the receive clock that the delay block gives.
     pub phase: u8,
-    /// Whether the first 74 clocks are over.
+    /// Whether the 74 clocks after power-on are over.
     pub enabled: bool,
     /// Whether power save has stopped the clock.
     saved: bool,
@@ -55,25 +56,25 @@ impl Clock {
         Clock { supply: true, signal18: false, phase: 0, enabled: false, saved: false, switch: Switch::None }
     }
 
-    /// Resets the controller's part of it.
+    /// Resets the part of the clock that belongs to the controller.
     pub fn reset(&mut self) {
         *self = Clock { enabled: false, saved: false, switch: Switch::None, ..*self };
     }
 
-    /// Returns whether no command may be sent: the clock is stopped, or the card is not yet ready
-    /// for one.
+    /// Returns whether no command can be sent: the clock is stopped, or the card is not ready for
+    /// one.
     pub fn forbids_commands(&self) -> bool {
         !self.enabled || self.saved || self.switch != Switch::None
     }
 }
 
 impl Stm32Sdmmc {
-    /// Handles a write to POWER.
+    /// Handles a write to the register POWER.
     pub(super) fn set_power(&mut self, value: u32, now: u64) {
         let old = self.regs.power;
         let state = match (old & power::STATE, value & power::STATE) {
             (power::ON, power::ON) => power::ON,
-            // Only a reset leads out of it.
+            // Only a reset ends the power-on state.
             (power::ON, _) => {
                 self.slot.violation();
                 power::ON
@@ -116,7 +117,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Handles a write to CLKCR.
+    /// Handles a write to the register CLKCR.
     pub(super) fn set_clock(&mut self, value: u32, now: u64) {
         let value = value & clkcr::ALL;
         if self.cmd.active() || self.dat.active() {
@@ -151,7 +152,7 @@ impl Stm32Sdmmc {
         if on && !stopped { self.frequency() } else { 0 }
     }
 
-    /// Returns whether hardware flow control is on.
+    /// Returns whether hardware flow control is enabled.
     pub(super) fn flow_control(&self) -> bool {
         self.regs.clkcr & clkcr::FLOW_CONTROL != 0
     }
@@ -168,7 +169,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Sets the bus to the state in registers and board.
+    /// Sets the bus to what the registers and the board say.
     pub(super) fn refresh_bus(&mut self, now: u64) {
         let hz = self.clock_hz();
         let width = match self.regs.clkcr >> clkcr::WIDTH_SHIFT & 3 {
@@ -194,7 +195,7 @@ impl Stm32Sdmmc {
         self.slot.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 
-    /// Stops the clock when nothing has been active for a while, and starts it for the next
+    /// Applies power save: stops the clock after some idle time, and starts it for the next
     /// activity.
     pub(super) fn power_save_follows(&mut self, now: u64) {
         let active = self.cmd.active() || self.dat.active();
@@ -218,7 +219,7 @@ impl Stm32Sdmmc {
         self.refresh_bus(now);
     }
 
-    /// Returns whether VSWITCHEN is set, so that the next good response stops the clock.
+    /// Returns whether the bit VSWITCHEN is set, so that the next good response stops the clock.
     pub(super) fn voltage_may_switch(&self) -> bool {
         self.regs.power & power::VSWITCHEN != 0
     }
@@ -229,7 +230,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::Voltage, at_ns);
     }
 
-    /// Handles a write of VSWITCH.
+    /// Handles a write of the bit VSWITCH.
     fn switch_voltage(&mut self, now: u64) {
         if self.clock.switch != Switch::Stopped {
             return self.slot.violation();
@@ -262,7 +263,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns whether the card holds DAT0 low, in a voltage switch or for ever.
+    /// Returns whether DAT0 is low because of a voltage switch or a stuck line.
     pub(super) fn lines_low(&self, now: u64) -> bool {
         let at = self.slot.card_ns(now);
         self.slot.card().is_some_and(|card| card.lines_low(at) & 1 != 0)

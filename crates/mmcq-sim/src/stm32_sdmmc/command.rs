@@ -1,4 +1,4 @@
-//! The command path [58.5.4].
+//! The command path of an SDMMC [58.5.4].
 
 use super::bits::{cmd, dctrl, sta};
 use super::{Stm32Sdmmc, Timer};
@@ -8,7 +8,7 @@ use crate::lines::{self, Active, Issued, Step};
 use crate::probe::Signal;
 use crate::slot::Core;
 
-/// Clocks after a response at which DAT0 is sampled a second time.
+/// Number of clocks after a response at which the controller samples DAT0 a second time.
 const SAMPLE_CLK: u64 = 2;
 
 /// Type of response that the command path expects.
@@ -20,7 +20,7 @@ enum Expect {
     Long,
 }
 
-/// A command as described in CMD.
+/// A command as the register CMD describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue {
     index: u8,
@@ -40,14 +40,14 @@ impl Issued for Issue {
     }
 }
 
-/// The CMD line; its [`active`](lines::CmdLine::active) is CPSMACT.
+/// The CMD line; [`active`](lines::CmdLine::active) is the status bit CPSMACT.
 pub(super) type CmdLine = lines::CmdLine<Issue>;
 
 impl Stm32Sdmmc {
-    /// Handles a write to CMD.
+    /// Handles a write to the register CMD.
     pub(super) fn set_command(&mut self, value: u32, now: u64) {
         if self.cmd.active() {
-            // The hold of data is all that changes then.
+            // During a command, only the bit DTHOLD can change.
             let hold = (value ^ self.regs.command) & cmd::HOLD;
             if hold == 0 || (value ^ self.regs.command) & !cmd::HOLD != 0 {
                 self.slot.violation();
@@ -68,8 +68,8 @@ impl Stm32Sdmmc {
     fn issue(&mut self, now: u64) {
         let command = self.regs.command;
         let transfers = command & cmd::TRANS != 0;
-        // Without a length neither command nor data go out [58.10.8]; with the clock stopped in a
-        // read wait no command does [58.10.4].
+        // With a data length of 0 neither the command nor data are sent [58.10.8]. In a read wait
+        // with the clock stopped no command is sent [58.10.4].
         if transfers && self.regs.length == 0 || self.dat.waits_without_clock(self.regs.dctrl) {
             return self.slot.violation();
         }
@@ -91,7 +91,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Sends the command that waits for the clock, if the clock runs.
+    /// Sends the command that waits for the clock, as soon as the clock runs.
     pub(super) fn command_may_go(&mut self, now: u64) {
         if self.slot.bus.clock_hz == 0 || self.clock.forbids_commands() || self.dat.held() {
             return;
@@ -109,7 +109,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Ends the token: the card has the command.
+    /// Handles the end of a command on the line: the card receives it.
     fn token_ended(&mut self, mut active: Active<Issue>, now: u64) {
         let Issue { transfers, stops, .. } = active.issue;
         let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
@@ -157,7 +157,7 @@ impl Stm32Sdmmc {
         }
         if answer.is_some() {
             if busy_until_ns <= now && !self.dat.moves_data() && !self.slot.card_is_busy(now) {
-                // Deselected, or reset: what was busy lets DAT0 go.
+                // A card that is deselected or reset does not hold DAT0 low any more.
                 self.slot.busy_until_ns = 0;
             }
             self.sample_busy(now);
@@ -166,16 +166,16 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Stores content, index and CRC of a response. Returns true if it is good.
+    /// Stores content, index and CRC of a response. Returns true if the response has no error.
     fn take_response(&mut self, active: &Active<Issue>, answer: Answer, now: u64) -> bool {
         let Active { issue, strike, .. } = *active;
         let (mut index, mut crc_ok, mut content) = lines::content(answer);
         if matches!(answer, Answer::Long(_)) {
-            // The end bit reads as zero [58.10.6].
+            // The end bit of a long response reads as zero [58.10.6].
             content[3] &= !1;
         }
-        // A response of the other length is cut, or filled up with ones: either way its CRC is
-        // wrong.
+        // A response of the wrong length is cut, or filled with ones; its CRC is wrong in both
+        // cases.
         crc_ok &= matches!(answer, Answer::Long(_)) == (issue.expect == Expect::Long);
         let damaged = matches!(strike, Some(Strike::Crc | Strike::EndBit));
         crc_ok &= !damaged;

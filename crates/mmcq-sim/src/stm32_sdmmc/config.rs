@@ -1,54 +1,56 @@
-//! Parameters of a particular SDMMC.
+//! Parameters of an SDMMC and its board.
 
 use serde::{Deserialize, Serialize};
 
-/// Version, which decides the registers and the depth of the FIFO.
+/// Version of the SDMMC, which decides its registers and the depth of its FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
-    /// A FIFO of 64 bytes: H7, L4+, L5, U5, H5, MP1.
+    /// Version 2, with a FIFO of 64 bytes: H7, L4+, L5, U5, H5, MP1.
     V2,
-    /// A FIFO of 1 KiB with a threshold, whose errors are not shown with IDMA: N6.
+    /// Version 3, with a FIFO of 1 KiB and a threshold: N6. With the IDMA on, it does not show FIFO
+    /// errors.
     V3,
 }
 
-/// IDMA mode besides the single buffer.
+/// Second mode of the IDMA, besides the single buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// Two buffers, used in turn.
+    /// Two buffers that are used in turn.
     Double,
-    /// A list in memory.
+    /// A linked list in memory.
     List,
 }
 
-/// Parameters of a controller. Missing keys of a TOML table take the values of
+/// Parameters of a controller. A key that a TOML table does not have gets its value from
 /// [`Stm32SdmmcConfig::H7`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stm32SdmmcConfig {
-    /// Version of registers and FIFO.
+    /// Version of the registers and the FIFO.
     pub version: Version,
-    /// Kernel clock in Hz, before the divider; 0: the clock tree does not supply it.
+    /// Kernel clock in Hz, before the divider; 0: the controller gets no clock.
     pub kernel_hz: u32,
-    /// The IDMA's other mode.
+    /// Second mode of the IDMA.
     pub buffers: Buffers,
-    /// Bits of IDMABSIZE that exist. The lowest is the length of a burst in bytes.
+    /// Bits of IDMABSIZE that exist. The lowest one is the length of a burst in bytes.
     pub size_mask: u32,
-    /// First and last address that the IDMA can access. For SDMMC1 of an H7 that is its AXI SRAM
-    /// and external memory, not the DTCM, where a stack often is.
+    /// First and last address that the IDMA can access; `None`: all. SDMMC1 of an H7 reaches its
+    /// AXI SRAM and external memory, but not the DTCM, in which a stack often is.
     pub window: Option<[u32; 2]>,
-    /// Whether DATAEND of a write waits for the end of busy, as in the manual. Otherwise it comes
+    /// Whether DATAEND of a write comes at the end of busy, as the manual says. Otherwise it comes
     /// with the CRC status of the last block.
     pub data_end_after_busy: bool,
-    /// Phase of the delay block, of twelve, that is in the middle of the eye.
+    /// Phase of the delay block, of twelve, that is the middle of the data eye.
     pub best_phase: u8,
-    /// Whether the registers have their clock. Without it each reads as ones, and ignores writes.
+    /// Whether the registers get their clock. Without it each register reads as ones and ignores
+    /// writes.
     pub bus_clock: bool,
 }
 
 impl Stm32SdmmcConfig {
-    /// H7, L4+: 200 MHz, two buffers of up to 8160 bytes.
+    /// SDMMC of H7 and L4+: 200 MHz, two buffers of up to 8160 bytes.
     pub const H7: Stm32SdmmcConfig = Stm32SdmmcConfig {
         version: Version::V2,
         kernel_hz: 200_000_000,
@@ -60,16 +62,16 @@ impl Stm32SdmmcConfig {
         bus_clock: true,
     };
 
-    /// U5, H5 and MP1: a list, of pieces up to 131040 bytes.
+    /// SDMMC of U5, H5 and MP1: a linked list, with buffers of up to 131040 bytes.
     pub const U5: Stm32SdmmcConfig =
         Stm32SdmmcConfig { buffers: Buffers::List, size_mask: 0x1_ffe0, ..Self::H7 };
 
-    /// N6: a list, and bursts of 64 bytes.
+    /// SDMMC of N6: a linked list, and bursts of 64 bytes.
     pub const N6: Stm32SdmmcConfig =
         Stm32SdmmcConfig { version: Version::V3, size_mask: 0x1_ffc0, ..Self::U5 };
 
-    /// Checks the values. Returns an error for one that no controller has: one line with the key,
-    /// the value and what was expected.
+    /// Checks all values. The error for a value that no controller can have is one line with the
+    /// key, the value and what was expected.
     pub fn check(&self) -> Result<(), String> {
         if self.kernel_hz != 0 && !(1_000_000..=400_000_000).contains(&self.kernel_hz) {
             let hz = self.kernel_hz;

@@ -1,4 +1,4 @@
-//! The data path from start to end, with aborts, timeouts and busy [58.5.4].
+//! The data path, from the start of data to their end: aborts, timeouts, busy [58.5.4].
 
 use super::bits::{clkcr, cmd, dctrl, sta};
 use super::{NEVER, Stm32Sdmmc, Timer, Version};
@@ -6,89 +6,92 @@ use crate::card::Flow;
 use crate::lines::Block;
 use crate::wire::Beat;
 
-/// Clocks after the end of the activity before at which DTIMER begins.
+/// Number of clocks after the end of the last activity at which the timer DTIMER begins.
 const TIMER_CLK: u64 = 2;
-/// The largest block of SDIO multibyte mode.
+/// Largest block in bytes in SDIO multibyte mode.
 const BYTES_MAX: u32 = 512;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     #[default]
     Idle,
-    /// Wait_R: the response to the command is still under way.
+    /// State Wait_R: the response to the data command is still under way.
     Answer,
-    /// Wait_R: gap; at its end the card is asked for a block.
+    /// State Wait_R: the gap before a block; at its end the controller asks the card for the block.
     ReadGap,
-    /// Receive: a word is on the lines.
+    /// State Receive: a word is on the lines.
     ReadWord,
-    /// Receive: a whole block for the IDMA is on the lines.
+    /// State Receive: a whole block for the IDMA is on the lines.
     ReadBlock,
-    /// Receive: no room in the FIFO; the clock is stopped.
+    /// State Receive: the FIFO has no room, and the clock is stopped.
     ReadHeld,
-    /// Receive: CRC and end bit.
+    /// State Receive: CRC16 and end bit of a block are on the lines.
     ReadTail,
-    /// R_W: read wait; the card waits.
+    /// State R_W (read wait): the card waits for the host.
     ReadWait,
-    /// Wait_R, with DTHOLD.
+    /// State Wait_R, held by the bit DTHOLD.
     ReadHold,
-    /// Wait_R: all data are received, and words are still in the FIFO.
+    /// State Wait_R: all data have come, and the FIFO still holds words.
     Drain,
-    /// Receive: all data are received and the last block was bad; words are still in the FIFO.
+    /// State Receive: all data have come, the last block had an error, and the FIFO still holds
+    /// words.
     DrainBad,
-    /// Wait_R: nothing will come from the card.
+    /// State Wait_R: the controller waits for data that the card will not send.
     Silence,
-    /// Wait_S: the FIFO has no data.
+    /// State Wait_S: the FIFO has no data.
     WaitS,
-    /// Wait_S: the gap before a block.
+    /// State Wait_S: the gap before a block.
     WriteGap,
-    /// Send: a word is on the lines.
+    /// State Send: a word is on the lines.
     WriteWord,
-    /// Send: no data in the FIFO; the clock is stopped.
+    /// State Send: the FIFO has no data, and the clock is stopped.
     WriteHeld,
-    /// Send: CRC and end bit, or a whole block of the IDMA.
+    /// State Send: CRC16 and end bit, or a whole block of the IDMA, are on the lines.
     WriteTail,
-    /// Busy: the CRC status.
+    /// State Busy: the CRC status is on the lines.
     Status,
-    /// Busy: no CRC status will come.
+    /// State Busy: the controller waits for a CRC status that will not come.
     NoStatus,
-    /// Busy: the card holds DAT0 low, before the first block or after one.
+    /// State Busy: the card holds DAT0 low, before the first block or after a block.
     Busy,
-    /// Wait_S, with DTHOLD; the CPU must reset the FIFO.
+    /// State Wait_S, held by the bit DTHOLD; the CPU must reset the FIFO.
     WriteHold,
-    /// An error happened: the path stays in its state until an abort.
+    /// An error occurred: the path stays in its state until an abort.
     Failed,
-    /// Busy after a response.
+    /// The path is active because of busy after a response.
     Command,
-    /// An abort was requested: the FIFO must become empty, and DAT0 high.
+    /// An abort was requested: it ends when the FIFO is empty and DAT0 is high.
     Aborting,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DatLines {
     pub(super) state: State,
-    /// The block on the lines.
+    /// The block that is on the lines.
     pub block: Block,
-    /// Bytes of blocks that are not over.
+    /// Number of bytes in blocks that have not ended.
     pub(super) left: usize,
-    /// Bytes that the CPU must still write to the FIFO.
+    /// Number of bytes that the CPU still has to write to the FIFO.
     pub to_give: usize,
-    /// Time in ns from which DTIMER counts.
+    /// Time in ns at which the timer DTIMER began to count.
     pub(super) waits_since: u64,
-    /// Whether DTIMER expired in the busy after a response.
+    /// Whether DTIMER has expired during busy after a response.
     timed_out: bool,
-    /// Whether an abort came in the busy after a response.
+    /// Whether an abort came during busy after a response.
     aborted: bool,
-    /// Whether open-ended data still need a stop command: DAT1 carries no interrupt before its end.
+    /// Whether an open-ended transfer still needs a stop command. Until its end, DAT1 carries no
+    /// interrupt.
     pub stop_owed: bool,
 }
 
 impl DatLines {
-    /// Returns DPSMACT.
+    /// Returns the status bit DPSMACT: the data path is active.
     pub fn active(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// Returns whether the path is active for data, not for the busy after a response.
+    /// Returns whether the data path is active because of data, and not because of busy after a
+    /// response.
     pub fn moves_data(&self) -> bool {
         !matches!(self.state, State::Idle | State::Command)
     }
@@ -98,29 +101,29 @@ impl DatLines {
         matches!(self.state, State::ReadHeld | State::WriteHeld)
     }
 
-    /// Returns whether it is in a read wait that stops the clock.
+    /// Returns whether the path is in a read wait that stops the clock.
     pub fn waits_without_clock(&self, dctrl: u32) -> bool {
         self.state == State::ReadWait && dctrl & dctrl::WAIT_MODE != 0
     }
 
-    /// Returns whether DAT1 carries no interrupt in 4-bit mode.
+    /// Returns whether DAT1 cannot carry an interrupt in 4-bit mode now.
     pub fn hides_interrupt(&self) -> bool {
         self.moves_data() && self.state != State::ReadWait || self.stop_owed
     }
 
-    /// Returns whether it continues as soon as DAT0 is high.
+    /// Returns whether the data path only waits for the card to release DAT0.
     pub fn waits_for_card(&self) -> bool {
         matches!(self.state, State::Busy | State::Aborting)
     }
 
-    /// Returns whether bits are on the lines.
+    /// Returns whether bits are on the data lines.
     fn moving(&self) -> bool {
         use State::{ReadBlock, ReadHeld, ReadTail, ReadWord, WriteHeld, WriteTail, WriteWord};
         matches!(self.state, ReadWord | ReadBlock | ReadTail | WriteWord | WriteTail)
             || matches!(self.state, ReadHeld | WriteHeld) && self.block.at > 0
     }
 
-    /// Resets the data path with the controller.
+    /// Resets the data path, as a reset of the controller does.
     pub fn forget(&mut self) {
         let mut block = std::mem::take(&mut self.block);
         block.forget();
@@ -129,7 +132,7 @@ impl DatLines {
 }
 
 impl Stm32Sdmmc {
-    /// Starts the data path, from the command path.
+    /// Starts the data path for a command.
     pub(super) fn enable_data(&mut self, flow: Flow, beat: Beat, now: u64) {
         let control = self.regs.dctrl;
         let mode = control >> dctrl::MODE_SHIFT & 3;
@@ -139,7 +142,7 @@ impl Stm32Sdmmc {
         }
         let length = self.regs.length;
         let block = if mode == dctrl::MODE_BYTES { length.min(BYTES_MAX) } else { 1 << log2 };
-        // What is no whole block is not transferred [58.10.9].
+        // A part that is shorter than a block is not transferred [58.10.9].
         let whole = if mode == dctrl::MODE_BYTES { block } else { length - length % block };
         let odd = self.slot.bus.ddr && !block.is_multiple_of(2);
         if whole != length || odd {
@@ -174,7 +177,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Ends the response of a data command, which came or will not come: blocks may come now.
+    /// Handles the end of the response to a data command, or of the wait for it. From now on blocks
+    /// may come.
     pub(super) fn answer_is_over(&mut self, beat: Beat, now: u64) {
         if self.dat.state == State::Answer {
             self.dat.block.beat = Some(beat);
@@ -182,19 +186,19 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Updates DCOUNT.
+    /// Updates the register DCOUNT (bytes left).
     pub(super) fn count_data(&mut self) {
         self.regs.count = self.dat.left.saturating_sub(self.dat.block.at) as u32;
     }
 
-    /// Makes the path idle again.
+    /// Makes the data path idle, and sets these flags.
     pub(super) fn finish(&mut self, flags: u32, now: u64) {
         self.end_hold(now);
         self.set_timer(Timer::Data, NEVER);
         self.set_timer(Timer::DataTimeout, NEVER);
         let mode = self.regs.dctrl >> dctrl::MODE_SHIFT & 3;
         self.dat.stop_owed = mode == dctrl::MODE_STOPPED && flags & sta::DATA_END != 0;
-        // An error of the IDMA that nothing has told of yet comes with the end.
+        // An IDMA error that no flag has reported yet is reported at the end.
         let failed = std::mem::take(&mut self.idma.failed) && self.by_idma();
         self.regs.status |= flags | if failed { sta::IDMA_ERROR } else { 0 };
         self.regs.dctrl &= !(dctrl::FIFO_RESET | dctrl::WAIT_STOP);
@@ -202,7 +206,7 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Stops the path by an error until an abort.
+    /// Stops the data path with these error flags, until an abort.
     pub(super) fn fail(&mut self, flags: u32, now: u64) {
         self.cut_block(now);
         self.end_hold(now);
@@ -216,9 +220,10 @@ impl Stm32Sdmmc {
         self.command_may_go(now);
     }
 
-    /// Fails the data because the FIFO ran over, or empty, after the IDMA failed.
+    /// Fails the data: after an error of the IDMA the FIFO has run over, or empty.
     pub(super) fn fail_by_idma(&mut self, flag: u32, now: u64) {
-        // Version 3 shows neither of the two, and so not the IDMA's own flag before the end.
+        // Version 3 shows neither the overrun nor the underrun. So it shows the IDMA's own flag
+        // only at the end.
         let shown = self.config.version == Version::V2;
         if shown {
             self.idma.failed = false;
@@ -226,10 +231,10 @@ impl Stm32Sdmmc {
         self.fail(if shown { flag | sta::IDMA_ERROR } else { 0 }, now);
     }
 
-    /// Aborts the data, from the command path, at the end of a command with CMDSTOP.
+    /// Aborts the data, at the end of a command with CMDSTOP.
     pub(super) fn abort(&mut self, now: u64) {
         match self.dat.state {
-            // All has been moved: that ends as it would.
+            // All data were transferred: the transfer ends normally.
             State::Idle | State::Drain | State::DrainBad => {}
             State::Status | State::Busy if self.dat.left == 0 => {}
             State::Command => {
@@ -264,7 +269,7 @@ impl Stm32Sdmmc {
         self.finish(sta::ABORTED, now);
     }
 
-    /// Handles a write of FIFORST.
+    /// Handles a write of the bit FIFORST.
     pub(super) fn fifo_was_reset(&mut self, now: u64) {
         match self.dat.state {
             State::Aborting => {
@@ -278,12 +283,12 @@ impl Stm32Sdmmc {
             }
             State::ReadHold => self.hold_goes_on(now),
             State::WriteHold => self.finish(sta::HOLD, now),
-            // Without an error or a hold it does nothing.
+            // Without an error or a hold FIFORST has no effect.
             _ => {}
         }
     }
 
-    /// Handles a write of DTHOLD.
+    /// Handles a change of the bit DTHOLD.
     pub(super) fn hold_changed(&mut self, now: u64) {
         let hold = self.regs.command & cmd::HOLD != 0;
         match self.dat.state {
@@ -308,7 +313,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles a write of RWSTOP.
+    /// Handles a write of the bit RWSTOP, which ends a read wait.
     pub(super) fn read_wait_ends(&mut self, now: u64) {
         if self.dat.state == State::ReadWait {
             self.regs.dctrl &= !(dctrl::WAIT_STOP | dctrl::WAIT_START);
@@ -318,7 +323,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Waits because the card holds DAT0 low, before the first block or after one.
+    /// Waits while the card holds DAT0 low, before the first block or after a block.
     pub(super) fn busy_begins(&mut self, now: u64) {
         let until = self.slot.busy_until_ns;
         self.busy_from(now, until);
@@ -327,10 +332,10 @@ impl Stm32Sdmmc {
         self.watch(now, until);
     }
 
-    /// Samples DAT0, at the end of a response and two clocks later.
+    /// Samples DAT0 for busy, at the end of a response and two clocks later.
     pub(super) fn sample_busy(&mut self, now: u64) {
         if self.dat.moves_data() && self.dat.state != State::Aborting {
-            // Busy of data is not meant [58.10.11].
+            // The busy flags do not report the busy of data [58.10.11].
             return;
         }
         if self.lines_low(now) {
@@ -339,7 +344,7 @@ impl Stm32Sdmmc {
         }
         let until = self.slot.busy_until_ns;
         if until <= now || self.slot.card().is_none() {
-            // At the second look an end between the two has been told already.
+            // At the second sample, an end of busy since the first one was already reported.
             if self.slot.alarm_ns(Timer::Busy as usize) == NEVER {
                 self.regs.busy = false;
             }
@@ -372,7 +377,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles the expiry of DTIMER.
+    /// Handles the expiry of the timer DTIMER.
     pub(super) fn data_timeout(&mut self, now: u64) {
         match self.dat.state {
             State::Command => {
@@ -385,21 +390,21 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Sets the state that begins this number of clocks after the last thing on the lines.
+    /// Changes to the state `state` this number of clocks after the last use of the lines.
     pub(super) fn after_clocks(&mut self, clocks: u64, state: State, now: u64) {
         let end_ns = self.dat.block.pass(&self.slot, clocks, now);
         self.dat.state = state;
         self.set_timer(Timer::Data, end_ns);
     }
 
-    /// Starts the timeout by DTIMER, if the awaited event comes after it.
+    /// Starts the data timeout by DTIMER, if the awaited event at `until_ns` comes too late.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         let clocks = TIMER_CLK + u64::from(self.regs.timer);
         let limit_ns = self.slot.limit_ns(clocks, from_ns, until_ns);
         self.set_timer(Timer::DataTimeout, limit_ns);
     }
 
-    /// Stops the clock.
+    /// Stops the clock at this time, and changes to the state `state`.
     pub(super) fn hold(&mut self, state: State, now: u64) {
         if !self.dat.held() {
             self.dat.block.stands(now);
@@ -409,7 +414,7 @@ impl Stm32Sdmmc {
         self.set_timer(Timer::DataTimeout, NEVER);
     }
 
-    /// Lets the clock run again.
+    /// Starts the clock again.
     pub(super) fn end_hold(&mut self, now: u64) {
         let stands = self.dat.held() || self.dat.waits_without_clock(self.regs.dctrl);
         if !stands {
@@ -418,7 +423,7 @@ impl Stm32Sdmmc {
         self.dat.block.runs(&mut self.slot, now);
     }
 
-    /// Cuts off what is on the lines.
+    /// Cuts off the block that is on the lines.
     pub(super) fn cut_block(&mut self, now: u64) {
         if self.dat.moving() {
             self.dat.block.cut(&mut self.slot, now);
@@ -431,7 +436,8 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Samples the interrupt for two clocks between two blocks of the slower modes [58.6.1].
+    /// Samples the card interrupt for two clocks between two blocks, in the slower bus modes
+    /// [58.6.1].
     pub(super) fn interrupt_in_gap(&mut self, now: u64) {
         let slow = self.regs.clkcr & clkcr::BUS_SPEED == 0;
         if slow && self.regs.dctrl & dctrl::SDIO != 0 && self.card_low(now) {

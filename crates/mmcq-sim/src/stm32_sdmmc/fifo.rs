@@ -1,8 +1,8 @@
-//! The FIFO: words, of which the last one may hold fewer than four bytes of data.
+//! FIFO of words; the last word may hold fewer than four bytes of data.
 
 use std::collections::VecDeque;
 
-/// FIFO of words between the register and the lines.
+/// FIFO of words between the FIFO register and the data lines.
 #[derive(Debug)]
 pub(super) struct Fifo {
     words: VecDeque<[u8; 4]>,
@@ -18,7 +18,7 @@ impl Fifo {
         self.words.clear();
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the FIFO in bytes.
     pub fn size(&self) -> usize {
         4 * self.depth
     }
@@ -31,17 +31,17 @@ impl Fifo {
         self.words.len() >= self.depth
     }
 
-    /// Returns whether half of its words or more hold data.
+    /// Returns whether at least half of the words hold data.
     pub fn half_full(&self) -> bool {
         self.words.len() >= self.depth / 2
     }
 
-    /// Returns whether half of its words or more are empty.
+    /// Returns whether at least half of the words are empty.
     pub fn half_empty(&self) -> bool {
         self.words.len() <= self.depth / 2
     }
 
-    /// Adds up to four bytes; returns false if there is no room.
+    /// Adds a word of up to four bytes. Returns false if the FIFO is full.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.is_full() {
             return false;
@@ -52,7 +52,7 @@ impl Fifo {
         true
     }
 
-    /// Takes out the next word; bytes after the end of the data are zero.
+    /// Removes the next word; bytes after the end of the data are zero. `None`: the FIFO is empty.
     pub fn pop(&mut self) -> Option<[u8; 4]> {
         self.words.pop_front()
     }

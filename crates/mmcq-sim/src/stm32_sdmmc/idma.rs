@@ -1,39 +1,40 @@
-//! The internal DMA: one buffer, two in turn, or a list [58.5.6].
+//! Internal DMA (IDMA): one buffer, two buffers in turn, or a linked list [58.5.6].
 
 use super::bits::{idma, sta};
 use super::{Buffers, Stm32Sdmmc};
 use crate::faults::{Point, Strike};
 use crate::slot::Core;
 
-/// Size in bytes of an item of the list: IDMALAR, the buffer's address, its size.
+/// Size in bytes of a list item: link address register, buffer address, buffer size.
 const ITEM_BYTES: usize = 12;
 
 #[derive(Debug, Default)]
 pub(super) struct Idma {
     at: u64,
-    /// Bytes up to the end of the buffer; `None` for the last one, whose end is that of DLEN.
+    /// Number of bytes left in the buffer; `None` for the last buffer, which ends with the data
+    /// (DLEN).
     left: Option<u32>,
-    /// Whether it met an error; it transfers nothing any more.
+    /// Whether an error has stopped the IDMA.
     pub failed: bool,
-    /// Whether an access never ends.
+    /// Fault: whether a memory access never ends.
     hangs: bool,
 }
 
-/// Result of a transfer by the IDMA.
+/// Result of moving bytes by the IDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     All,
-    /// An error, after this number of bytes.
+    /// An error occurred after this number of bytes.
     Failed(usize),
-    /// It will not continue.
+    /// The IDMA never continues (a fault).
     Hangs,
 }
 
-/// Error: there is no memory at the address.
+/// Error: the IDMA cannot access the address.
 struct Bad;
 
 impl Stm32Sdmmc {
-    /// Begins data.
+    /// Prepares the IDMA for the data of a command.
     pub(super) fn idma_begins(&mut self, now: u64) {
         let control = self.regs.idma_control;
         let second = usize::from(control & idma::SECOND != 0);
@@ -56,7 +57,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Transfers bytes of a block between memory and the FIFO.
+    /// Moves bytes of a block between memory and the FIFO.
     pub(super) fn idma_moves(&mut self, bytes: &mut [u8], to_memory: bool, now: u64) -> Moved {
         let mut done = 0;
         while done < bytes.len() {
@@ -97,7 +98,8 @@ impl Stm32Sdmmc {
         Moved::All
     }
 
-    /// Ends a buffer that is not the last: with two buffers, the other one is next.
+    /// Handles the end of a buffer that is not the last. With two buffers, the other one is used
+    /// next.
     fn buffer_ends(&mut self) {
         self.regs.status |= sta::IDMA_BUFFER;
         if self.config.buffers == Buffers::Double {
@@ -108,7 +110,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Loads the next item of the list into the registers.
+    /// Loads the next item of the linked list into the registers.
     fn next_item(&mut self, now: u64) -> Result<(), Bad> {
         self.idma_is_struck(now);
         let place = u64::from(self.regs.list) + u64::from(self.regs.item & idma::OFFSET);

@@ -1,40 +1,42 @@
-//! ST's SDMMC, the SD controller of STM32 H7, L4+, L5, U5, H5, MP1 and N6, by register.
+//! Model of ST's SDMMC, the SD controller of STM32 H7, L4+, L5, U5, H5, MP1 and N6, register by
+//! register.
 //!
-//! Written from register descriptions and the text of the reference manual of the H745 and H755,
-//! RM0399 chapter 58; its sections are named where they decide. [`Stm32Sdmmc`] is passive: it is
-//! told the time with every call, and
-//! [`Device::next_event_ns`](crate::world::Device::next_event_ns) says when something will happen
-//! by itself. Its parts: `registers.rs` (reads, writes, which writes are refused), `clock.rs`
-//! (power states, clock, how the bus is driven, the voltage switch), `command.rs` (the command
-//! path), `data.rs` (the data path from its start to its end), `blocks.rs` (its blocks),
-//! `fifo.rs`, `idma.rs`, `config.rs`.
+//! The model was written from register descriptions and the reference manual of the H745 and H755
+//! (RM0399, chapter 58). Comments name the sections that decide. [`Stm32Sdmmc`] is passive: each
+//! call gives it the time, and [`Device::next_event_ns`](crate::world::Device::next_event_ns)
+//! returns the time of its next own event. Its parts: `registers.rs` (reads, writes, and refused
+//! writes), `clock.rs` (power states, clock, bus settings, voltage switch), `command.rs` (the
+//! command path), `data.rs` (the data path from start to end), `blocks.rs` (its blocks), `fifo.rs`,
+//! `idma.rs`, `config.rs`.
 //!
-//! What belongs to the board is a method, and [`Board`] is a board: the reset line in the RCC
-//! ([`reset`](Stm32Sdmmc::reset)), the card's supply ([`set_supply`](Stm32Sdmmc::set_supply)), the
-//! level shifter ([`set_signal18`](Stm32Sdmmc::set_signal18)) and the delay block
+//! Functions of the board are methods of the model, and [`Board`] is a board that calls them: the
+//! reset line of the clock tree ([`reset`](Stm32Sdmmc::reset)), the card's supply
+//! ([`set_supply`](Stm32Sdmmc::set_supply)), the level shifter
+//! ([`set_signal18`](Stm32Sdmmc::set_signal18)) and the delay block
 //! ([`set_phase`](Stm32Sdmmc::set_phase)).
 //!
 //! # What surprises
-//! - The power-on state is left by a reset alone: other writes to it are ignored [58.10.1].
-//! - A data command starts the data path by CMDTRANS: a read with the end of the command, whatever
-//!   the answer; a write with a good answer [58.5.4].
-//! - After a data error the path stays active until an abort: a command with CMDSTOP. Then come
-//!   DABORT and idle. Where the CPU moves the data, FIFORST must be written too [58.5.4, 58.6.2].
-//! - Busy after a response makes the data path active, and DTIMER counts; after its timeout it
-//!   stays active [58.5.4, table 486].
-//! - A transfer error of the IDMA cannot interrupt. It shows beside RXOVERR, TXUNDERR, DABORT or
-//!   even DATAEND [58.5.6]. On version 3 the first two do not show while the IDMA is on.
-//! - A read ends when the FIFO is empty, so DATAEND cannot tell of words that wait in it. Fewer
-//!   than half a FIFO raise no flag but that it is not empty [58.5.4].
-//! - DBCKEND comes with a hold or a read wait alone [58.10.11].
+//! - Only a reset ends the power-on state: other writes to it are ignored [58.10.1].
+//! - A data command with CMDTRANS starts the data path: for a read at the end of the command,
+//!   whatever the response; for a write after a good response [58.5.4].
+//! - After a data error the path stays active until an abort, which is a command with CMDSTOP.
+//!   DABORT follows, and the path is idle. If the CPU moves the data, the driver must also write
+//!   FIFORST [58.5.4, 58.6.2].
+//! - Busy after a response makes the data path active, and the timer DTIMER counts. After its
+//!   timeout the path stays active [58.5.4, table 486].
+//! - A transfer error of the IDMA does not interrupt. It shows beside RXOVERR, TXUNDERR, DABORT or
+//!   even DATAEND [58.5.6]. Version 3 does not show the first two while the IDMA is on.
+//! - A read ends when the FIFO is empty, so DATAEND comes only after its last words were read.
+//!   Fewer words than half a FIFO set no flag except that the FIFO is not empty [58.5.4].
+//! - DBCKEND comes only with a hold or a read wait [58.10.11].
 //!
 //! # Where nothing is written down
-//! The model takes the strict side. What a driver must not do is ignored and counted
+//! The model chooses the strict behaviour. It ignores and counts what a driver must not do
 //! ([`Controller::protocol_violations`](crate::slot::Controller::protocol_violations)): a command
-//! into a command, registers written while the path that uses them is active, a data command while
-//! data are active, FIFO accesses without data or room, reserved values. A command in the first 74
-//! clocks waits for their end. Boot, streams, Wait-IRQ and suspend are not here. For the CPU words
-//! move one by one in their time; the IDMA moves a block as one piece.
+//! during another one, writes to registers of an active path, a data command while data are active,
+//! FIFO accesses without data or room, reserved values. A command in the first 74 clocks waits for
+//! their end. Boot, streams, Wait-IRQ and suspend are not modelled. For the CPU each word has its
+//! own time; the IDMA moves a block as a whole.
 
 mod bits;
 mod blocks;
@@ -63,12 +65,12 @@ use crate::probe::Probe;
 use crate::slot::{Core, Slot};
 use bits::{dctrl, sta};
 
-/// The registers as a driver reaches them.
+/// Access to the controller's registers, as a driver has it.
 pub type Port = crate::port::Port<Stm32Sdmmc>;
 
 crate::port::register_file!(Stm32Sdmmc);
 
-/// Timers of the model, in the order in which simultaneous ones are handled.
+/// Timers of the model. Timers with the same time are handled in this order.
 #[derive(Clone, Copy)]
 enum Timer {
     Command,
@@ -94,7 +96,7 @@ const TIMERS: [Timer; 9] = [
     Timer::Card,
 ];
 
-/// The controller, its slot and the bus.
+/// Model of an SDMMC, with its card slot and bus.
 pub struct Stm32Sdmmc {
     config: Stm32SdmmcConfig,
     memory: ShadowMemory,
@@ -105,7 +107,7 @@ pub struct Stm32Sdmmc {
     dat: data::DatLines,
     fifo: fifo::Fifo,
     idma: idma::Idma,
-    /// Enabled events at the last update.
+    /// Enabled interrupt events at the last update.
     pending: u32,
 }
 
@@ -132,7 +134,7 @@ impl Core for Stm32Sdmmc {
 }
 
 impl Stm32Sdmmc {
-    /// Makes a controller after reset, at time 0, with the card's power on.
+    /// Makes a controller in its state after reset, at time 0; the card has power.
     pub fn new(config: Stm32SdmmcConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
         let mut model = Stm32Sdmmc {
             config,
@@ -154,13 +156,13 @@ impl Stm32Sdmmc {
         self.slot.set_alarm(timer as usize, at_ns);
     }
 
-    /// Returns the controller's parameters.
+    /// Returns the parameters of the controller.
     pub fn config(&self) -> &Stm32SdmmcConfig {
         &self.config
     }
 
-    /// Resets the controller by its line in the RCC: registers, both paths, FIFO and IDMA are as
-    /// after power-on [58.6.7].
+    /// Resets the controller by its reset line in the clock tree. Registers, both paths, FIFO and
+    /// IDMA are then as after power-on [58.6.7].
     pub fn reset(&mut self, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -200,7 +202,7 @@ impl Stm32Sdmmc {
         self.look(now);
     }
 
-    /// Sets the phase, of twelve, that the board's delay block gives the tuned receive clock.
+    /// Sets the phase, of twelve, that the delay block gives to the receive clock.
     pub fn set_phase(&mut self, phase: u8, now_ns: u64) {
         let now = self.reach(now_ns);
         self.clock.phase = phase % PHASES;
@@ -212,10 +214,10 @@ impl Stm32Sdmmc {
         self.slot.set_probe(probe);
     }
 
-    /// Handles changes on the lines, after anything that happened.
+    /// Handles changes of the lines after any event.
     fn look_at_lines(&mut self, now: u64) {
         if self.slot.busy_until_ns == 0 {
-            // The card is gone, or lost its supply: nothing holds DAT0.
+            // A card that was removed or has no power does not hold DAT0 low.
             for (timer, waits) in [(Timer::Data, self.dat.waits_for_card()), (Timer::Busy, true)] {
                 let at_ns = self.slot.alarm_ns(timer as usize);
                 if waits && at_ns != NEVER && at_ns > now {
@@ -233,8 +235,8 @@ impl Stm32Sdmmc {
         self.update_irq(now);
     }
 
-    /// Samples the interrupt of an I/O card: a level on DAT1 that counts only in its period
-    /// [58.6.1].
+    /// Samples the interrupt of an I/O card: a level on DAT1 that counts only in its interrupt
+    /// period [58.6.1].
     fn sample_interrupt(&mut self, now: u64) {
         let period = self.slot.bus.width == 1 || !self.dat.hides_interrupt();
         if self.regs.dctrl & dctrl::SDIO != 0 && period && self.card_low(now) {
@@ -246,7 +248,7 @@ impl Stm32Sdmmc {
         self.slot.card().is_some_and(|card| card.interrupt(self.slot.card_ns(now)))
     }
 
-    /// Sets the interrupt line from the enabled flags.
+    /// Sets the interrupt line if an enabled flag is set.
     fn update_irq(&mut self, now: u64) {
         let pending = self.status() & self.regs.mask;
         let new = pending & !self.pending != 0;

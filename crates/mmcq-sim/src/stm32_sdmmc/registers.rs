@@ -1,19 +1,19 @@
-//! The register file: the results of reads, the effects of writes, and which writes are refused.
+//! Registers of the SDMMC: results of reads, effects of writes, and writes that are refused.
 
 use super::bits::{cmd, dctrl, idma, reg, sta};
 use super::{Buffers, Stm32Sdmmc, Version};
 use crate::slot::Core;
 
-/// Mask of DLEN, DCOUNT and ACKTIME.
+/// Mask of the bits in DLEN, DCOUNT and ACKTIME.
 const LENGTH_BITS: u32 = 0x1ff_ffff;
 
-/// Registers that only store what was written or what happened.
+/// Values of the registers whose reads and writes have no further effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub power: u32,
     pub clkcr: u32,
     pub argument: u32,
-    /// CMD as it reads.
+    /// Value that the register CMD reads as.
     pub command: u32,
     pub response_index: u32,
     pub response: [u32; 4],
@@ -21,9 +21,9 @@ pub(super) struct Registers {
     pub length: u32,
     pub dctrl: u32,
     pub count: u32,
-    /// The latched bits of STA.
+    /// Bits of STA that stay set until the driver clears them.
     pub status: u32,
-    /// Flag BUSYD0.
+    /// Status bit BUSYD0: DAT0 is low after a response.
     pub busy: bool,
     pub mask: u32,
     pub ack_time: u32,
@@ -40,7 +40,7 @@ fn ones(size: u8) -> u32 {
 }
 
 impl Stm32Sdmmc {
-    /// Returns whether there is a register at this offset.
+    /// Returns whether a register exists at this offset.
     fn known(&self, offset: u16) -> bool {
         match offset {
             reg::FIFOTHR => self.config.version == Version::V3,
@@ -50,7 +50,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Reads a register. Only words are possible: anything else is a bus error [58.10].
+    /// Reads a register. Only 4-byte accesses are possible; any other is a bus error [58.10].
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -70,7 +70,7 @@ impl Stm32Sdmmc {
         self.word(offset)
     }
 
-    /// Writes a register; only words are possible.
+    /// Writes a register; only 4-byte accesses are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
         if self.slot.is_gone() || !self.config.bus_clock {
@@ -106,7 +106,7 @@ impl Stm32Sdmmc {
             reg::IDMABASE1 => r.base[1],
             reg::IDMALAR => r.item,
             reg::IDMABAR => r.list,
-            // ICR is written only.
+            // ICR is write-only.
             _ => 0,
         }
     }
@@ -147,18 +147,19 @@ impl Stm32Sdmmc {
             }
             reg::IDMABAR => self.allow(data_idle, value & !3, |r| &mut r.list),
             reg::FIFO.. => self.give_word(value, now),
-            // Responses, DCOUNT and STA cannot be written.
+            // Response registers, DCOUNT and STA are read-only.
             _ => self.slot.violation(),
         }
     }
 
-    /// Returns whether `active` is the active one of two buffers.
+    /// Returns whether the buffer with the number `active` is the one in use, of two buffers.
     fn other_buffer(&self, active: u32) -> bool {
         let double = self.config.buffers == Buffers::Double && self.regs.idma_control & idma::MODE != 0;
         double && self.regs.idma_control & idma::SECOND == active
     }
 
-    /// Writes a register, or refuses the write while its path is active.
+    /// Writes a register. If its path is active (`free` is false), the write is refused and
+    /// counted.
     fn allow(&mut self, free: bool, value: u32, place: impl Fn(&mut Registers) -> &mut u32) {
         let place = place(&mut self.regs);
         if free {
@@ -168,7 +169,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Handles a write to DCTRL; most of its bits are fixed while data are active.
+    /// Handles a write to DCTRL; while data are active, most of its bits cannot change.
     fn set_data_control(&mut self, value: u32, now: u64) {
         let active = self.dat.active();
         let by_cpu = self.regs.idma_control & idma::ENABLE == 0;
@@ -178,7 +179,8 @@ impl Stm32Sdmmc {
             self.slot.violation();
         }
         if fixed & (dctrl::ENABLE | dctrl::BOOT_ACK) != 0 && !active {
-            // For cards that have no data command: there are none [58.10.9].
+            // DTEN starts data without a command, for cards that have no data commands; such cards
+            // do not exist [58.10.9].
             self.slot.violation();
         }
         let wait = value & (dctrl::WAIT_START | dctrl::WAIT_STOP);
@@ -196,7 +198,7 @@ impl Stm32Sdmmc {
         }
     }
 
-    /// Returns STA.
+    /// Returns the value of the status register STA.
     pub(super) fn status(&self) -> u32 {
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         let sends = self.dat.moves_data() && !self.dat.block.read;
@@ -214,12 +216,12 @@ impl Stm32Sdmmc {
             | bit(self.regs.busy, sta::BUSY)
     }
 
-    /// Returns whether the IDMA accesses the FIFO.
+    /// Returns whether the IDMA, and not the CPU, accesses the FIFO.
     pub(super) fn by_idma(&self) -> bool {
         self.regs.idma_control & idma::ENABLE != 0
     }
 
-    /// Handles a read of FIFO.
+    /// Handles a read of the FIFO register.
     fn take_word(&mut self, now: u64) -> u32 {
         let theirs = self.dat.moves_data() && self.dat.block.read && !self.by_idma();
         let Some(word) = (if theirs { self.fifo.pop() } else { None }) else {
@@ -231,7 +233,7 @@ impl Stm32Sdmmc {
         u32::from_le_bytes(word)
     }
 
-    /// Handles a write of FIFO.
+    /// Handles a write of the FIFO register.
     fn give_word(&mut self, value: u32, now: u64) {
         let theirs = self.dat.moves_data() && !self.dat.block.read && !self.by_idma();
         let bytes = self.dat.to_give.min(4);

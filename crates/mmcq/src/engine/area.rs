@@ -3,8 +3,8 @@
 //! The engine either knows the partition for certain or marks it as unknown: from CMD6 until the
 //! card's status shows that the switch was made, the card may be in either partition. Requests for
 //! blocks of the user area start in the user area only. The switch back to the user area belongs to
-//! no request. The engine makes it by itself, before anything else but another partition access,
-//! and before a conversation with a card that has no fault. After two failures in a row the card is
+//! no request. The engine sends it before anything else but another partition access, and before
+//! recovery's commands to a card that has no fault. After two failures in a row the card is
 //! initialised again.
 
 use super::extras::Place;
@@ -25,28 +25,29 @@ const TRIES_MAX: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     User,
-    /// Surely in the partition with these access bits.
+    /// The card is surely in the partition with these access bits.
     In(u8),
     /// A switch has begun, and its end has not been seen.
     Unknown,
 }
 
-/// The partition that the card is in.
+/// The partition that the card's block commands reach.
 #[derive(Debug)]
 pub(super) struct Area {
     at: At,
     /// PARTITION_CONFIG as the engine last wrote it, without the access bits; `None`: the engine
     /// has not written it.
     config: Option<u8>,
-    /// Whether an order has changed the other bits, so that their values are not known. Then they
-    /// are not written.
+    /// Whether a long command has changed the other bits of PARTITION_CONFIG, so that their values
+    /// are not known. Then the engine does not write these bits.
     doubt: bool,
     /// The access bits that the switch under way writes.
     going: u8,
-    /// Longest time of the switch, from the last partition access; no card declares more than 2.55
-    /// s.
+    /// Longest time of the switch in nanoseconds, from the last partition access; no card declares
+    /// more than 2.55 s.
     switch_ns: u32,
-    /// Whether the engine is switching back by itself; and how many attempts have failed.
+    /// Whether the engine is switching back to the user area without a request; and how many
+    /// attempts have failed.
     returning: bool,
     tries: u8,
 }
@@ -55,7 +56,7 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, doubt: false, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
-    /// Forgets the area, for another card or none.
+    /// Forgets which partition the card is in, for another card or none.
     pub fn forget(&mut self) {
         *self = Area::USER;
     }
@@ -70,7 +71,7 @@ impl Area {
         matches!(self.at, At::User)
     }
 
-    /// Returns whether the engine is switching back, without a request.
+    /// Returns whether the engine is switching back to the user area, without a request.
     pub fn is_returning(&self) -> bool {
         self.returning
     }
@@ -80,15 +81,15 @@ impl Area {
         self.at == At::In(access)
     }
 
-    /// Notes that an order to PARTITION_CONFIG is sent. The byte is unknown until the order ends
-    /// well.
+    /// Notes that a long command that writes PARTITION_CONFIG is sent. The value of that byte is
+    /// unknown until the command ends well.
     fn ordered(&mut self) {
         if core::mem::replace(&mut self.doubt, true) {
             self.config = None;
         }
     }
 
-    /// Notes that the CMD6 that switches the partition has ended well.
+    /// Notes that a long command that writes PARTITION_CONFIG has ended well.
     fn order_ended(&mut self, mode: u32, value: u8) {
         self.config = match mode {
             1 => self.config.map(|config| config | value),
@@ -98,7 +99,7 @@ impl Area {
         self.doubt = self.config.is_none();
     }
 
-    /// Notes that a switch is about to begin.
+    /// Notes that a switch to the partition with these access bits is about to begin.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
     }
@@ -110,12 +111,14 @@ impl Area {
     }
 }
 
-/// Returns what CMD6 without data writes, if it is to PARTITION_CONFIG.
+/// Returns the value that this CMD6 without data writes to PARTITION_CONFIG; `None`: the command
+/// does not write that byte.
 fn partition_config(command: &Command) -> Option<u8> {
     switched(command, index::PARTITION_CONFIG)
 }
 
-/// Returns what CMD6 without data writes, if it is to this byte.
+/// Returns the value that this CMD6 without data writes to the given byte of EXT_CSD; `None`: the
+/// command does not write that byte.
 fn switched(command: &Command, byte: u8) -> Option<u8> {
     let switch = command.index == 6 && command.arg >> 24 & 3 != SwitchMode::CommandSet as u32;
     let there = (command.arg >> 16) as u8 == byte;
@@ -123,9 +126,9 @@ fn switched(command: &Command, byte: u8) -> Option<u8> {
 }
 
 /// Returns whether this request would change, without the engine's knowledge, which partition the
-/// card is in, or whether it has a cache. The first is for partition accesses only (an order may
-/// write the other bits of the byte). The second is for bring-up only: a flush that does not know
-/// of the cache would succeed with data still in it.
+/// card is in, or whether its cache is on. Only partition accesses may switch the partition (a long
+/// command may write the other bits of PARTITION_CONFIG). Only bring-up may switch the cache: a
+/// flush that does not know of the cache would succeed with data still in it.
 pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
@@ -137,7 +140,8 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     }
 }
 
-/// Returns whether the phase changes such a byte. CMD6 of an SD card has data, and does not.
+/// Returns whether the phase writes PARTITION_CONFIG or CACHE_CTRL. CMD6 of an SD card has data,
+/// and writes neither.
 fn changes(phase: &Phase) -> bool {
     phase.data.is_none() && changes_command(&phase.command)
 }
@@ -151,15 +155,15 @@ fn switches_cache(command: &Command) -> bool {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Sends CMD6 to a partition, for the partition access in progress.
+    /// Sends CMD6 that switches to the partition of the partition access in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = self.services.memory_mut().area_mut();
         area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         if area.doubt {
-            // The card is in its user area: these are the only bits that differ.
+            // The card is in its user area, so these bits are the only ones to set.
             return self.switch_to(Place::Enter, (SwitchMode::SetBits, visit.area()), visit.area(), now_ns);
         }
-        // An order may have changed the other bits since the visit was planned.
+        // A long command may have changed the other bits since the partition access was planned.
         let config = *area.config.get_or_insert(visit.config & !ACCESS) | visit.area();
         self.switch_to(Place::Enter, (SwitchMode::WriteByte, config), visit.area(), now_ns);
     }
@@ -171,8 +175,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order(place, switch, self.services.memory().area().switch_ns.into(), now_ns);
     }
 
-    /// Decides whether the card is switched back to its user area now, where it may be elsewhere
-    /// and nothing is in progress. True: the switch begins.
+    /// Decides whether the engine switches the card back to its user area now. The card may be in
+    /// another partition, and nothing is in progress. Returns true if the switch begins.
     #[cold]
     pub(super) fn plan_return(&mut self) -> bool {
         let head = self.slots.head();
@@ -181,7 +185,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let waits = self.blockers.is_stopped();
         let stopped = waits && (self.blockers.is_halted() || self.incident.is_open() || !self.has_chore());
         let reachable = self.card.target().is_some() && !self.blockers.is_dead();
-        // Where the other bits are not known, each visit begins in the user area.
+        // Where the other bits of PARTITION_CONFIG are not known, each partition access begins in
+        // the user area.
         reachable && !stopped && (waits || !visits || self.services.memory().area().doubt)
     }
 
@@ -200,8 +205,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_to(Place::Return, switch, 0, now_ns);
     }
 
-    /// Handles a failed switch back, when CMD13 finds the card in `tran`. Returns true if the card
-    /// has to be initialised again.
+    /// Handles a failed switch back to the user area, when CMD13 finds the card in `tran`. Returns
+    /// true if the card has to be initialised again.
     pub(super) fn return_failed(&mut self) -> bool {
         let area = self.services.memory_mut().area_mut();
         area.returning = false;
@@ -209,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         area.tries >= TRIES_MAX
     }
 
-    /// Notes that an order begins, or has ended well.
+    /// Notes that a long command begins, or (`ended`) has ended well.
     pub(super) fn note_order(&mut self, ended: bool) {
         let Kind::LongCommand { command, .. } = self.slots.at(self.lane.control()).kind() else { return };
         let Some(value) = partition_config(&command) else { return };
@@ -217,11 +222,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if ended { area.order_ended(command.arg >> 24 & 3, value) } else { area.ordered() }
     }
 
-    /// Checks a phase exactly as given, and returns the reason if it cannot be accepted.
+    /// Checks a raw phase or a phase of an I/O function, and returns the reason if it cannot be
+    /// accepted.
     #[cold]
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
-        // Before there is a card, and in a conversation, it is for bring-up to say where the card
-        // is.
+        // Without a card, and in urgent requests, the sender is bring-up: it knows which partition
+        // the card is in.
         let known = self.card.target().is_some() && !urgent;
         if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }

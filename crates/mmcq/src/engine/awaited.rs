@@ -9,8 +9,8 @@ use crate::sched::Profile;
 use crate::spec::bus::Bus;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the phase that the controller is working on. `None`: there is none, or no event ends
-    /// it.
+    /// Returns the phase that the controller is working on. `None`: the controller has no phase, or
+    /// reports no event at its end.
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,

@@ -1,5 +1,5 @@
-//! What the controller gets together: the requests of a transfer in the order of their blocks, and
-//! the segments of memory of a phase.
+//! A batch: the requests of one transfer in the order of their blocks, and the memory segments of a
+//! phase.
 //!
 //! [`order`](super::order) decides which requests may go together.
 
@@ -8,12 +8,13 @@ use super::slot::{NONE, Slots, bits};
 use crate::host::{Direction, Segment};
 use crate::sched::slot_set::SlotSet;
 
-/// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
+/// A page of flash, 4 KiB, in blocks. A transfer that begins or ends inside of a page costs the
+/// card one page more.
 const PAGE_BLOCKS: u32 = 8;
 
-/// The requests that go out together, in the order of their blocks.
+/// The requests of one transfer, in the order of their blocks.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Batch<const N: usize> {
     direction: Direction,
@@ -30,12 +31,14 @@ pub(super) struct Batch<const N: usize> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub blocks: u32,
-    /// Most blocks of several requests together.
+    /// Most blocks of a transfer of several requests.
     pub merged_blocks: u32,
-    /// Most blocks of several requests if a younger one would join while an older one stays behind.
+    /// Most blocks of a transfer of several requests if a younger one would join while an older one
+    /// stays behind.
     pub fair_blocks: u32,
     pub segments: u16,
-    /// First block before which nothing may be added, because the transfer continues an open one.
+    /// The block before which no request may be added, because the transfer continues an open one;
+    /// `None`: there is no such block.
     pub floor: Option<u64>,
 }
 
@@ -57,7 +60,7 @@ impl<const N: usize> Batch<N> {
         self.direction
     }
 
-    /// Returns the first block.
+    /// Returns the first block of the transfer.
     #[inline(always)]
     pub fn lba(&self) -> u64 {
         self.lba
@@ -68,14 +71,15 @@ impl<const N: usize> Batch<N> {
         self.blocks
     }
 
-    /// Returns the segments of a phase; none if it has no data.
+    /// Returns the memory segments of a phase. `moves`: the phase has data; if false, there are
+    /// none.
     #[inline(always)]
     pub fn segments(&self, moves: bool) -> &[Segment] {
         let count = if moves { self.filled as usize } else { 0 };
         self.segments.get(..count).unwrap_or(&[])
     }
 
-    /// Returns the segment of a phase that has one.
+    /// Returns the segment of a phase that has exactly one.
     #[inline(always)]
     pub fn segment(&self) -> &[Segment] {
         self.segments.get(..1).unwrap_or(&[])
@@ -87,7 +91,7 @@ impl<const N: usize> Batch<N> {
         self.filled = 0;
     }
 
-    /// Sets one segment, and no other.
+    /// Sets the only segment.
     #[inline(always)]
     pub fn one_segment(&mut self, segment: Segment) {
         self.filled = 1;
@@ -96,7 +100,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Sets the next segment, that of the member in this place.
+    /// Sets the next segment, which is the memory of the member in this place.
     #[inline(always)]
     pub fn fill(&mut self, place: usize, segment: Segment) {
         if let Some(free) = self.segments.get_mut(place) {
@@ -115,13 +119,13 @@ impl<const N: usize> Batch<N> {
         self.members.get(..self.count as usize).unwrap_or(&[])
     }
 
-    /// Returns the first member; there is one.
+    /// Returns the first member. The caller knows that the batch has one.
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.members.first().copied().unwrap_or(NONE)
     }
 
-    /// Forgets the members: no transfer is in progress, so their slots may be in use by others.
+    /// Forgets the members. No transfer is in progress, so other requests may use their slots.
     pub fn forget(&mut self) {
         self.count = 0;
     }
@@ -152,7 +156,7 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Collects one request, with no other beside it.
+    /// Makes a batch of one request, with no other beside it.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
@@ -162,7 +166,8 @@ impl<const N: usize> Batch<N> {
     }
 
     /// Drops requests at the end, so that the transfer ends at a page boundary of the card, or at a
-    /// multiple of its own length if that is less. Returns true if it did.
+    /// multiple of the largest power of two in its length if that is less. Returns true if requests
+    /// were dropped.
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);
@@ -175,12 +180,12 @@ impl<const N: usize> Batch<N> {
         true
     }
 
-    /// Sets a piece of one request, without any other request.
+    /// Makes a batch of a piece of one request, without any other request.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }
 
-    /// Begins a task of the card; its members are added next.
+    /// Begins the batch of a task of the card's queue; [`add`](Self::add) adds its members.
     pub fn begin(&mut self, direction: Direction, lba: u64) {
         (self.direction, self.lba, self.blocks, self.count, self.filled) = (direction, lba, 0, 0, 0);
     }
@@ -191,7 +196,8 @@ impl<const N: usize> Batch<N> {
         self.append(index, blocks);
     }
 
-    /// Begins a pack: with its header, if one is sent with the data, and without members.
+    /// Begins the batch of a pack, without members. `header`: the pack's header is sent with the
+    /// data, as their first block.
     pub fn begin_pack(&mut self, direction: Direction, lba: u64, header: bool) {
         self.begin(direction, lba);
         if header {
@@ -200,27 +206,28 @@ impl<const N: usize> Batch<N> {
         }
     }
 
-    /// Adds the next member of a pack, with its memory after that of the members before.
+    /// Adds the next member of a pack. Its memory follows that of the members before.
     pub fn add_behind(&mut self, index: u8, blocks: u32, segment: Segment) {
         self.fill(usize::from(self.filled), segment);
         self.append(index, blocks);
     }
 
-    /// Sets the memory of the header.
+    /// Sets the memory of the pack's header.
     pub fn set_header(&mut self, segment: Segment) {
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
         }
     }
 
-    /// Drops the header again.
+    /// Drops the pack's header again.
     pub fn drop_header(&mut self) {
         self.segments.rotate_left(1.min(N));
         self.filled = self.filled.saturating_sub(1);
         self.blocks = self.blocks.saturating_sub(1);
     }
 
-    /// Collects the next transfer around a queued read or write. Changes no slot.
+    /// Collects the next transfer: a queued read or write, and the requests that continue it on
+    /// either side. Changes no slot.
     pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {
             self.count = 0;
@@ -233,11 +240,11 @@ impl<const N: usize> Batch<N> {
         }
         let mut left = slots.mergeable(direction) & !(1 << head);
         let mut taken = (1 as SlotSet) << head;
-        // Every turn takes one request in, or is the last.
+        // Each turn of the loop adds one request, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
             let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
             let span = slots.span(index);
-            // The limit above keeps it far below 2^32.
+            // The limits above keep this number far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
             if span.start >= self.end() {
                 self.append(index, blocks)
@@ -269,8 +276,8 @@ impl<const N: usize> Batch<N> {
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left);
             let apart = if joins { slots.apart(index, last, left) } else { u8::MAX };
-            // A client's short reads go together, not the last of them with another's: the card
-            // would read the page on which they lie for each of the two.
+            // The last of a client's short reads does not join another client's: the card would
+            // read the page on which these reads lie twice.
             let short =
                 self.direction == Direction::Read && span.end.saturating_sub(span.start) < PAGE_BLOCKS.into();
             let tears = short && apart & 1 != 0 && span.start == end;

@@ -1,34 +1,34 @@
 //! The blockers: the causes that keep a request from coming in, from starting, or from the fast
 //! path.
 //!
-//! They are one word with one bit for each cause. While the word is 0 an ordinary read or write
-//! takes the [fast path](super::fast); nearly every request does.
+//! The blockers are one word with one bit for each cause. While the word is 0 an ordinary read or
+//! write takes the [fast path](super::fast); nearly every request does.
 //!
 //! - The causes of the *gate* are set and cleared by the code that begins and ends them: the
 //!   platform (suspend, halt), the recovery ladder (dead), the recovery's help, the card (a quirk).
 //!   Which requests come in ([`gate`](super::gate)) and whether anything starts is read from these
 //!   bits alone, so two answers cannot contradict each other.
-//! - All others are states of a part of the engine. Only [`causes`](Engine::causes) reads the
-//!   parts; the word keeps the result. Code that makes such a cause true calls
+//! - All other causes are states of a part of the engine. Only [`causes`](Engine::causes) reads
+//!   these parts; the word stores the result. Code that makes such a cause true calls
 //!   [`close_fast`](Engine::close_fast), which sets [`UNREAD`] until the parts are read again.
 //!
-//! Not every cause stops every lane. The masks name the causes that stop each: [`SHORT`],
-//! [`TASKS`], ...
+//! Not every cause stops every lane. The masks [`SHORT`], [`TASKS`] and [`COLLECTIONS`] name the
+//! causes that stop each.
 
 use super::{Engine, fast::FastKind};
 use crate::host::Host;
 use crate::sched::{Policy, Profile};
 
-/// New requests are refused; queued ones continue.
+/// The platform has suspended the engine: new requests are refused; queued ones continue.
 const SUSPENDED: u32 = 1;
-/// Nothing starts; new requests are accepted.
+/// The platform has halted the engine: nothing starts; new requests are accepted.
 const HALTED: u32 = 1 << 1;
 /// Only urgent requests start: the engine waits for help, or it is not sure that the card is
 /// present.
 pub(super) const HELP: u32 = 1 << 2;
-/// The card is given up.
+/// Recovery has given the card up.
 const DEAD: u32 = 1 << 3;
-/// The card has a quirk by which some reads or writes go alone and in pieces.
+/// The card has a quirk: some reads or writes must be sent alone and in pieces.
 pub(super) const QUIRK: u32 = 1 << 4;
 
 /// An incident is open: recovery is running.
@@ -37,7 +37,7 @@ const INCIDENT: u32 = 1 << 5;
 const DOUBT: u32 = 1 << 6;
 /// The engine has called the supervisor.
 const CALL: u32 = 1 << 7;
-/// A control request has the bus.
+/// A control request (neither a read nor a write) has the bus.
 const CONTROL: u32 = 1 << 8;
 /// A command to an I/O function waits.
 const IO: u32 = 1 << 9;
@@ -45,13 +45,13 @@ const IO: u32 = 1 << 9;
 const CONCURRENT: u32 = 1 << 10;
 /// An I/O function's data transfer runs, or a function requests attention.
 const FUNCTION: u32 = 1 << 11;
-/// A chain of transfers to I/O functions keeps the bus.
+/// A chain of phases to an I/O function reserves the bus for its next step.
 const CHAINED: u32 = 1 << 12;
 /// The card may be outside of its user area.
 const AREA: u32 = 1 << 13;
-/// The engine polls for the card's interrupt itself.
+/// The engine polls the card for its interrupt, because the host does not signal it.
 const LOOKING: u32 = 1 << 14;
-/// Writes are complete whose status has not come yet.
+/// Writes are complete whose status the card has not sent yet.
 const UNSETTLED: u32 = 1 << 15;
 /// The profile, the scheduler or the host has no fast path.
 const GENERAL: u32 = 1 << 16;
@@ -68,12 +68,12 @@ const CHAINS: u32 = 1 << 20;
 const WATCHED: u32 = 1 << 21;
 /// The controller's command queue engine takes all ordinary requests (`tasks/driven.rs`).
 const DRIVEN: u32 = 1 << 22;
-/// Some cause may have begun since the parts were read.
+/// A cause may have begun since the parts of the engine were read.
 const UNREAD: u32 = 1 << 31;
 
-/// The causes that their owners set.
+/// The causes of the gate: the code that begins and ends such a cause sets and clears its bit.
 const GATE: u32 = SUSPENDED | HALTED | HELP | DEAD | QUIRK;
-/// Lanes other than the single one, with rules of their own.
+/// The lanes other than the single one, which have rules of their own.
 const LANES: u32 = QUEUE | PACKS | CHAINS;
 /// Causes that the fast path does not handle, and leaves to the general path.
 const SPECIAL: u32 =
@@ -85,7 +85,7 @@ pub(super) const TASKS: u32 = HALTED | HELP | INCIDENT | DOUBT | AREA | IO;
 /// Causes that stop packs and chains.
 pub(super) const COLLECTIONS: u32 = QUIRK | INCIDENT | DOUBT | AREA | LEFT_OPEN;
 
-/// The causes that hold now.
+/// The causes that hold now, as one word.
 #[derive(Debug)]
 pub(super) struct Blockers {
     word: u32,
@@ -110,7 +110,7 @@ impl Blockers {
         self.word = self.word & !HALTED | SUSPENDED;
     }
 
-    /// Lets nothing start.
+    /// Lets nothing start; new requests are accepted.
     pub fn halt(&mut self) {
         self.word = self.word & !SUSPENDED | HALTED;
     }
@@ -127,13 +127,13 @@ impl Blockers {
         first
     }
 
-    /// Clears the causes of the card's faults, for another card or a new start.
+    /// Clears the mark that the card is given up, for another card or a new start.
     pub fn clear_card_faults(&mut self) {
         self.word &= !DEAD;
     }
 
-    /// Limits the requests that may come in. A supervisor, if there is one, needs a slot of its
-    /// own.
+    /// Sets how many requests may be in the engine at a time. A supervisor, if there is one, needs
+    /// a slot besides these.
     pub fn limit(&mut self, queue_limit: u8) {
         self.queue_limit = queue_limit;
     }
@@ -176,7 +176,7 @@ impl Blockers {
         self.word == 0
     }
 
-    /// Stores the causes that were found in the parts.
+    /// Stores the causes that were found in the parts of the engine.
     #[inline(always)]
     fn keep(&mut self, found: u32) {
         self.word = self.word & GATE | found & !GATE;
@@ -184,11 +184,11 @@ impl Blockers {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether there is a fast path.
+    /// Whether this engine has a fast path.
     pub(crate) const FAST: bool =
         P::FAST && P::Policy::MAY_BE_IN_ORDER && P::RECOVERS && !H::ALWAYS_CONTINUES;
 
-    /// Returns those of the `ASKED` causes that hold now, read from the parts.
+    /// Returns those of the `ASKED` causes that hold now, read from the parts of the engine.
     #[inline(always)]
     fn causes<const ASKED: u32>(&self) -> u32 {
         let mut found = self.blockers.word & ASKED & GATE;
@@ -234,7 +234,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Self::FAST && self.order.policy().is_in_order() && !continues
     }
 
-    /// Sets [`UNREAD`]: a special case may begin from now on.
+    /// Sets [`UNREAD`]: a cause may hold from now on, so the next request leaves the fast path.
     #[inline(always)]
     pub(super) fn close_fast(&mut self) {
         if Self::FAST {
@@ -251,14 +251,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether surely neither card nor recovery needs attention.
+    /// Returns whether the word shows that neither card nor recovery needs attention.
     #[inline(always)]
     pub(crate) fn is_fast(&self) -> bool {
         Self::FAST && self.blockers.word & !(WATCHED | DRIVEN) == 0
     }
 
-    /// Reads the parts again if some cause was found, or may have begun. Returns true if nothing
-    /// stops the next request.
+    /// Reads the parts of the engine again if some cause was found, or may have begun. Returns true
+    /// if nothing stops the next request.
     #[inline(always)]
     pub(super) fn try_open(&mut self) -> bool {
         if !self.blockers.are_none() {
@@ -279,10 +279,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads all causes from the parts. Returns true if there is none.
+    /// Reads all causes from the parts of the engine. Returns true if none holds.
     #[inline(never)]
     fn reopen(&mut self) -> bool {
-        // A lane beside the single one is there for long: then nothing else is asked.
+        // If another lane than the single one is in use, it stays in use for long: no other cause
+        // is read.
         let lanes = self.causes::<LANES>();
         if lanes != 0 && !self.lane.rings_tasks() {
             self.blockers.keep(lanes | UNREAD);

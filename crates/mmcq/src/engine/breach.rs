@@ -8,11 +8,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Breach {
-    /// The SD card does not run from 2.7 to 3.6 V.
+    /// The SD card does not work at 2.7 to 3.6 V.
     SdVoltage,
-    /// The eMMC device does not run from 2.7 to 3.6 V.
+    /// The eMMC device does not work at 2.7 to 3.6 V.
     EmmcVoltage,
-    /// The I/O card does not run from 2.7 to 3.6 V.
+    /// The I/O card does not work at 2.7 to 3.6 V.
     IoVoltage,
     /// The SD card never finishes power-up.
     SdPowerUp,
@@ -20,59 +20,60 @@ pub enum Breach {
     EmmcPowerUp,
     /// The I/O card never finishes power-up.
     IoPowerUp,
-    /// The SD card publishes no address.
+    /// The SD card answers CMD3 with the RCA 0.
     SdAddress,
-    /// The I/O card publishes no address.
+    /// The I/O card answers CMD3 with the RCA 0.
     IoAddress,
-    /// CMD8 echoes something else.
+    /// The response to CMD8 does not repeat the argument that was sent.
     Echo,
-    /// The CSD gives no size.
+    /// The card's CSD gives no size.
     NoSize,
-    /// The SD card refuses the access mode it offers.
+    /// The SD card refuses an access mode that it offers.
     AccessMode,
-    /// The combo card's memory refuses the high speed it offers.
+    /// The combo card's memory refuses the high-speed mode that it offers.
     ComboSpeed,
-    /// No timing works.
+    /// The card works with none of the bus timings that were tried.
     NoTiming,
-    /// Tuning found no sampling point.
+    /// Tuning has found no sampling point.
     NoSamplingPoint,
     /// The eMMC device works with no bus width.
     NoWidth,
-    /// The card is older than MMC 4: no EXT_CSD.
+    /// The card is older than MMC 4, so it has no EXT_CSD.
     TooOld,
     /// The eMMC device has sectors of 4 KiB (EXT_CSD byte 61): a host has switched them on.
     LargeSectors,
     /// The card answers CMD5, but has no I/O functions.
     NoFunctions,
-    /// The I/O card has lost its functions.
+    /// The I/O card showed functions in its first R4, and shows none in a later one.
     FunctionsLost,
-    /// The I/O card refuses an access.
+    /// The I/O card refuses an access to one of its registers.
     Access,
     /// A function's tuples do not give its largest block.
     NoBlockSize,
-    /// The scratch memory is lost.
+    /// The scratch memory, into which a register of the card was to be read, is missing or too
+    /// short.
     ScratchLost,
     /// The SD card does not switch its cache on.
     CacheStaysOff,
-    /// The SD card does not switch its command queue.
+    /// The SD card does not switch its command queue on or off.
     QueueStays,
-    /// The card's queue calls tasks ready that do not exist.
+    /// The card's queue reports tasks as ready that do not exist.
     QueueUnknown,
-    /// The card's queue never gets ready.
+    /// The card's queue never reports a task as ready.
     QueueNeverReady,
     /// The card's queue gives wrong data.
     QueueWrongData,
-    /// The card does not finish the flush of its cache.
+    /// The card does not finish the flush of its cache in time.
     FlushNeverEnds,
-    /// The eMMC device is written to without a pause.
+    /// Clients wrote to the eMMC device without a pause, so its supply could not be switched off.
     WrittenWithoutPause,
-    /// The eMMC device does not wake.
+    /// The eMMC device does not wake from sleep (CMD5).
     NeverWakes,
-    /// The SD card never gets ready for power-off.
+    /// The SD card never reports that it is ready for power-off.
     PowerOffNever,
-    /// A card's password has at most 16 bytes.
+    /// The given password is longer than 16 bytes, the most that a card accepts.
     LongPassword,
-    /// The card stays unlocked, and reports no failure.
+    /// The card is still unlocked after the command that locks it, and reports no failure.
     StaysOpen,
 }
 

@@ -6,17 +6,17 @@ use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// Owned memory for a transfer. It travels into a slot with the request and comes back with the
-/// completion.
+/// Owned memory for a transfer. The memory travels into a slot with the request and comes back with
+/// the completion.
 ///
-/// The slot owns it from submit until the completion is taken, so the worst that a dropped or
-/// forgotten future can do is leak it.
+/// The slot owns the memory from submit until the completion is taken. A dropped or forgotten
+/// future can leak the memory, and do nothing worse.
 #[derive(Debug)]
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
-    /// Bytes of the same memory before `ptr`, while a transfer uses a later part of it. Also has
-    /// the flag [`LENT`].
+    /// Number of bytes of the same memory before `ptr`, while a transfer uses a later part of it.
+    /// The highest bit is the flag [`LENT`].
     skipped: u32,
 }
 
@@ -64,28 +64,29 @@ impl DmaBuf {
     /// Makes a buffer of memory that is lent for one transfer: `reclaim` never returns it.
     ///
     /// # Safety
-    /// As for [`from_raw`](Self::from_raw).
+    /// The conditions of [`from_raw`](Self::from_raw) hold until the call that lends the memory
+    /// ends.
     pub(crate) const unsafe fn lent(ptr: NonNull<u8>, len: u32) -> Self {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// Returns the memory that may leave the crate. Lent memory returns only to its owner, when the
-    /// call that lent it ends.
+    /// Returns the buffer for code outside of the crate. Lent memory is not returned here (the
+    /// result is empty), since its owner has it back when the call that lent it ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
-            // All of it, nearly always.
+            // Nearly always the memory is owned, and no part of it is skipped.
             0 => self,
             _ if self.owned() => self.whole(),
             _ => Self::EMPTY,
         }
     }
 
-    /// Returns whether `reclaim` may return it.
+    /// Returns whether `reclaim` may return the memory: it is owned, not lent.
     pub(crate) fn owned(&self) -> bool {
         self.skipped & LENT == 0
     }
 
-    /// Returns the part that a driver gets: the first `len` bytes at most.
+    /// Returns the part of the memory that a driver gets: at most the first `len` bytes.
     #[inline(always)]
     pub(crate) fn segment(&self, len: u32) -> Segment {
         Segment { ptr: self.ptr, len: self.len.min(len), bus: 0 }
@@ -136,7 +137,7 @@ impl DmaBuf {
         self.len
     }
 
-    /// Returns the address.
+    /// Returns the address of the first byte.
     pub fn as_non_null(&self) -> NonNull<u8> {
         self.ptr
     }

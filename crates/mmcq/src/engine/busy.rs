@@ -7,8 +7,8 @@
 //!
 //! A first poll that finds the card ready shows only that it was not too early. So the learned time
 //! decreases by itself, faster with each such poll in a row. It increases much only if two writes
-//! in a row took longer. *Written bound: all that writes wait beyond their busy is at most six
-//! times the busy of those that had to be polled again, and 5 us for each write.*
+//! in a row took longer. *Written bound: the time that all writes wait beyond their busy is at most
+//! six times the busy of those that had to be polled again, and 5 us for each write.*
 
 use super::bus::SLACK_NS;
 use super::extras::Event;
@@ -20,7 +20,7 @@ use crate::sched::Profile;
 
 /// State of polling the card, for the end of busy or for its status.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Busy {
     /// When the busy that is watched began: the end of the data.
@@ -83,12 +83,12 @@ impl Busy {
     }
 }
 
-/// Learned busy times, one for each power of two of blocks up to 2^10.
+/// Learned lengths of busy, in one class for each power of two of blocks, up to 2^10.
 #[derive(Debug)]
 struct BusyTimes {
-    // Apart, since together they would take a third more.
+    // Separate arrays, since an array of structures would take a third more memory.
     estimates_ns: [u32; CLASSES],
-    /// The time of the write before, if it was an outlier; else 0.
+    /// The busy of the write before, if it was an outlier; else 0.
     outliers_ns: [u32; CLASSES],
     /// First polls in a row that found the card ready.
     hits: [u8; CLASSES],
@@ -97,14 +97,16 @@ struct BusyTimes {
 const CLASSES: usize = 11;
 /// Shortest time between polls: a CMD13 with its interrupt costs about as much.
 const INTERVAL_NS_MIN: u64 = 5_000;
-/// Divisor of the time waited: the next poll comes after this share of it, then twice as much ...
+/// Divisor of the time waited: the first interval between polls is this share of it, and each
+/// further interval is twice as long.
 const INTERVAL_SHARE_FIRST: u64 = 64;
-/// ... up to this share.
+/// Divisor of the time waited: no interval between polls is longer than this share of it.
 const INTERVAL_SHARE: u64 = 8;
 /// How fast a learned time decreases: by 1 / 2^n after the nth first poll in a row that finds the
 /// card ready.
 const FALLS: [u32; 5] = [7, 7, 5, 3, 1];
-/// Weight (1 / n) of the first write of a size that keeps the card busy.
+/// Divisor: the first write of a size that keeps the card busy sets the learned time to this share
+/// of its busy.
 const FIRST_SHARE: u32 = 8;
 
 fn class(blocks: u32) -> usize {
@@ -116,7 +118,7 @@ impl BusyTimes {
         BusyTimes { estimates_ns: [0; CLASSES], outliers_ns: [0; CLASSES], hits: [0; CLASSES] }
     }
 
-    /// Returns how long after the end of the data to poll first.
+    /// Returns how long after the end of the data the card is polled first.
     fn first_ns(&self, blocks: u32) -> u64 {
         u64::from(self.estimates_ns[class(blocks)])
     }
@@ -165,7 +167,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.busy_mut().questions = 0;
         self.incident.failed_mut().forget_status();
         let limit = self.busy_limit_ns();
-        // What was learned has the platform's own delays in it, and may be longer than any busy.
+        // The learned time includes the platform's own delays, and may be longer than any busy.
         let first = self.lane.busy().times.first_ns(self.busy_blocks()).min(limit);
         self.timers.wake_at(later(now_ns, first));
         self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
@@ -199,8 +201,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.bus.host().caps().busy == BusyDetect::Level {
             if self.bus.host().dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
-            // A question has the time of any command, and not that of the busy: its interrupt may
-            // get lost.
+            // A poll by CMD13 has the time limit of a command, and not that of the busy: its
+            // interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);
         }
     }
@@ -212,7 +214,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let last_ns = later(self.lane.busy().since_ns, limit);
         self.timers.give_up_at(later(last_ns, SLACK_NS));
         let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.lane.busy().questions));
-        // The card is asked at the end of its time, before the engine gives it up.
+        // The card is polled once more at the end of its time, before the engine gives up.
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
@@ -240,7 +242,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_again(now_ns);
     }
 
-    /// Handles the end of the card's busy; `status` if CMD13 has shown it.
+    /// Handles the end of the card's busy. `status`: the response of CMD13, if CMD13 has shown the
+    /// end.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
         let blocks = self.busy_blocks();
         self.lane.busy_mut().learn_duration(blocks, now_ns);
@@ -268,7 +271,8 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Asks as the engine does; the time beyond the busy that a write loses, and the questions.
+    /// Polls as the engine does. Returns the time that a write loses beyond its busy, and the
+    /// number of polls.
     fn ask(times: &mut BusyTimes, busy_ns: u64) -> (u64, u32) {
         let mut waited_ns = times.first_ns(8);
         let mut questions = 1;
@@ -319,8 +323,8 @@ mod tests {
         }
     }
 
-    /// All that writes of these busy times lose, all of their questions, and the busy of those that
-    /// had to be asked again.
+    /// Returns sums over writes with these busy times: the time that they lose, their polls, the
+    /// busy of those that had to be polled again, and their number.
     fn regret(busy_ns: impl IntoIterator<Item = u64>) -> (u64, u32, u64, u64) {
         let mut times = BusyTimes::new();
         let (mut lost, mut asked, mut again_ns, mut writes) = (0, 0, 0, 0);
@@ -338,7 +342,7 @@ mod tests {
         assert!(lost < 250_000_000, "500 writes of 1 ms were made to wait {} ms more", lost / 1_000_000);
     }
 
-    /// Whatever comes: the written bound on what is lost, and on questions.
+    /// Tests the written bound on lost time, and a bound on polls, for any sequence of busy times.
     #[test]
     fn the_regret_is_bounded_for_any_sequence() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

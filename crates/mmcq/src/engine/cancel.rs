@@ -34,8 +34,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
-        // A client that has given it up before has no say any more: it may be queued again by then,
-        // and ends by itself all the same.
+        // A request that was cancelled before is not changed: it may be queued again by now, and
+        // ends by itself.
         if slot.generation() != id.generation || slot.orphan() {
             return None;
         }
@@ -94,8 +94,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Passes to the next flush the loss that this flush was to report, if no client has read its
-    /// result.
+    /// Passes the loss or late error that this flush was to report to the next flush, if no client
+    /// has read the result of this one.
     #[cold]
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
@@ -106,8 +106,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Erases the memory of a partition access or raw phase whose client has gone: it may have sent
-    /// a secret (RPMB's key, a card's password).
+    /// Erases the memory of a partition access or raw phase whose client has gone: the memory may
+    /// hold a secret (RPMB's key, a card's password).
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
@@ -122,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(buf.unless_lent())
     }
 
-    /// Returns the requests that have this lent memory and are not over.
+    /// Returns the requests that use this lent memory and have not ended.
     fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
         (0..N as u8).filter(move |&index| {
             let slot = self.slots.at(index);
@@ -136,7 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lent(memory).next().is_some()
     }
 
-    /// Returns the request that this memory is lent to; `None` if there is none or more than one.
+    /// Returns the only request that this memory is lent to; `None`: there is none or more than
+    /// one.
     pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
         let mut lent = self.lent(memory);
         let only = lent.next().filter(|_| lent.next().is_none())?;

@@ -1,4 +1,5 @@
-//! The engine's knowledge of the card and of the way to it: parameters, abilities, bus, interrupt.
+//! What the engine knows of the card: parameters, abilities, number, functions, and how to send
+//! transfers.
 
 use super::functions::Functions;
 use super::plan::Plan;
@@ -6,7 +7,7 @@ use super::{Abilities, CardParams};
 use crate::host::Caps;
 use crate::spec::quirks::Quirks;
 
-/// Number of a card in a slot. A request for one card never reaches another.
+/// Number of a card in a card slot. A request for one card never reaches another.
 ///
 /// The number changes when the card has been taken out, and when bring-up finds a card with another
 /// CID or CSD than the one before. A card that only lost contact for a moment, or its power, keeps
@@ -15,10 +16,10 @@ use crate::spec::quirks::Quirks;
 pub struct CardNumber(u16);
 
 impl CardNumber {
-    /// Any card in the slot.
+    /// Stands for any card in the card slot.
     pub const ANY: CardNumber = CardNumber(0);
     const FIRST: CardNumber = CardNumber(1);
-    /// No card at all.
+    /// Stands for no card: requests with this number reach no card.
     const NONE: CardNumber = CardNumber(u16::MAX);
 
     #[inline(always)]
@@ -31,7 +32,7 @@ impl CardNumber {
     }
 }
 
-/// The card. Bus and functions are in files of their own.
+/// The engine's knowledge of the card. The bus and the functions are in files of their own.
 #[derive(Debug)]
 pub(super) struct Card {
     target: Option<CardParams>,
@@ -41,7 +42,7 @@ pub(super) struct Card {
     number: CardNumber,
     /// Identity of the card that was seen last.
     identity: Option<u32>,
-    /// Whether that card has been taken out since.
+    /// Whether the card that was seen last has been taken out since.
     left: bool,
 }
 
@@ -87,10 +88,10 @@ impl Card {
         number.is_any() || number == self.number
     }
 
-    /// Returns the number of the card with this identity: it is the card in the slot, or the slot
-    /// is empty.
+    /// Returns the number of the card with this identity, if that card is in the card slot;
+    /// otherwise a number that no card has.
     pub fn number_of(&self, identity: u32) -> CardNumber {
-        // A program that has brought its card up by means of its own names it itself.
+        // Without a known identity, a program has brought its card up by its own means.
         let same = self.identity.is_none_or(|seen| seen == identity) && !self.left;
         if same { self.number } else { CardNumber::NONE }
     }
@@ -156,7 +157,7 @@ mod tests {
         card.identify(8);
         let second = card.number();
         assert!(second != first && !card.is_meant(first));
-        // The same again, taken out meanwhile: who knows what was written to it.
+        // The same card, but taken out meanwhile: its content may have changed.
         card.leave();
         card.leave();
         let third = card.number();

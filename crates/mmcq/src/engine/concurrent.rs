@@ -1,4 +1,4 @@
-//! A command during a data transfer: of an I/O function, or for the card's queue.
+//! Commands during a data transfer: of an I/O function, or for the card's queue.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the
 //! DAT lines [SDIO 6.9]. Where the host can send it
@@ -11,8 +11,8 @@
 //! Where the card has a command queue, its tasks are sent during data transfers: see
 //! `tasks/beside.rs`.
 //!
-//! Writes to function 0 (except IENx) are not sent during data: they abort, reset, or change the
-//! bus under the data. They wait.
+//! Writes to function 0 (except IENx) are not sent during data, since they abort, reset, or change
+//! the bus under the data. Such writes wait.
 
 use super::bus::{SLACK_NS, START_RETRY_NS};
 use super::timers::NEVER;
@@ -24,15 +24,15 @@ use crate::spec::command::Resp;
 use crate::spec::response::Response;
 use crate::spec::sdio::cccr::reg;
 
-/// IO_RW_DIRECT.
+/// IO_RW_DIRECT: reads or writes one byte of an I/O function.
 const CMD52: u8 = 52;
 
 /// The command on the CMD line during data; `E` is the engine.
 #[derive(Debug)]
 pub(super) struct Concurrent<E> {
-    /// Whether the card answers it.
+    /// Whether the card answers CMD52 during data.
     allowed: bool,
-    /// The command on the line.
+    /// The command on the CMD line.
     line: OnLine,
     /// The code that does the work. A pointer, so that firmware that never
     /// [allows](Engine::set_concurrent_commands) such commands does not contain that code.
@@ -43,13 +43,13 @@ pub(super) struct Concurrent<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnLine {
     Nothing,
-    /// The phase of this slot, of an I/O function.
+    /// The phase of an I/O function, of the request in this slot.
     Io(u8),
     /// A command for the card's queue: CMD44, CMD45, or CMD13 that reads which tasks are ready.
     Task(Step),
 }
 
-/// Reasons to call the code.
+/// Why the code for commands during data is called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// A phase of an I/O function waits while something is in progress. Returns true if it is sent
@@ -57,9 +57,10 @@ pub(super) enum Turn {
     Begin,
     /// The controller's events are about to be read. Returns true if the command is over.
     Ack,
-    /// The command is over: requests that waited for the line continue.
+    /// The command is over: requests that waited for the CMD line continue.
     GoOn,
-    /// A second try is due, or the command's deadline has passed.
+    /// Another try of a refused command is due, or the deadline of the command on the line has
+    /// passed.
     Due,
     /// The lines are about to be reset: the result of the command will not be known.
     Lost { removed: bool },
@@ -86,14 +87,14 @@ impl<E> Concurrent<E> {
         Some(step)
     }
 
-    /// Forbids such commands: the card does not answer them, or it is another card.
+    /// Forbids commands during data: the card does not answer them, or it is another card.
     #[inline(always)]
     pub fn forbid(&mut self) {
         self.allowed = false;
     }
 }
 
-/// Returns whether this phase may be sent during data.
+/// Returns whether this phase may be sent during data: CMD52 that does not disturb the bus.
 fn suits(phase: &Phase) -> bool {
     let command = &phase.command;
     let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);
@@ -130,7 +131,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         may && (self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns) || self.try_beside(now_ns))
     }
 
-    /// Continues after the controller's events. `ended`: the command on the line is over.
+    /// Continues after the controller's events were read. `ended`: the command on the CMD line is
+    /// over.
     #[inline]
     pub(super) fn go_on_concurrent(&mut self, ended: bool, now_ns: u64) -> bool {
         if ended {
@@ -140,7 +142,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_concurrent(now_ns)
     }
 
-    /// Ends the command with an error because the data have failed.
+    /// Ends the command on the CMD line with an error because the data have failed.
     pub(super) fn fail_concurrent(&mut self, error: Error) {
         if self.is_concurrent() {
             self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
@@ -199,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         false
     }
 
-    /// Reads from the host how the command has ended.
+    /// Reads from the host how the command on the CMD line has ended. Returns true if it is over.
     fn ack_concurrent(&mut self, now_ns: u64) -> bool {
         let OnLine::Io(index) = self.lane.concurrent().line else { return false };
         let Some(result) = self.bus.host_mut().ack_concurrent() else { return false };
@@ -223,7 +225,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the deadline of the command on the line. Perhaps only its interrupt was lost.
+    /// Handles the deadline of the command on the CMD line. Perhaps only its interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.is_concurrent() {
             self.timers.concurrent_at(NEVER);

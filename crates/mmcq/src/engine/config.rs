@@ -8,14 +8,14 @@ use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;
 use crate::spec::timing::sd as limits;
 
-/// How a flush is done.
+/// How the engine flushes the cache of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushBy {
-    /// The card has no volatile cache switched on: its status is enough.
+    /// The card has no volatile cache switched on: its status (CMD13) is enough.
     Status,
-    /// CMD6, `FLUSH_CACHE` [eMMC 6.6.31].
+    /// CMD6 writes `FLUSH_CACHE` in EXT_CSD [eMMC 6.6.31].
     EmmcCache {
-        /// Longest time of the flush.
+        /// Longest time of the flush, in nanoseconds.
         timeout_ns: u64,
     },
     /// The extension register of the performance function [SD 5.8.2]. Needs
@@ -25,7 +25,7 @@ pub enum FlushBy {
         /// The register that starts a flush when bit 0 is written. The bit stays set until the
         /// flush is over.
         at: Extension,
-        /// Longest time of the flush.
+        /// Longest time of the flush, in nanoseconds.
         timeout_ns: u64,
     },
 }
@@ -34,25 +34,25 @@ pub enum FlushBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CardParams {
-    /// The card's address on the bus.
+    /// The card's relative address (RCA) on the bus.
     pub rca: u16,
-    /// Blocks of 512 bytes.
+    /// Size of the card in blocks of 512 bytes.
     pub sectors: u64,
-    /// Whether commands carry block numbers; otherwise byte addresses.
+    /// Whether commands carry block numbers; if false, they carry byte addresses.
     pub block_addressed: bool,
     /// Whether the card knows CMD23.
     pub count: bool,
     /// Whether addresses beyond 32 bits are sent by CMD22 (SDUC).
     pub extended_address: bool,
-    /// Longest wait for the first byte of a read.
+    /// Longest wait for the first byte of a read, in nanoseconds.
     pub read_timeout_ns: u64,
-    /// Longest busy after a block.
+    /// Longest busy after a written block, in nanoseconds.
     pub write_timeout_ns: u64,
-    /// How to flush.
+    /// How to flush the card's cache.
     pub flush: FlushBy,
     /// Whether the card is write-protected, by its switch or by a bit of its CSD.
     pub protected: bool,
-    /// The standard paths that do not work with this card.
+    /// The quirks of the card: the standard paths that do not work with it.
     pub quirks: Quirks,
     /// Whether the card is an eMMC, which has other partitions.
     pub emmc: bool,
@@ -107,21 +107,22 @@ impl CardParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abilities {
-    /// Sectors of a reliable write [eMMC 6.6.12]. 0: there are no reliable writes. [`u32::MAX`]:
-    /// any number. Otherwise 1, or exactly this many that begin at a multiple of it. Used only
-    /// where a cache is on.
+    /// Blocks of a reliable write [eMMC 6.6.12]. 0: the card has no reliable writes. [`u32::MAX`]:
+    /// any number of blocks. Any other value: a reliable write has one block, or exactly this many
+    /// that begin at a multiple of this number. Used only where a cache is on.
     pub reliable_blocks: u32,
-    /// How to erase.
+    /// How the card erases.
     pub erase: Erasing,
 }
 
 setters!(Abilities { reliable_blocks: u32, erase: Erasing });
 
 impl Abilities {
-    /// No abilities.
+    /// The abilities of a card that can only read and write.
     pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
 
-    /// Not known yet: [`card::enable_extended_ops`](crate::card::enable_extended_ops) sets them.
+    /// The abilities are not known yet:
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) sets them.
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
@@ -144,14 +145,14 @@ impl Abilities {
 /// not depend on this setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// When a status of the card shows that it was programmed. An error in that status is the
-    /// write's own result.
+    /// A write is complete when a status of the card shows that it was programmed. An error in that
+    /// status is the write's own result.
     #[default]
     Programmed,
-    /// When the card has taken its data with a good CRC. The card may still be busy with them, and
-    /// no status is requested for this write. The response of the next command has it. Otherwise
-    /// CMD13 reads it: before a flush, a barrier and a rest, or when no command has been sent for a
-    /// millisecond.
+    /// A write is complete when the card has taken its data with a good CRC. The card may still be
+    /// busy with them, and no status is requested for this write. The response of the next command
+    /// shows it. If no command follows, CMD13 reads the status: before a flush, a barrier and a
+    /// rest, or when no command has been sent for a millisecond.
     ///
     /// *The cost:* a write that the card could not program is reported as done. Its client has its
     /// memory back, so nothing can be written again. The error is not lost: the next flush fails
@@ -176,12 +177,13 @@ pub enum Acknowledge {
 pub enum StaysOpen {
     /// Never: each transfer is closed.
     Never,
-    /// While a request that continues it is queued. Also in a pause, if after such pauses the next
-    /// request has continued the transfer often enough to pay for the cases when it did not.
+    /// A transfer stays open while a request that continues it is queued. It also stays open in a
+    /// pause, if after such pauses the next request has continued the transfer often enough to pay
+    /// for the cases when it did not.
     #[default]
     WherePays,
-    /// In each pause, whatever request comes after it: for sequential runs only, and for
-    /// measurements.
+    /// A transfer stays open in each pause, whatever request comes after it: for sequential runs
+    /// only, and for measurements.
     Always,
 }
 
@@ -195,8 +197,8 @@ pub struct Config {
     pub prepared: u8,
     /// Most blocks of a merged transfer; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
-    /// Most blocks of a merged transfer in which a request joins that came in later than one that
-    /// stays behind. So this limits how much longer the oldest request waits because of later ones.
+    /// Most blocks of a merged transfer if a request joins that came in later than one that stays
+    /// behind. So this limits how much longer the oldest request waits because of later ones.
     /// Longer runs that start before the oldest request have fewer blocks than this together;
     /// requests that continue an open transfer have fewer than four times this.
     pub fair_blocks: u32,
@@ -205,7 +207,7 @@ pub struct Config {
     /// than this, CMD13 reads the status first, so that the client of a short write does not wait
     /// for a long read.
     pub settle_blocks: u32,
-    /// When a write is complete.
+    /// When a write is complete: when it is programmed, or when its data are transferred.
     pub acknowledge: Acknowledge,
     /// When a transfer stays open for the next request; hosts that can
     /// [continue](crate::host::Caps::continue_data) only.
@@ -217,7 +219,7 @@ pub struct Config {
     /// Longest time from the first write in an open transfer until the transfer is closed and the
     /// card's status is read, in nanoseconds. Writes in an open transfer are complete before that
     /// status is known. The transfer is closed then even if requests would continue it. A loss of
-    /// power loses no more than what was written in that time, and since.
+    /// power loses no writes that are older than this time.
     pub owed_ns: u64,
     /// Longest delay of a transfer's start for requests that are about to continue it, in
     /// nanoseconds. The engine learns when a delay pays ([`Engine::holds`](super::Engine::holds)).
@@ -236,8 +238,8 @@ pub struct Config {
     /// The shortest and the longest time between two polls for the card's interrupt, in
     /// nanoseconds, with an I/O card on a host [without a card
     /// interrupt](crate::host::Host::CARD_IRQ). The time is halved when a function requests
-    /// attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule and the 10 ms are
-    /// those of Linux's `sdio_irq_thread`. Linux has no shortest time; this one leaves 98 % of the
+    /// attention, and grows by [`CARD_IRQ_STEP_NS`] when none does. The rule and the 10 ms come
+    /// from Linux's `sdio_irq_thread`. Linux has no shortest time; the one here leaves 98 % of the
     /// bus free (a CMD52 takes 5 us at 25 MHz).
     pub card_irq_looks_ns: (u64, u64),
 }
@@ -264,7 +266,7 @@ setters!(Config {
 pub const CARD_IRQ_STEP_NS: u64 = 1_000_000;
 
 impl Config {
-    /// Uses everything that the host can do.
+    /// Settings that use everything that the host can do.
     pub const DEFAULT: Config = Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
@@ -304,13 +306,13 @@ pub struct Stats {
     pub requests: Count,
     /// Data transfers started for reads and writes.
     pub transfers: Count,
-    /// Requests that went out in another request's transfer.
+    /// Requests that were sent in another request's transfer.
     pub merged: Count,
     /// Phases started.
     pub phases: Count,
     /// Calls of `on_irq` that found an event.
     pub interrupts: Count,
-    /// Calls of `on_irq` that found nothing.
+    /// Calls of `on_irq` that found no event.
     pub spurious: Count,
     /// Phases that were found complete only when their deadline had passed.
     pub lost_interrupts: Count,
@@ -318,7 +320,7 @@ pub struct Stats {
     pub faults: Count,
     /// Polls of a busy card (CMD13 or DAT0).
     pub busy_polls: Count,
-    /// Writes whose status was read by a CMD13 of its own.
+    /// Writes whose status was read by an extra CMD13.
     pub status_asked: Count,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: Count,
@@ -329,17 +331,17 @@ pub struct Stats {
     pub leaked: Count,
     /// Transfers that continued an open one, without a command.
     pub continued: Count,
-    /// Open transfers closed, by [`Close`].
+    /// Open transfers that were closed, by the reason ([`Close`]).
     pub closed: [Count; Close::COUNT],
     /// Number of transfers that could not continue the open one, and were repeated with a command.
     pub not_continued: Count,
     /// Commands sent during the data of a phase.
     pub concurrent: Count,
-    /// Steps of recovery, by [`RecoveryStep`].
+    /// Steps of recovery that were taken, by [`RecoveryStep`].
     pub recovery_steps: [Count; RecoveryStep::COUNT],
     /// How many times completed writes were lost with the card's cache.
     pub cache_lost: Count,
-    /// Pieces of erases.
+    /// Pieces of erases that were begun.
     pub erase_pieces: Count,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: Count,
@@ -385,12 +387,12 @@ impl Stats {
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 #[non_exhaustive]
 pub struct PollOutcome {
-    /// Slots whose completion can be taken now, one bit each; a bit is reported once.
+    /// Slots whose completion can be taken now, bit n for slot n; a bit is reported once.
     pub completed: SlotSet,
     /// Whether completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
     pub deferred: bool,
-    /// Whether a card function requests attention.
+    /// Whether a function of the I/O card requests attention.
     pub card_irq: bool,
     /// Whether the supervisor is needed ([`card::supervise`](crate::card::supervise)).
     pub help: bool,

@@ -12,7 +12,7 @@ use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
 
-/// EXT_CSD [32] [eMMC 7.4.90].
+/// Byte of EXT_CSD that starts a flush of the cache when 1 is written [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -53,7 +53,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             Kind::Bus(op) => {
                 self.lane.enter(Stage::Bus);
-                // Before its clock changes a card wants some more after the last token [SD 4.4].
+                // A card needs some more clocks after the last token before its clock changes [SD
+                // 4.4].
                 let clocks_ns = self.bus.wire().last_clocks_ns(op);
                 self.lane.give_bus(clocks_ns.is_none());
                 match clocks_ns {
@@ -75,8 +76,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn begin_flush(&mut self, now_ns: u64) {
         let Some(target) = *self.card.target() else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
-            // Nothing was changed since the last flush, or only by reliable writes, which are on the
-            // medium; and no client is still to be told of a loss.
+            // Nothing was changed since the last flush, or only by reliable writes, which are on
+            // the medium; and no loss has to be reported.
             FlushBy::EmmcCache { .. } if self.durability.is_settled() && !self.slots.have_ended() => {
                 let result = self.flush_ended();
                 self.end_control(result);
@@ -84,7 +85,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             FlushBy::EmmcCache { timeout_ns } => {
                 let mut flush = emmc::switch(emmc::SwitchMode::WriteByte, FLUSH_CACHE, 1, 0);
                 let mut timer_ns = timeout_ns;
-                // A flush may outlast the controller's own timer: then it is not asked to wait.
+                // A flush may outlast the controller's own timer: then the controller does not wait
+                // for the busy.
                 if timeout_ns > self.bus.host().caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
@@ -101,8 +103,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Continues a flush after the response of CMD6. What the cache could not write earlier is
-    /// reported once, perhaps in this very response: then the flush gets it.
+    /// Continues a flush after the response of CMD6. The card reports once what its cache could not
+    /// write earlier. If this response has that error, it is the result of the flush.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.flush_hears(status);
         self.flush_started(now_ns);
@@ -123,8 +125,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         matches!(self.bus.host().caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
     }
 
-    /// Starts a command with busy. Where the controller does not see the end of busy, the timer is
-    /// that of a response, since the interrupt may get lost.
+    /// Starts a command with busy. Where the controller does not see the end of busy, the deadline
+    /// is that of the response, whose interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
         self.bus.prepare(Phase::of(command));
@@ -141,7 +143,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {
         if R1(status).current_state() == CardState::Prg {
-            // The host saw the end of busy too early. The card tells an error once.
+            // The host saw the end of busy too early. The card reports an error once, so this
+            // status is used.
             if P::RECOVERS {
                 self.flush_hears(status);
                 return self.repeat_busy_question(now_ns);
@@ -161,7 +164,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Err(Error::Card(status));
         }
         if !self.may_lose() || status & R1::DEFERRED & !R1::SWITCH_ERROR == 0 {
-            // It was refused, and the cache is as it was; or nothing was in it.
+            // The card refused the flush, and the cache is unchanged; or nothing was in the cache.
             return Err(refused(status));
         }
         self.flush_hears(status);
@@ -185,8 +188,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Maps the memory of a control request. Returns false if it could not be mapped; the request
-    /// has ended then.
+    /// Maps the memory of a control request for DMA. Returns false if that failed; then the request
+    /// has ended.
     pub(super) fn place_data(&mut self, index: u8) -> bool {
         if self.slots.at(index).segment().len == 0 {
             return true;
@@ -201,10 +204,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
-        // Blocks that others than the engine write are in the cache too.
+        // Blocks that a raw phase writes are in the cache too.
         self.durability.note_change(P::RECOVERS && phase.command.changes_blocks());
         self.bus.prepare(phase);
-        // By their bytes: blocks of I/O functions have up to 2048.
+        // The length is in bytes, since blocks of I/O functions have up to 2048.
         let blocks = self.slots.at(self.lane.control()).segment().len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.bus.wire().data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
@@ -228,15 +231,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.set_idle();
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind().resets_card() {
-            // Also if it failed: the card may have got it.
+            // The power counts as lost also if the request failed: the card may have got it.
             self.note_supply_loss();
         }
         self.end_slot(index, result);
     }
 
-    /// Keeps the error of any response while something may be lost. The card reports once, in the
-    /// next response, what its cache could not write, and no host knows whose block it was. So the
-    /// next flush reports it.
+    /// Stores an error of any response while complete writes may be lost. The card reports once, in
+    /// the next response, what its cache could not write, and no host knows whose block it was. So
+    /// the next flush reports the error.
     #[cold]
     pub(super) fn owe_late_status(&mut self, status: u32) {
         let told = status & (R1::ERROR | R1::CC_ERROR) != 0;
@@ -249,7 +252,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns the result of a flush. An error that came after its write was complete is reported
-    /// here, once.
+    /// by one flush, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
         if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);

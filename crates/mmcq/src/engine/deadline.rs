@@ -1,4 +1,4 @@
-//! Deadlines of what is in progress, and polls of the controller before them.
+//! The deadline of the phase in progress, and polls of the controller before it.
 
 use super::Engine;
 use super::bus::SLACK_NS;
@@ -9,15 +9,15 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Polls a transfer of reads or writes long before the card has had its whole time, since
-    /// perhaps only the interrupt was lost; then again when twice as long has passed. Returns false
-    /// if the card has had its time, or never got the command.
+    /// Polls the controller during a transfer of reads or writes, long before the card has had its
+    /// whole time: perhaps only the interrupt was lost. The next poll comes when twice as much time
+    /// has passed. Returns false if the card has had its time, or never got the command.
     pub(super) fn postpone_deadline(&mut self, now_ns: u64) -> bool {
         let Some(patience_ns) = self.patience_ns() else { return false };
         let began_ns = self.bus.began_ns();
         let end_ns = later(later(began_ns, patience_ns), SLACK_NS);
         self.timers.give_up_at(end_ns.min(later(now_ns, now_ns.saturating_sub(began_ns))));
-        // Between two transfers of a chain the lines may be free for a moment.
+        // Between two transfers of a chain no command may be on the lines for a moment.
         now_ns < end_ns
             && (self.bus.is_blocked() || self.lane.has_chain() || !self.bus.host().command_hangs())
     }
@@ -30,8 +30,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS { wire_ns } else { patience_ns }
     }
 
-    /// Returns how long the transfer of reads or writes in progress may take, if it is polled
-    /// before that.
+    /// Returns how long the transfer of reads or writes in progress may take; `None`: what is in
+    /// progress is not polled before its deadline.
     pub(super) fn patience_ns(&self) -> Option<u64> {
         if self.lane.has_chain() {
             return Some(self.chain_times_ns().1);

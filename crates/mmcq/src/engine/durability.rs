@@ -1,9 +1,9 @@
-//! Debts for writes that are complete: a status that has not come, a flush that has not been made,
-//! an error and a loss that no flush has reported.
+//! Debts of the engine for writes that are complete: a status that has not come, a flush that has
+//! not been made, an error or a loss that no flush has reported.
 //!
 //! A write whose slot is still in use has its result in the slot
-//! ([`State::Settling`](super::slot::State)). The debts here belong to no slot any more: the next
-//! flush reports them.
+//! ([`State::Settling`](super::slot::State)). The debts in this module belong to no slot any more:
+//! the next flush reports them.
 
 use super::outcome::not_written;
 use super::phases::Stage;
@@ -16,17 +16,17 @@ use crate::sched::Profile;
 /// Time without a command to the card after which the engine reads the status of complete writes.
 const ASK_AFTER_NS: u64 = 1_000_000;
 
-/// Something was changed since the last flush.
+/// Flag: blocks were changed since the last flush.
 const DIRTY: u8 = 1;
-/// Writes were completed, and no status has come since.
+/// Flag: writes were completed, and no status has come since.
 const UNSETTLED: u8 = 1 << 1;
-/// Some of the changes since the last flush are complete.
+/// Flag: some of the changes since the last flush are complete.
 const HOLDS: u8 = 1 << 2;
 
-/// The debts for complete writes.
+/// The debts of the engine for complete writes.
 #[derive(Debug)]
 pub(super) struct Durability {
-    /// [`DIRTY`], [`UNSETTLED`], [`HOLDS`].
+    /// The flags [`DIRTY`], [`UNSETTLED`], [`HOLDS`].
     flags: u8,
     /// Whether writes were lost with a cache, and no flush has reported it.
     lost: bool,
@@ -39,8 +39,8 @@ pub(super) struct Durability {
 impl Durability {
     pub const CLEAN: Durability = Durability { flags: 0, lost: false, late: 0, losses: 0 };
 
-    /// Notes that blocks in the card's cache change, if `changes`. Called for each request that
-    /// goes to the card, by any lane. Writes past the cache do not count.
+    /// Notes a request that goes to the card, by any lane. `changes`: it changes blocks in the
+    /// card's cache. Writes past the cache do not count.
     #[inline(always)]
     pub fn note_change(&mut self, changes: bool) {
         self.flags |= u8::from(changes) * DIRTY;
@@ -56,12 +56,13 @@ impl Durability {
         self.flags & (DIRTY | UNSETTLED | HOLDS) == 0 && !self.lost && self.late == 0
     }
 
-    /// Returns whether there are complete changes, so that an error may belong to them.
+    /// Returns whether changes since the last flush are complete, so that an error may belong to
+    /// them.
     pub fn holds(&self) -> bool {
         self.flags & HOLDS != 0
     }
 
-    /// Notes that the card has flushed all it was given.
+    /// Notes that the card has flushed all the data that it was given.
     pub fn clear_dirty(&mut self) {
         self.flags &= !(DIRTY | HOLDS);
     }
@@ -72,7 +73,7 @@ impl Durability {
         self.flags |= (self.flags & DIRTY) * HOLDS;
     }
 
-    /// Notes whether writes are complete while their status is still to come.
+    /// Notes, if `written`, that writes are complete while their status is still to come.
     pub fn mark_unsettled(&mut self, written: bool) {
         self.flags |= u8::from(written) * (UNSETTLED | HOLDS);
     }
@@ -129,7 +130,7 @@ impl Durability {
     pub fn note_supply_loss(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = self.is_dirty() && cached;
         self.clear_dirty();
-        // The card that owed a status owes none any more, whatever else was lost with it.
+        // A card without power owes no status any more, whatever else was lost with it.
         let unsettled = self.take_unsettled();
         let lost = cached || streamed || unsettled;
         if lost {
@@ -140,7 +141,7 @@ impl Durability {
         lost
     }
 
-    /// Notes that no card can tell the status that complete writes are owed.
+    /// Notes that the status of complete writes will never come: they count as lost.
     #[cold]
     pub fn lose_status(&mut self) {
         if self.take_unsettled() {
@@ -224,22 +225,22 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         self.note_told(now_ns);
-        // Before anything is changed: a policy may panic.
+        // Called before any state is changed: a policy may panic.
         self.lane.enter(Stage::Idle);
         self.release_members(true, now_ns);
-        // Their slots may be others' before the busy is over.
+        // Other requests may get these slots before the busy is over.
         self.batch.forget();
         true
     }
 
-    /// Completes a write whose status no request waits for any more.
+    /// Completes a write before its status has come; no request waits for that status.
     pub(super) fn end_early(&mut self, index: u8) {
         self.slots.end(index);
         self.durability.mark_unsettled(true);
         self.close_fast();
     }
 
-    /// Keeps an error that no write waits for: the next flush reports it.
+    /// Stores an error that no write waits for: the next flush reports it.
     #[cold]
     pub(super) fn owe_late(&mut self, status: u32) {
         self.record.late_error_unowned();

@@ -19,7 +19,7 @@ const FEW: u32 = 4;
 /// Status bits about earlier writes, which the card reports once.
 const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
 
-/// Bits taken from the R1 of the transfer in progress.
+/// The bits of R1 that were already handled for the transfer in progress.
 #[derive(Debug)]
 pub(super) struct Early {
     told: u32,
@@ -40,11 +40,11 @@ impl Early {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Whether the engine asks hosts for early responses.
+    /// Whether the engine asks hosts for early R1 responses.
     pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
 
-    /// Asks for the R1 of the transfer in progress, if it completes earlier writes and nothing else
-    /// or little waits to be sent.
+    /// Asks the host for the R1 of the transfer in progress, if earlier writes wait for it and few
+    /// or no other requests wait to be sent.
     #[inline]
     pub(super) fn try_early(&mut self, now_ns: u64) {
         let waits = Self::EARLY && self.slots.is_settling();
@@ -68,7 +68,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let Some(status) = self.bus.host_mut().early_r1() else { return false };
         if status & R1::WP_VIOLATION != 0 && self.batch.direction() == Direction::Write {
-            // It may be of this write; the end of its data shows which.
+            // The error may belong to the write in progress; the end of its data shows that.
             return false;
         }
         self.settle(status);

@@ -8,12 +8,12 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns what the policy sees of a request; `None` if it sees nothing of it.
+    /// Returns a request as the policy sees it; `None`: the policy is not told of requests.
     pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
 
-    /// Takes a request out of the queue without sending it.
+    /// Takes a request out of the queue without sending it, and tells the policy.
     pub(super) fn withdraw(&mut self, index: u8) {
         if let Some(waiting) = self.policy_view(index) {
             self.order.policy_mut().cancelled(&waiting);
@@ -37,7 +37,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives the writes before now a result, by a status of the card.
+    /// Gives all earlier writes their result, by this status of the card.
     pub(super) fn settle(&mut self, status: u32) {
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
@@ -81,8 +81,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Finds the owner of a programming error: of the requests that are not yet complete those of
-    /// the last transfer, which include the rest of one that continues.
+    /// Finds the requests that a late programming error belongs to: those of the last transfer that
+    /// are not complete. A request whose rest is still to be sent is one of them.
     #[cold]
     pub(super) fn late_error(&mut self, status: u32) {
         let mut owned = self.slots.is_settling();

@@ -1,12 +1,13 @@
-//! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5],
-//! [eMMC 6.6.9 to 6.6.12].
+//! Requests for blocks that need not keep their content: erase, trim, discard [SD 4.3.5], [eMMC
+//! 6.6.9 to 6.6.12].
 //!
-//! An erase is done in pieces of whole units (erase groups, allocation units). After each piece its
-//! rest moves behind the waiting requests that do not overlap it. So a waiting request waits for
-//! one piece of each erase that was there before. Requests that overlap the rest stay behind it,
-//! and so does everything behind a barrier. A piece is erased twice where the card is initialised
-//! again in the middle; nothing can have been written to its blocks meanwhile. A piece that fails
-//! is not tried again, nor one that was aborted because it did not end.
+//! An erase is done in pieces of whole units (erase groups, allocation units). After each piece the
+//! rest of the erase moves behind the waiting requests that do not overlap it. So a waiting request
+//! waits for one piece of each erase that was there before. Requests that overlap the rest stay
+//! behind it, and so does everything behind a barrier. If the card is initialised again in the
+//! middle of a piece, that piece is erased twice; nothing can have been written to its blocks
+//! meanwhile. A piece that fails is not tried again, nor one that was aborted because it did not
+//! end.
 //!
 //! If an erase takes longer than the declared time, the engine polls the card for a minute (ten for
 //! a secure erase). If the card becomes ready without an error, the piece counts as erased.
@@ -19,7 +20,8 @@ use crate::sched::Profile;
 use crate::spec::command::{emmc, sd};
 use crate::spec::response::R1;
 
-/// Permission to do what cannot be undone. Nothing in the stack makes one by itself.
+/// Permission for an operation that cannot be undone. The stack itself never makes such a
+/// permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Irreversible(());
 
@@ -34,20 +36,20 @@ impl Irreversible {
 /// Kinds of erase, by what happens to the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erase {
-    /// Blocks read as erased blocks do. eMMC: whole erase groups.
+    /// The blocks read as erased blocks afterwards. An eMMC erases whole erase groups only.
     Erase,
-    /// eMMC: blocks read as erased blocks do; any blocks.
+    /// Only eMMC: any blocks; they read as erased blocks afterwards.
     Trim,
-    /// Blocks read as before, or as erased, as the card likes.
+    /// The blocks read as before, or as erased; the card chooses.
     Discard,
-    /// eMMC: whole erase groups, and all copies of them, before it ends.
+    /// Only eMMC: erases whole erase groups, and all copies of them, before the command ends.
     SecureErase(Irreversible),
-    /// eMMC: any blocks, and all copies of them, before it ends.
+    /// Only eMMC: erases any blocks, and all copies of them, before the command ends.
     SecureTrim(Irreversible),
 }
 
 impl Erase {
-    /// Returns the bit in [`Erasing::kinds`].
+    /// Returns the bit of this kind of erase in [`Erasing::kinds`].
     pub const fn bit(self) -> u8 {
         match self {
             Erase::Erase => 1,
@@ -67,13 +69,13 @@ impl Erase {
     }
 }
 
-/// How a card erases. Times are declared by the card, for one unit.
+/// How a card erases. The card declares the times, for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
     /// The kinds that the card can do, one [bit](Erase::bit) each.
     pub kinds: u8,
-    /// Whether erases use the eMMC's commands; otherwise those of SD.
+    /// Whether erases use the eMMC's commands; if false, those of SD.
     pub emmc: bool,
     /// Blocks of a unit: an eMMC's erase group, an SD card's allocation unit.
     pub unit_blocks: u32,
@@ -81,17 +83,18 @@ pub struct Erasing {
     pub group_blocks: u32,
     /// Whether erased blocks read as zeros (otherwise as ones, or the card does not declare it).
     pub zeros: bool,
-    /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: it does not.
+    /// Byte of EXT_CSD from which CMD38 takes its argument as well (iNAND); 0: CMD38 uses its own
+    /// argument only.
     pub argument_byte: u8,
-    /// Time of the erase of a unit.
+    /// Longest time of the erase of a unit, in milliseconds.
     pub erase_ms: u32,
-    /// Time of a trim or discard in a unit.
+    /// Longest time of a trim or discard in a unit, in milliseconds.
     pub trim_ms: u32,
-    /// Time of the secure erase of a unit.
+    /// Longest time of the secure erase of a unit, in milliseconds.
     pub secure_erase_ms: u32,
-    /// Time of a secure trim in a unit, for each of its steps.
+    /// Longest time of a secure trim in a unit, in milliseconds, for each of its two steps.
     pub secure_trim_ms: u32,
-    /// Time added to every erase.
+    /// Time in milliseconds that is added to every erase.
     pub offset_ms: u32,
 }
 
@@ -115,7 +118,7 @@ impl Erasing {
     /// The bit of [`Erase::SecureTrim`].
     pub const SECURE_TRIM: u8 = 16;
 
-    /// No erase.
+    /// How a card erases that cannot erase.
     pub const NONE: Erasing = Erasing {
         kinds: 0,
         emmc: false,
@@ -158,7 +161,7 @@ impl Erasing {
         }
     }
 
-    /// Returns the unit of this kind of erase in blocks.
+    /// Returns how many blocks this kind of erase can erase as one, at least.
     pub const fn grain_blocks(&self, how: Erase) -> u32 {
         match how {
             Erase::Erase | Erase::SecureErase(_) if self.group_blocks > 1 => self.group_blocks,
@@ -214,7 +217,7 @@ const LIMIT_NS_MAX: u64 = 60_000_000_000;
 const SECURE_NS_MAX: u64 = 600_000_000_000;
 /// Longest time of the CMD6 that sets the argument in EXT_CSD.
 const ARGUMENT_NS: u64 = 500_000_000;
-/// Most units of a piece.
+/// Most units in a piece of an erase.
 const UNITS_MAX: u32 = 1 << 16;
 
 /// Position of the erase in progress, and the learned speed of the card.
@@ -224,7 +227,8 @@ pub(super) struct Round {
     piece_blocks: u32,
     /// Whether this is the second round of a secure trim.
     second: bool,
-    /// Units of a piece, as learned; 0: nothing learned yet.
+    /// Number of units of a piece, as learned from the time of earlier pieces; 0: nothing learned
+    /// yet.
     units: u32,
 }
 
@@ -251,12 +255,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
         }
         let erase = self.card.abilities().erase;
-        // Between its acceptance and now the card may have become another.
+        // Since the request was accepted, another card may have been inserted.
         if let Err(error) = erase.check(lba, blocks, how) {
             return self.end_control(Err(error));
         }
         let rest = blocks.saturating_sub(done);
-        // No client waits for the rest any more.
+        // The client has gone: the rest is not needed.
         if rest == 0 || orphan && done > 0 {
             return self.end_control(Ok(erased(done)));
         }
@@ -268,7 +272,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let units = match self.config.erase_budget_ns {
             0 => u32::MAX,
-            // What always takes the same time is not cut.
+            // An erase whose time does not depend on its size is not cut into pieces.
             _ if erase.unit_ms(how) == 0 => u32::MAX,
             _ => self.services.memory().erasing().units,
         };
@@ -295,7 +299,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the kind of the piece, its first block and its last.
+    /// Returns the kind of the erase in progress, and the first and the last block of its piece.
     fn piece(&self) -> Option<(Erase, u64, u64)> {
         let slot = self.slots.at(self.lane.control());
         let Kind::Erase { lba, how, .. } = slot.kind() else { return None };
@@ -307,7 +311,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         ))
     }
 
-    /// Sends the first block's address, where needed with its upper bits before.
+    /// Sends the address of the piece's first block, with its upper bits before where they are
+    /// needed.
     fn erase_from(&mut self, now_ns: u64) {
         let (Some((_, first, _)), Some(target)) = (self.piece(), *self.card.target()) else { return };
         if target.extended_address {
@@ -343,7 +348,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let (Some((how, first, last)), Some(target)) = (self.piece(), *self.card.target()) else {
             return self.end_control(Err(Error::NoCard));
         };
-        // Bit 7 is reserved on SD.
+        // Bit 7 of R1 (SWITCH_ERROR) is reserved on SD.
         let erase = self.card.abilities().erase;
         let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
@@ -376,7 +381,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether the card has accepted the erase, and only its end was not seen in time.
-    /// `surely`: the card has reported it, or its controller has.
+    /// `surely`: true needs a report of the card or of its controller.
     pub(super) fn awaits_end_of_erase(&self, surely: bool) -> bool {
         let erases = P::RECOVERS
             && self.lane.has_control()

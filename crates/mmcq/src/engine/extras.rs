@@ -1,10 +1,10 @@
 //! Code that ordinary reads and writes do not need: erase, write-zeroes, durable writes, accesses
 //! to other partitions, long commands, and flushes by extension register.
 //!
-//! The engine calls all of it through one function pointer, which [`Engine::enable_extended_ops`]
-//! sets: firmware that only reads, writes and flushes does not contain the code. Each kind of
-//! request is a chain of steps, each of which ends with the card's status. This file has what the
-//! kinds share: short commands, orders (commands with busy, however long it lasts), data, pauses.
+//! The engine calls this code through function pointers that [`Engine::enable_extended_ops`] sets:
+//! firmware that only reads, writes and flushes does not contain the code. Each kind of request is
+//! a series of steps, each of which ends with the card's status. This file has what the kinds
+//! share: short commands, orders (commands with busy, however long it lasts), data, pauses.
 
 use super::area::Area;
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
@@ -28,7 +28,7 @@ struct Extras<H: Host, const N: usize, P: Profile> {
     plan: fn(&mut Slot, &Abilities),
 }
 
-/// Requests that consist of several steps: the entry points of their code, and its state.
+/// The code for requests of several steps (its entry points), and its state.
 #[derive(Debug)]
 pub(super) struct Services<H: Host, const N: usize, P: Profile> {
     extras: Option<Extras<H, N, P>>,
@@ -64,33 +64,33 @@ impl<H: Host, const N: usize, P: Profile> Services<H, N, P> {
     }
 }
 
-/// An event for a request of these kinds.
+/// An event for a request of the kinds in this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The request's turn has come; it is the control request in progress.
     Begin,
-    /// A write with its own rules is next. It is still queued.
+    /// A write with rules of its own, in this slot, is next. It is still queued.
     Write(u8),
     /// A step has ended with this status.
     Done(u32),
     /// The pause of a step is over.
     Woke,
-    /// A step has failed, and the lines are back.
+    /// A step has failed, and the lines were reset.
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request is broken off between its steps, or is about to begin again.
+    /// The control request is taken back between its steps, or is about to begin again.
     BreaksOff,
 }
 
-/// The kind of the step in progress, with its place in the chain.
+/// The kind of the step in progress, with its place in the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A command without busy.
     Command(Place),
     /// A command with busy.
     Order(Place),
-    /// Data without a status of their own.
+    /// Written data, after which the card's status is read.
     Data(Place),
     /// CMD13 after busy.
     Status(Place),
@@ -98,30 +98,30 @@ pub(super) enum Step {
     Pause(Place),
 }
 
-/// Places in the chain of a request.
+/// Places in the series of steps of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The order of a [`Kind::LongCommand`].
+    /// The command of a [`Kind::LongCommand`].
     Order,
     /// CMD6 with the argument of the CMD38 that follows (iNAND).
     EraseArgument,
     /// CMD22 before the first address, SDUC only.
     EraseStartUpper,
-    /// CMD32 or CMD35.
+    /// CMD32 or CMD35: the first address of an erase.
     EraseStart,
     /// CMD22 before the last address.
     EraseEndUpper,
-    /// CMD33 or CMD36.
+    /// CMD33 or CMD36: the last address of an erase.
     EraseEnd,
-    /// CMD38.
+    /// CMD38, which erases.
     Erase,
-    /// CMD6 to another partition.
+    /// CMD6 that switches to another partition.
     Enter,
     /// CMD23 in the partition.
     Count,
-    /// The data in the partition.
+    /// The transfer of data in the partition.
     Move,
-    /// CMD6 back to the user area, for no request.
+    /// CMD6 that switches back to the user area, for no request.
     Return,
     /// CMD49 that starts a flush.
     FlushStart,
@@ -146,13 +146,13 @@ impl Place {
 /// The state of the extras between steps.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// A block of the engine's own, for extension registers.
+    /// A block of memory of the engine's own, for extension registers.
     page: DmaBuf,
     /// The step in progress.
     step: Step,
-    /// Status bits seen so far in the order in progress.
+    /// Status bits seen so far of the command with busy in progress.
     status: u32,
-    /// Where the erase in progress is.
+    /// Position of the erase in progress.
     erasing: Round,
     /// When this piece of an erase, or this flush by register, began.
     began_ns: u64,
@@ -166,7 +166,7 @@ pub(super) struct Memory {
     pieces: Pieces,
 }
 
-/// The result of earlier pieces.
+/// Whether the earlier pieces of a write are known to be on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     Unknown,
@@ -191,7 +191,7 @@ impl Memory {
         }
     }
 
-    /// Takes the error bits that were seen so far in the order in progress.
+    /// Takes the error bits that were seen so far of the command with busy in progress.
     pub fn take_told(&mut self) -> u32 {
         core::mem::take(&mut self.status)
     }
@@ -217,7 +217,7 @@ impl Memory {
         &mut self.erasing
     }
 
-    /// Starts the time measurement.
+    /// Starts the time measurement of a piece of an erase, or of a flush by register.
     pub fn start_timing(&mut self, now_ns: u64) {
         self.began_ns = now_ns;
     }
@@ -236,7 +236,7 @@ impl Memory {
         &mut self.page
     }
 
-    /// Gives up the block: a controller that nothing stops may use it for ever.
+    /// Gives up the engine's own block: a controller that nothing stops may use it for ever.
     pub fn lose_page(&mut self) {
         self.page = DmaBuf::EMPTY;
     }
@@ -261,7 +261,7 @@ impl Memory {
         self.moves += 1;
     }
 
-    /// Returns the number of its transfers that are done.
+    /// Returns the number of transfers that the partition access has done.
     pub fn moves(&self) -> u8 {
         self.moves
     }
@@ -338,11 +338,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Sets a block of memory for the extension registers of SD cards. The one before comes back.
+    /// Sets a block of memory for the extension registers of SD cards. Returns the block before.
     ///
     /// # Errors
-    /// The controller uses the block before for a flush. The new block comes back, and the call may
-    /// be tried again later.
+    /// The controller still uses the block before for a flush. The new block is returned, and the
+    /// call may be tried again later.
     pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
         if self.services.memory().mapped.is_some() {
             return Err(page);
@@ -387,7 +387,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             Event::BreaksOff => {
                 self.services.memory_mut().take_told();
                 self.unmap_data();
-                // A durable write whose flush failed has moved nothing for good.
+                // A durable write whose flush failed counts as not done.
                 self.slots.at_mut(self.lane.control()).answer_well(Output::default());
             }
         }
@@ -410,10 +410,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.note_order(false);
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
-            // A flush: of its own, or of what has been written or erased.
+            // A flush of its own, or the flush of a durable write or erase.
             _ => match self.card.target().map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
-                // That of an erase, once more.
+                // The flush of a durable erase begins again.
                 _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
                 _ => self.end_control(Err(Error::Unsupported)),
             },
@@ -422,13 +422,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn step_done(&mut self, step: Step, status: u32, now_ns: u64) {
         let place = Place::step(step);
-        // A flush tells what is heard in it.
+        // A flush itself reports the errors in its responses.
         let flushes = matches!(place, Place::FlushStart | Place::FlushAsk);
         if !flushes && !matches!(step, Step::Pause(_)) {
             self.owe_late_status(status);
         }
         match step {
-            // Refused: there is no busy to wait for.
+            // The card refused the command: no busy follows.
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.services.memory_mut().status = status;
@@ -441,7 +441,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.watch_busy(now_ns);
                 }
             }
-            // The host saw the end of busy too early. The card tells an error once.
+            // The host saw the end of busy too early. The card reports an error once.
             Step::Status(_) if R1(status).current_state() == CardState::Prg => {
                 self.services.memory_mut().status |= status & R1::ERRORS;
                 self.repeat_busy_question(now_ns);
@@ -581,7 +581,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.end_control(Err(error));
     }
 
-    /// Starts a pause in a chain.
+    /// Starts a pause in the series of steps.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
         self.lane.enter(Stage::Extra);
         self.services.memory_mut().step = Step::Pause(place);
@@ -591,7 +591,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 }
 
-/// Returns the error of a status that shows one.
+/// Returns the error for a status that shows an error.
 pub(super) fn refused(status: u32) -> Error {
     match status & (R1::WP_VIOLATION | R1::WP_ERASE_SKIP) {
         0 => Error::Card(status),

@@ -1,9 +1,9 @@
 //! The fast path: an ordinary read or write while nothing special is going on.
 //!
-//! It is used while there are no [`blockers`](super::blockers). It uses slots, batch, plan and
-//! timers of the general path ([`phases`](super::phases)), and leaves them in the same state; only
-//! checks between them are skipped. For a request with anything special a test here fails, and it
-//! takes the general path. `tests/fast_path.rs` compares the two.
+//! The fast path is used while there are no [`blockers`](super::blockers). It uses slots, batch,
+//! plan and timers of the general path ([`phases`](super::phases)), and leaves them in the same
+//! state; only checks between them are skipped. For a request with anything special a test here
+//! fails, and the request takes the general path. `tests/fast_path.rs` compares the two paths.
 //!
 //! There are three shortcuts: from `submit` to the controller without the queue, from the end of a
 //! transfer to its result, and from there to the next request in the queue.
@@ -17,7 +17,7 @@ use crate::host::{Auto, Direction, FastEnd, Host, Phase, Segment};
 use crate::sched::Profile;
 use crate::spec::response::R1;
 
-/// The kinds of phase that may end by the fast path.
+/// The kinds of phase whose end the fast path may handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastKind {
     Nothing,
@@ -29,12 +29,13 @@ pub(super) enum FastKind {
 
 /// Bits of an R1 that show more than success.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
-/// Bit that is set in CURRENT_STATE + 1 from state 7 (programming) on; no transfer leaves a card in
-/// a later state.
+/// Bit of a status after 1 was added to CURRENT_STATE: set from state 7 (programming) on. No
+/// transfer leaves a card in a later state.
 const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts and starts a request if nothing prevents it.
+    /// Accepts and starts a request if nothing prevents it. `None`: the request takes the general
+    /// path.
     #[inline(always)]
     pub(super) fn submit_fast(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         if self.is_driven_open() {
@@ -43,8 +44,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.submit_blocks::<false>(request.kind.span()?, request, now_ns)
     }
 
-    /// Accepts a request while a start is delayed, if nothing prevents it and it may join that
-    /// transfer.
+    /// Accepts a request while a start is delayed, if nothing prevents that and the request may
+    /// join the delayed transfer.
     #[inline(never)]
     pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         self.submit_blocks::<true>(request.kind.span()?, request, now_ns)
@@ -176,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let slot = self.slots.at(head);
         if self.slots.is_settling() {
-            // The general path looks at the R1 of this one before its end.
+            // The general path handles the early R1 of this transfer.
             let early = Self::EARLY && (slot.next() == NONE || self.are_few(1));
             if early || blocks > self.config.settle_blocks || self.incident.doubts(self.slots.settling()) {
                 return false;
@@ -211,7 +212,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(self.lane.fast_limits().fast_kind(direction), Stage::Main, times_ns, now_ns);
     }
 
-    /// Reads the card's status, for the writes before.
+    /// Reads the card's status by CMD13, to complete earlier writes.
     #[inline(always)]
     fn ask_fast(&mut self, now_ns: u64) {
         self.record.status_asked();
@@ -240,7 +241,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.note_start(outcome, now_ns);
     }
 
-    /// Handles the events of a controller whose phase may end by the fast path.
+    /// Handles the events of a controller whose phase may end by the fast path. Returns false if
+    /// there was no event.
     #[inline(always)]
     pub(super) fn acknowledge_fast(&mut self, now_ns: u64) -> bool {
         let events = match self.bus.host_mut().ack_fast(self.batch.segment()) {
@@ -255,7 +257,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
-        // Only CMD13 may find the card programming, and that is not its end.
+        // Only CMD13 may find the card programming, and then the busy is not over.
         if (status | stop) & WRONG | status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
@@ -273,7 +275,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 _ => self.slots.end(index),
             }
         }
-        // The next is started before anything is completed.
+        // The next request is started before this one is completed.
         debug_assert!(self.blockers.are_none(), "nothing here is in the way");
         if !self.next_fast(now_ns) {
             self.forget_fast();

@@ -7,14 +7,14 @@ use super::{BLOCK_BYTES, CardParams, Engine};
 use crate::host::{BusyDetect, Direction, Host};
 use crate::sched::Profile;
 
-/// The limits, as far as they are known before a request comes.
+/// The limits of the fast path, as far as they are known before a request comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastLimits {
     /// The end of the card: the number after its last block.
     sectors: u64,
-    /// Most blocks of a read and of a write; 0: none takes this path.
+    /// Most blocks of a read and of a write; 0: no request of this direction takes the fast path.
     blocks: [u32; 2],
-    /// Whether the controller signals the end of a write's data, so that its status is owed then.
+    /// Whether writes may end by the fast path: the controller signals the end of their busy.
     writes_end: bool,
 }
 
@@ -31,12 +31,13 @@ impl FastLimits {
         }
     }
 
-    /// Returns whether this many blocks that end there fit one transfer of the host.
+    /// Returns whether a transfer of this many blocks, which ends before block `end`, is within the
+    /// limits.
     #[inline(always)]
     pub fn fits(&self, direction: Direction, blocks: u32, end: u64) -> bool {
         let [read, write] = self.blocks;
         let most = if direction == Direction::Read { read } else { write };
-        // None at all is too many.
+        // A request without blocks wraps to the largest number, and is refused.
         blocks.wrapping_sub(1) < most && end <= self.sectors
     }
 }
@@ -53,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let ahead = usize::from(self.config.prepared) >= N;
         let most = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
         let blocks = match target {
-            // Nothing is looked at for each request where none goes this way.
+            // Where no request may take the fast path, the limits of 0 blocks refuse it at once.
             _ if !self.may_go_fast() => [0; 2],
             Some(target) if target.extended_address || !self.card.plan().ends_by_itself() || !ahead => [0; 2],
             Some(target) => [most, if target.protected { 0 } else { most }],
@@ -62,7 +63,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         *self.lane.fast_limits_mut() = FastLimits {
             sectors: target.map_or(0, |target| target.sectors),
             blocks,
-            // A request that has to ask the card whether it is ready goes the general way.
+            // A write after which the card must be polled takes the general path.
             writes_end: caps.busy == BusyDetect::Interrupt && !self.tells_transferred(),
         };
     }
@@ -70,7 +71,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns whether a slot is free, even if some are reserved for urgent requests.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
-        // Bits are not counted where none or one must stay free, as it is nearly everywhere.
+        // Free slots are not counted where none or one must stay free, as it is nearly everywhere.
         match self.blockers.queue_limit() {
             room if room >= N => true,
             room if room + 1 == N => self.slots.are_two_free(),

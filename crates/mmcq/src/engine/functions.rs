@@ -2,14 +2,15 @@
 
 use core::task::Waker;
 
-/// The card interrupt, and the phases of functions that went before memory requests.
+/// State of the card interrupt, and the number of functions' phases that went before memory
+/// requests.
 #[derive(Debug)]
 pub(super) struct Functions {
     /// Whether a function requests attention, and no task has noted it yet.
     asks: bool,
     /// Waker of the task that waits for the card interrupt.
     waker: Option<Waker>,
-    /// Phases of functions in a row while memory requests waited.
+    /// Number of phases of functions in a row while memory requests waited.
     run: u8,
 }
 
@@ -43,7 +44,7 @@ impl Functions {
         core::mem::take(&mut self.asks)
     }
 
-    /// Sets the waker; the one before comes back.
+    /// Sets the waker of the task that waits for the card interrupt. Returns the waker before.
     #[must_use = "to be dropped outside of any lock"]
     #[inline(always)]
     pub fn set_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {

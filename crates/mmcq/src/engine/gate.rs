@@ -29,7 +29,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
     }
 
-    /// Updates the causes from the card's quirks. The caller may have set some too.
+    /// Updates the blocker of quirks from the card's quirks. The caller may have set some of them.
     pub(super) fn refresh_quirks(&mut self) {
         if P::RECOVERS {
             const ALONE: Quirks = Quirks::LAST_BLOCK_ALONE.and(Quirks::NO_MULTIPLE_WRITE);
@@ -49,7 +49,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let helps = request.urgent && self.supervisor.helping().asks();
         self.blockers.refuses(request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
-            // Nor is a transfer left open in front of that block: the card would look ahead.
+            // No transfer is left open in front of that block either: the card would read ahead
+            // into it.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
             request.durable = end >= target.sectors && target.quirks.has(Quirks::LAST_BLOCK_ALONE);
         }
@@ -94,8 +95,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(())
     }
 
-    /// Returns a free slot; if there is none, one whose buffer no caller has taken back. Urgent
-    /// requests are not limited by the queue's limit.
+    /// Returns a free slot; if there is none, the slot of a buffer that no caller has taken back.
+    /// Urgent requests are not limited by the queue's limit.
     pub(super) fn allocate(&mut self, urgent: bool) -> Option<u8> {
         let limit = if P::RECOVERS && urgent { N } else { self.blockers.queue_limit().min(N) };
         while self.slots_in_use() >= limit {

@@ -17,15 +17,15 @@ use crate::sched::tasks::{Hosted, Tasks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Nothing,
-    /// A failure; the incident has its error.
+    /// A failure, whose error is in the incident.
     Error,
-    /// The time is over without an answer.
+    /// The deadline has passed without an answer.
     Silence,
 }
 
 /// The transfer or request in progress.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Lane<E, T> {
     stage: Stage,
@@ -38,9 +38,9 @@ pub(super) struct Lane<E, T> {
     news: bool,
     /// A failure that recovery has not handled yet.
     failure: Failure,
-    /// When a busy card is polled.
+    /// State of polling a busy card.
     busy: Busy,
-    /// The open transfer, and the runs.
+    /// The open transfer, and the runs of sequential requests.
     streams: Streams,
     /// The limits of the fast path.
     fast_limits: FastLimits,
@@ -48,9 +48,10 @@ pub(super) struct Lane<E, T> {
     fast_kind: FastKind,
     /// The command on the CMD line during data.
     concurrent: Concurrent<E>,
-    /// Bits taken from the R1 of the running transfer before its end.
+    /// The bits of R1 that were handled before the end of the running transfer.
     early: Early,
-    /// The tasks that the card's queue has or is getting.
+    /// The lanes besides the single one: the card's queue, packs and chains, as the profile has
+    /// them.
     tasks: T,
 }
 
@@ -72,7 +73,7 @@ impl<E, T: Lanes> Lane<E, T> {
         }
     }
 
-    /// Returns the card's queue, where the profile has it.
+    /// Returns the state of the card's queue; `None`: the profile has no such lane.
     #[inline(always)]
     pub fn tasks(&self) -> Option<&Tasks> {
         self.tasks.get()
@@ -83,7 +84,8 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.get_mut()
     }
 
-    /// Returns the controller's command queue engine, where the profile may have one.
+    /// Returns the state of the controller's command queue engine; `None`: the profile has no such
+    /// lane.
     #[inline(always)]
     pub fn hosted(&self) -> Option<&Hosted> {
         self.tasks.hosted()
@@ -94,7 +96,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.hosted_mut()
     }
 
-    /// Returns the packed commands, where the profile has them.
+    /// Returns the state of packs; `None`: the profile has no such lane.
     #[inline(always)]
     pub fn packs(&self) -> Option<&Packs> {
         self.tasks.packs()
@@ -105,7 +107,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks.packs_mut()
     }
 
-    /// Returns the chains, where the profile has them.
+    /// Returns the state of chains; `None`: the profile has no such lane.
     #[inline(always)]
     pub fn chains(&self) -> Option<&Chains> {
         self.tasks.chains()
@@ -168,13 +170,14 @@ impl<E, T: Lanes> Lane<E, T> {
         self.failure != Failure::Nothing
     }
 
-    /// Returns whether there is something that the loop has not handled yet.
+    /// Returns whether the bus may be free, or something has failed, and the loop has not handled
+    /// it yet.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Takes the note for the loop. Returns true if there was one.
+    /// Clears the note that the loop has something to handle. Returns true if there was one.
     #[inline(always)]
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)

@@ -6,10 +6,10 @@ use crate::host::Host;
 use crate::sched::Profile;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns the limits of a transfer: of host, configuration and engine together.
+    /// Returns the limits of the next transfer, by host, configuration and engine together.
     pub(super) fn limits(&self) -> Limits {
         let caps = self.bus.host().caps();
-        // CMD23 counts 16 bits on eMMC, and so do most controllers.
+        // The count of CMD23 has 16 bits on eMMC, and so have the counters of most controllers.
         let mut blocks = caps
             .max_blocks
             .min(caps.max_bytes / BLOCK_BYTES)

@@ -12,9 +12,9 @@
 //! incident, supervisor, chore, run, gate, blocker.
 
 // Read first: `turn.rs` (the loop, and every entry), `slot.rs` (a request's life), `order.rs`
-// (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else),
-// `concurrent.rs` (what goes beside its data), `stream.rs` (how it stays open), `recover/` (how it
-// fails) and `bus/` (what the controller is at).
+// (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (other requests),
+// `concurrent.rs` (commands during a transfer's data), `stream.rs` (transfers that stay open),
+// `recover/` (failures) and `bus/` (the phase that the controller has).
 
 mod area;
 mod awaited;
@@ -109,7 +109,7 @@ use timers::Timers;
 pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     blockers: Blockers,
     durability: Durability,
-    /// The stage of the transfer in progress.
+    /// The transfer or request in progress, and the state of the lanes.
     lane: Lane<Self, P::Lanes>,
     timers: Timers,
     /// The driver, with the phase in progress.
@@ -140,8 +140,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Makes an idle engine without a card, with a scheduler. Inlined, the engine would be copied
-    /// field by field from place to place.
+    /// Makes an idle engine without a card, with a scheduler. Not inlined, since the engine would
+    /// then be copied field by field from place to place.
     #[inline(never)]
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
@@ -162,14 +162,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Makes the same value as [`with_policy`](Self::with_policy), directly in its final place.
+    /// Makes an engine as [`with_policy`](Self::with_policy) does, directly in its final place.
     /// Large parts are copied from constants, so they are never on the stack.
     ///
     /// # Safety
     /// `place` is aligned memory of an `Engine`'s size that nothing else uses now.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub(crate) unsafe fn write_to(place: *mut Self, host: H, config: Config, policy: P) {
-        // A field that is new belongs below too.
+        // A new field must also be written below.
         let _all = |engine: Self| {
             #[rustfmt::skip]
             let Engine {
@@ -202,14 +202,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.alarm_ns()
     }
 
-    /// Notes the alarm that the stack has set: no later than the next deadline at the end of each
-    /// call.
+    /// Notes the alarm that the stack has set. At the end of each call the alarm is no later than
+    /// the next deadline.
     #[inline(always)]
     pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
         self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
     }
 
-    /// Returns when [`poll`](Self::poll) should be called next.
+    /// Returns when [`poll`](Self::poll) should be called next, in nanoseconds; `None`: no call is
+    /// needed.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.next_ns()
     }
@@ -227,7 +228,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn work(&mut self, deferred: bool) -> PollOutcome {
         let completed = self.slots.take_unreported();
         if !deferred && self.is_fast() {
-            // Nothing goes beside data either.
+            // In this state no command is on the lines during data either.
             let next_deadline_ns = self.timers.next_of_stage_ns();
             return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
         }
@@ -236,12 +237,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             deferred,
             card_irq: self.card.functions().is_asking(),
             help: P::RECOVERS && self.supervisor.helping().calls(),
-            // Lean firmware asks here and for the alarm alone: in place is less code for it.
+            // Lean firmware computes this only here and for the alarm, so the inlined code is
+            // smaller.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
     }
 
-    /// Unmaps requests that have ended and makes them takeable, then maps the next ones ahead.
+    /// Completes requests that have ended, and then maps the next ones ahead.
     fn finish(&mut self) {
         self.complete_ended();
     }
@@ -254,7 +256,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
-            // Without data nothing is mapped.
+            // A request without data has no mapped memory.
             self.complete(index, direction.unwrap_or(Direction::Read));
         }
         if self.slots.have_unmapped() {
@@ -262,8 +264,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Completes requests that have ended and need no thread. Returns true if some are left for a
-    /// thread.
+    /// Completes requests that have ended and may be unmapped in any context. Returns true if some
+    /// are left for a thread.
     fn complete_prompt(&mut self) -> bool {
         for index in bits(self.slots.take_ended()) {
             let direction = self.slots.at(index).direction();
@@ -275,11 +277,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.slots.end(index);
             }
         }
-        // What is mapped ahead may sleep as well.
+        // Mapping the next requests ahead may sleep as well.
         self.slots.have_ended() || self.slots.have_unmapped()
     }
 
-    /// Unmaps a request that has ended and makes it takeable.
+    /// Unmaps a request that has ended, and makes its completion available.
     #[inline]
     fn complete(&mut self, index: u8, direction: Direction) {
         if self.slots.take_mapped(index) {
@@ -325,8 +327,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         (slot.state() != State::Free).then_some(SlotId { index, generation: slot.generation() })
     }
 
-    /// Sets the parameters of the card; `None` when there is no card any more, or before it is
-    /// brought up again: then all that was wrong with it is forgotten.
+    /// Sets the parameters of the card. `None`: there is no card any more, or it will be brought up
+    /// again; then the engine forgets all faults of the card.
     pub fn set_card_params(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.forget_tasks();
@@ -334,7 +336,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_supply_loss();
             self.lane.concurrent_mut().forbid();
             if P::RECOVERS {
-                // Nothing else need follow that puts them back.
+                // Writes in doubt go back to the queue here, since perhaps nothing else follows
+                // that does it.
                 self.write_again(self.bus.began_ns());
                 self.blockers.clear_card_faults();
                 self.supervisor.upkeep_mut().forget();
@@ -348,7 +351,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if H::CONTINUES {
             self.lane.streams_mut().forget_runs();
         }
-        // Lean firmware refuses what they are for.
+        // Lean firmware refuses the requests that need these.
         if P::RECOVERS && self.card.target().is_none() {
             self.card.set_abilities(Abilities::UNKNOWN);
             self.services.memory_mut().area_mut().forget();
@@ -382,8 +385,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Returns the number of slots that are not free: requests whose completion was not taken, and
     /// buffers of dropped requests that wait for [`reclaim`](Self::reclaim). A new request that
-    /// finds no other slot gets one of the latter. So all slots may be in use while the engine [is
-    /// idle](Self::is_idle) and accepts requests.
+    /// finds no other slot gets the slot of such a buffer. So all slots may be in use while the
+    /// engine [is idle](Self::is_idle) and accepts requests.
     pub fn slots_in_use(&self) -> usize {
         N - self.slots.free_count() as usize
     }
@@ -422,7 +425,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.policy_mut()
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the engine's work.
     pub fn stats(&self) -> &Stats {
         self.record.stats()
     }

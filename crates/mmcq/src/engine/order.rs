@@ -1,17 +1,17 @@
 //! Which requests make the next transfer.
 //!
-//! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest).
+//! The policy picks a pending request ([`sched`](crate::sched); without a policy it is the oldest).
 //! Pending requests of the same direction that continue it on either side join it in one transfer,
 //! within the limits of host and configuration. At its end a transfer leaves out a request that
-//! continues into another one of the same client: those two go together. A request of more blocks
+//! another request of the same client continues: those two go together. A request of more blocks
 //! than the limits allow goes in pieces, with no request in between.
 //!
 //! So without a policy, and where nothing fails, a request waits for at most the pieces of the
 //! requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
 //! [`Caps::max_blocks`](crate::host::Caps::max_blocks),
-//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535; of an erase it waits for
-//! one. Under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an
-//! overlapping read that is older than it.
+//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. For an erase before it, it
+//! waits for one piece. Under any policy nothing passes a barrier, an overlapping write, or (if it
+//! is a write) an overlapping read that is older than it.
 //!
 //! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All other
 //! conditions are checked for a neighbour only, against the spans of the at most 64 waiting
@@ -57,11 +57,11 @@ impl<P: Profile> Order<P> {
     }
 }
 
-/// Returns the request that starts if this one is picked: the oldest of those on the same blocks
-/// that it must not overtake, or itself.
+/// Returns the request that starts if `picked` is picked: the oldest request on the same blocks
+/// that `picked` must not overtake, or `picked` itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
-    // Each turn finds an older one, or is the last.
+    // Each turn of the loop finds an older request, or is the last.
     for _ in 0..N {
         let span = slots.span(index);
         let rivals = match span.direction {
@@ -80,13 +80,14 @@ pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     index
 }
 
-/// Returns whether this queued read or write may start before all others, by the blocks of it and
-/// of older ones.
+/// Returns whether this queued read or write may start before all others: no older request on the
+/// same blocks must go first.
 pub(super) fn may_lead<const N: usize>(slots: &Slots<N>, index: u8) -> bool {
     not_before(slots, index) == index
 }
 
-/// Returns whether `index`, sent now, would overtake any older request that stays behind.
+/// Returns whether `index`, sent now with the `taken` ones, would overtake an older request that
+/// stays behind.
 pub(super) fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: SlotSet) -> bool {
     let age = slots.span(index).age;
     let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
@@ -112,8 +113,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// deadline for it.
     pub(super) fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
-        // What has begun goes on first, and what failed together finds out for itself before
-        // anything new.
+        // A request that has begun goes on first. Requests that failed together are then tried one
+        // by one, before anything new.
         if P::Policy::IN_ORDER || oldest.solo() || oldest.moved_blocks() > 0 || self.incident.is_open() {
             return Some(head);
         }

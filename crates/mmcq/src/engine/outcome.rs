@@ -1,4 +1,4 @@
-//! The results of phases: the controller's events are read, and the chain of
+//! The results of phases: the controller's events are read, and the series of
 //! [`phases`](super::phases) continues, ends or has failed.
 
 use super::concurrent::Turn;
@@ -11,14 +11,14 @@ use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
-/// Returns the error of written data whose status shows one.
+/// Returns the error for written data whose status shows an error.
 pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
-/// Returns the error that means nothing after data of this direction: a card that reads ahead beyond
-/// its last block reports OUT_OF_RANGE in the response to CMD12, or in the next one [SD 4.3.3]. A
-/// request is inside the card, and for a read that is refused no block comes.
+/// Returns the bit of R1 that is no error after data of this direction: a card that reads ahead
+/// beyond its last block reports OUT_OF_RANGE in the response to CMD12, or in the next one [SD
+/// 4.3.3]. A request is inside the card, and for a read that is refused no block comes.
 #[inline]
 pub(super) fn past_end(direction: Direction) -> u32 {
     if direction == Direction::Read { R1::OUT_OF_RANGE } else { 0 }
@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let events = self.bus.host_mut().ack(segments);
             return self.acknowledged(events, ended, now_ns);
         }
-        // A command of the card's queue, or the data of a task.
+        // The phase is a command of the card's queue, or the data of a task.
         let events = match self.bus.host_mut().ack_fast(segments) {
             Ok(end) if self.lane.has_task_step() && !self.bus.is_blocked() && !self.is_concurrent() => {
                 message!(trace, "answered {:#010x}", end.status);
@@ -67,7 +67,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let mut counts = true;
         if events.presence {
-            // With a card that went, its phase has ended already.
+            // If the card was removed, its phase has ended already.
             let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
             counts = self.bus.host().present() && !(P::RECOVERS && self.card.target().is_some()) || recovers;
             self.note_presence(now_ns);
@@ -130,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
                 self.end_control(Ok(output));
             }
-            // No command was sent, so there is no status either.
+            // A continued transfer sends no command, so there is no status either.
             Stage::Main if H::CONTINUES && self.bus.phase().auto == Auto::Continue => {
                 self.note_data(true, now_ns);
                 self.open_data_ended(now_ns)
@@ -156,7 +156,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 let prg = status.current_state() == CardState::Prg;
                 if status.ready_for_data() && !prg {
                     let heard = self.incident.failed().status();
-                    // Of the busy before only what it told of errors. Lean firmware begins anew.
+                    // Of the earlier responses in this busy only the error bits count; lean
+                    // firmware uses all bits.
                     let kept = if P::RECOVERS { R1::ERRORS | R1::EXCEPTION_EVENT } else { u32::MAX };
                     self.ready(Some(status.0 | heard & kept), now_ns);
                 } else {
@@ -206,7 +207,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.fail(error);
     }
 
-    /// Keeps a response that came before its phase failed. The card reports a late error only once.
+    /// Handles a response that came before its phase failed. The card reports a late error only
+    /// once.
     #[cold]
     fn heard_in_failure(&mut self, status: u32) {
         let is_status = matches!(self.bus.phase().command.resp, Resp::R1 | Resp::R1b);
@@ -229,7 +231,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.fail(Error::Card(status));
             }
             (_, Direction::Write) => {
-                // Those of the run that were complete before cannot be told any more.
+                // Writes of the run that were completed before cannot get this error any more.
                 if self.durability.take_unsettled() {
                     self.owe_late(status);
                 } else {

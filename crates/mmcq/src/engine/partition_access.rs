@@ -19,17 +19,18 @@ pub struct PartitionAccess {
     /// PARTITION_CONFIG with the access bits of the partition, and the other bits unchanged
     /// [eMMC 7.4.69].
     pub config: u8,
-    /// Longest time of the switch.
+    /// Longest time of the switch to the partition, in nanoseconds.
     pub switch_ns: u64,
     /// The first block, for reads and writes of data; 0 for RPMB.
     pub lba: u32,
-    /// Blocks to write.
+    /// Number of blocks to write.
     pub out: u16,
-    /// Whether they are a reliable write.
+    /// Whether the written blocks are a reliable write.
     pub reliable: bool,
-    /// Whether one more block is written after them, in a write of its own: RPMB's result request.
+    /// Whether one more block is written after the others, in a write of its own: RPMB's result
+    /// request.
     pub ask: bool,
-    /// Blocks to read.
+    /// Number of blocks to read.
     pub back: u16,
 }
 
@@ -39,13 +40,13 @@ const RPMB: u8 = 3;
 const BYTE_ADDRESSED_BLOCKS: u64 = 1 << 23;
 
 impl PartitionAccess {
-    /// Returns the access bits.
+    /// Returns the access bits, which name the partition.
     pub(super) const fn area(&self) -> u8 {
         self.config & 7
     }
 
-    /// Returns whether it writes to the replay-protected area. A message to that area is valid only
-    /// once.
+    /// Returns whether the access writes to the replay-protected area (RPMB). A message to that
+    /// area is valid only once.
     pub(super) const fn is_once(&self) -> bool {
         self.area() == RPMB && self.out > 0
     }
@@ -70,8 +71,8 @@ impl PartitionAccess {
         Ok(())
     }
 
-    /// Returns the nth transfer: direction, first block in the buffer, blocks, whether it is a
-    /// reliable write.
+    /// Returns the nth transfer: direction, first block in the buffer, number of blocks, whether it
+    /// is a reliable write.
     fn transfer(&self, n: u8) -> Option<(Direction, u32, u16, bool)> {
         let out = u32::from(self.out);
         let ask = u32::from(self.ask);
@@ -153,7 +154,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let whole = self.slots.at(self.lane.control()).buf().segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.card.plan().address(visit.lba.into());
-        // The cache is that of all partitions but RPMB; reliable writes go past it.
+        // The card's cache serves all partitions but RPMB; reliable writes go past it.
         self.durability.note_change(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command = command::transfer(direction == Direction::Write, true, address);
         let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: blocks.into() };

@@ -1,5 +1,5 @@
-//! Requests that may go before the oldest one: those that continue an open transfer, or a longer
-//! run.
+//! Requests that may go before the oldest one: those that continue an open transfer, or those of a
+//! longer run.
 //!
 //! Several clients that access a card sequentially have a run each in the queue. If runs are picked
 //! by age, a run has the length that it had when its oldest request became the oldest of all, and
@@ -11,9 +11,9 @@
 //! its own direction. After it became the oldest, they transfer fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks), or than [`ON`] times as many if one of them
 //! continues an open transfer. None overtakes it where requests of the other direction or a barrier
-//! wait, and no longer run does where fewer than a quarter of the slots are free.* This is done
-//! only with a policy that [yields](Policy::yields), and only on a host that can continue a
-//! transfer: on other hosts as many cells of the sweep lose by it as gain.
+//! wait, and no longer run does where fewer than a quarter of the slots are free.* The engine does
+//! this only with a policy that [yields](Policy::yields), and only on a host that can continue a
+//! transfer: on other hosts it slows as many cases of the laboratory's sweep as it speeds up.
 
 use super::Engine;
 use super::order::may_lead;
@@ -22,10 +22,10 @@ use crate::host::Host;
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Profile};
 
-/// Largest distance in arrival, in requests, at which a younger request may overtake.
+/// A younger request may overtake if it came at most this many requests later.
 const PASSES: u32 = 64;
-/// Factor on the blocks that may overtake, for a request that continues an open transfer: it saves
-/// an end and a start.
+/// Factor on the blocks that may overtake, if the younger request continues an open transfer: that
+/// saves the end of one transfer and the start of another.
 const ON: u32 = 4;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -65,18 +65,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if room { self.longest(picked, waits) } else { picked }
     }
 
-    /// Returns whether this request may overtake that one, by their ages and blocks.
+    /// Returns whether the request `index` may overtake `picked`, by their ages and blocks.
     fn passes(&self, index: u8, picked: u8) -> bool {
         let (oldest, age) = (self.slots.span(picked).age, self.slots.span(index).age);
         age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo() && may_lead(&self.slots, index)
     }
 
-    /// Returns the longest of the runs that wait.
+    /// Returns the first request of the longest run that waits, if that run may go before `picked`;
+    /// otherwise `picked`.
     fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
         let (oldest, limits) = (self.slots.span(picked).age, self.limits());
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
         let mut first = picked;
-        // Each turn takes a run out. The first is that of the request that was picked.
+        // Each turn of the loop removes one run; the first is the run of the picked request.
         loop {
             self.batch.collect(&self.slots, first, limits);
             let mut away = 0;

@@ -1,8 +1,8 @@
-//! The phases of a transfer: each is started from the event that ended the one before.
+//! The phases of a transfer: each phase is started by the event that ended the phase before.
 //!
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else shows the
-//! status, [CMD13]. What the controller adds by itself (automatic CMD12 or CMD23, busy until the
-//! end of a write) is not a phase of the engine.
+//! status, [CMD13]. Commands that the controller adds by itself (automatic CMD12 or CMD23), and a
+//! busy that it waits for after a write, are not phases of the engine.
 
 use super::bus::{COMMAND_TIMEOUT_NS, Outcome, SLACK_NS, START_RETRY_NS};
 use super::fast::FastKind;
@@ -18,13 +18,13 @@ use crate::spec::command::{self, Command};
 /// The stages of the engine's work with the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// No work.
+    /// Nothing is in progress.
     Idle,
     /// A raw request's prefix (CMD55).
     Prefix,
-    /// CMD22.
+    /// CMD22, which sends the upper bits of an address.
     Address,
-    /// CMD23.
+    /// CMD23, which sends the number of blocks.
     Count,
     /// The command with its data.
     Main,
@@ -40,11 +40,11 @@ pub(super) enum Stage {
     Status,
     /// CMD6 that flushes the card's cache.
     Flush,
-    /// CMD13 after it.
+    /// CMD13 after the flush.
     FlushStatus,
     /// The bus operation of the control request.
     Bus,
-    /// A pause.
+    /// A pause, for a pause request.
     Pause,
     /// A step of what [`Engine::enable_extended_ops`] adds; the extras know which one.
     Extra,
@@ -52,16 +52,16 @@ pub(super) enum Stage {
     Recover(Recovery),
 }
 
-/// Steps of recovery.
+/// Steps of recovery on the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).
+    /// The lines are reset: [`BusOp::ResetLines`](crate::host::BusOp::ResetLines).
     Lines,
-    /// [`BusOp::ResetAll`](crate::host::BusOp::ResetAll).
+    /// The whole controller is reset: [`BusOp::ResetAll`](crate::host::BusOp::ResetAll).
     All,
-    /// CMD12.
+    /// CMD12 stops the card's transfer.
     Stop,
-    /// CMD13.
+    /// CMD13 reads the card's state.
     Status,
     /// The wait before the next CMD13.
     Wait,
@@ -72,7 +72,7 @@ pub(super) enum Recovery {
 pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Collects the next reads or writes, if they are not `collected`, and starts their first
+    /// Collects the next reads or writes (unless they are `collected`), and starts their first
     /// phase.
     pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && self.timers.chore_is_due(now_ns) && self.upkeep(false, now_ns) {
@@ -108,14 +108,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.batch.no_segments();
         for place in 0..self.batch.members().len() {
             let Some(&index) = self.batch.members().get(place) else { break };
-            // What is mapped only ahead gives way to the first, and not to its companions.
+            // A request that is mapped ahead gives its mapping to the first of the batch, not to
+            // the others.
             let mapped =
                 if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
             if let Ok(false) = mapped {
                 return;
             }
             if let Err(error) = mapped {
-                // The head's own failure, or a companion's: it finds out when it is its turn.
+                // If the first request fails, it ends. Another one that fails is left out, and
+                // fails in its own turn.
                 if place == 0 {
                     return self.turn_down(index, error);
                 }
@@ -135,7 +137,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.close(Close::Memory, now_ns);
         }
         let count = self.batch.members().len();
-        // Before anything is changed: a policy may panic.
+        // Called before any state is changed: a policy may panic.
         for place in 0..count {
             if let Some(&index) = self.batch.members().get(place)
                 && let Some(waiting) = self.policy_view(index)
@@ -209,8 +211,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Begins a transfer with CMD23 that has a special rule. A function of its own, so that the
-    /// ordinary path stays short.
+    /// Begins a transfer as [`begin_counted`](Self::begin_counted) does, for rare cases. Not
+    /// inlined, so that the ordinary path stays short.
     #[inline(never)]
     pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
         self.begin_counted(now_ns);
@@ -271,8 +273,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Starts the prepared phase on the controller. `limit_ns`: when the engine itself gives up,
-    /// without the slack.
+    /// Starts the prepared phase on the controller. `limit_ns`: time after which the engine itself
+    /// gives up, without the slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.enter_phase(FastKind::Nothing, stage, limit_ns, now_ns);
         self.timers.wake_never();
@@ -320,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if outcome == (Outcome::Again { first: true })
             && let Some(patience_ns) = self.patience_ns()
         {
-            // The next try gets what is left.
+            // This deadline also holds for all further tries.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
         if P::RECOVERS && outcome == Outcome::Late {
@@ -329,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
-    /// Starts CMD13, to read the card's status.
+    /// Starts CMD13, which reads the card's status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         if matches!(stage, Stage::Status) {
             self.record.status_asked();

@@ -1,24 +1,26 @@
-//! The plan: how transfers are sent to this card by this controller. Made once; pure functions.
+//! The plan: how transfers are sent to this card by this controller. The plan is made once; its
+//! functions are pure.
 //!
-//! Every transfer of reads and writes is made here, those of the fast path too.
+//! Every transfer of reads and writes is made here, also the transfers of the fast path.
 
 use super::{BLOCK_BYTES, CardParams};
 use crate::host::{Auto, Caps, Data, Direction, Phase};
 use crate::spec::command::{self, Command};
 
-/// Number of blocks for which the card's longest wait is added once more.
+/// A transfer may take the card's longest wait once more for each group of this many blocks.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
-/// Longest wait of a controller: three days. So sums of such waits stay below 2^64 ns.
+/// Longest wait of a controller in nanoseconds: three days. So sums of such waits stay below 2^64
+/// ns.
 const TIMEOUT_NS_MAX: u64 = 1 << 48;
-/// How many times a card's wait for a read or a write is doubled at most.
+/// Most times that the card's time limit for a read or a write is doubled.
 const DOUBLED_MAX: u8 = 2;
 
-/// The plan.
+/// How transfers are sent to this card by this controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Longest wait of the controller: for a read, for a write.
+    /// Longest wait of the controller in nanoseconds, for a read and for a write.
     timeout_ns: [u64; 2],
-    /// How many times these are doubled.
+    /// How many times the two waits are doubled now.
     doubled: u8,
     rca: u16,
     /// Left shift that makes a block number the card's address.
@@ -30,11 +32,11 @@ pub(super) struct Plan {
 /// How a controller itself ends a transfer of several blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// Nothing.
+    /// The controller ends no transfer by itself.
     Open,
-    /// CMD23 before it.
+    /// The controller sends CMD23 before the data.
     Counted,
-    /// CMD12 after it.
+    /// The controller sends CMD12 after the data.
     Stopped,
 }
 
@@ -44,12 +46,12 @@ pub(super) struct Transfer {
     pub phase: Phase,
     /// How long the controller waits for the card.
     pub timeout_ns: u64,
-    /// When the engine itself gives up, without the slack.
+    /// Time after which the engine itself gives up, without the slack.
     pub patience_ns: u64,
 }
 
 impl Plan {
-    /// The plan without a card.
+    /// The plan where there is no card.
     pub const NONE: Plan = Plan { timeout_ns: [0; 2], doubled: 0, rca: 0, shift: 0, ends: Ends::Open };
 
     /// Makes the plan for this card on this controller.
@@ -115,8 +117,8 @@ impl Plan {
         Transfer { phase: Phase { command, data, auto, tuning: false }, timeout_ns, patience_ns }
     }
 
-    /// Returns how long the controller waits for the card in such a transfer, and when the engine
-    /// gives up.
+    /// Returns two times of a transfer of this direction and length: how long the controller waits
+    /// for the card, and after how long the engine gives up.
     #[inline(always)]
     pub fn times_ns(&self, direction: Direction, blocks: u32, wire_ns: u64) -> (u64, u64) {
         let [read_ns, write_ns] = self.timeout_ns;
@@ -126,19 +128,19 @@ impl Plan {
         (timeout_ns, timeout_ns * pauses + wire_ns)
     }
 
-    /// Returns the wait of a controller that has one timeout for reads and writes.
+    /// Returns how long a controller waits that has one timeout for reads and writes.
     pub fn longest_ns(&self) -> u64 {
         let [read_ns, write_ns] = self.timeout_ns;
         read_ns.max(write_ns)
     }
 
-    /// Returns when the engine gives up a transfer on such a controller.
+    /// Returns after how long the engine gives up a transfer on a controller with one timeout.
     #[inline(always)]
     pub fn longest_times_ns(&self, blocks: u32, wire_ns: u64) -> u64 {
         self.longest_ns() * (1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT) + wire_ns
     }
 
-    /// Returns CMD13.
+    /// Returns CMD13 with the card's RCA.
     #[inline(always)]
     pub fn status(&self) -> Command {
         command::send_status(self.rca)

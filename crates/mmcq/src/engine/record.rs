@@ -4,8 +4,8 @@ use super::config::Count;
 use super::recover::Trace;
 use super::{Close, RecoveryEvent, Stats};
 
-/// The record. The engine decides nothing by it, except that the count of transfers is the clock of
-/// tuning and damage.
+/// Counters and the last steps of recovery. The engine decides nothing by them, with one exception:
+/// intervals between tunings and between damages are counted in transfers.
 #[derive(Debug)]
 pub(super) struct Record {
     stats: Stats,
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// Counts a step of recovery, and keeps it.
+    /// Counts a step of recovery, and stores it in the trace.
     #[inline(always)]
     pub fn climbed(&mut self, event: RecoveryEvent) {
         if let Some(count) = self.stats.recovery_steps.get_mut(event.step as usize) {
@@ -92,7 +92,7 @@ impl Record {
         self.trace.push(event);
     }
 
-    /// Returns the last steps, oldest first.
+    /// Returns the last steps of recovery, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.trace.iter()
     }

@@ -11,7 +11,7 @@ use crate::sched::Profile;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two polls.
+/// Time between two polls of the register, in nanoseconds.
 const ASK_NS: u64 = 1_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {

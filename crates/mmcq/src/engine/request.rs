@@ -11,7 +11,7 @@ use crate::spec::ParseError;
 use crate::spec::command::Command;
 use crate::spec::response::Response;
 
-/// Bytes in a block of the user's address space.
+/// Bytes in a block, by which reads and writes are addressed.
 pub const BLOCK_BYTES: u32 = 512;
 
 /// The kinds of requests.
@@ -31,11 +31,11 @@ pub enum Kind {
         /// Number of blocks, at least 1.
         blocks: u32,
     },
-    /// Flush. When it completes, everything written before it is on the medium. A barrier.
+    /// Flush: when it completes, all data that were written before it are on the medium. A barrier.
     Flush,
-    /// A phase exactly as given. A barrier. Its response is returned without being checked, and the
-    /// engine does not learn from it what has changed on the card. So two commands to a card are
-    /// [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
+    /// A raw phase, sent exactly as given. A barrier. The response is returned without being
+    /// checked, and the engine does not learn from it what has changed on the card. So two commands
+    /// are refused with [`Error::Unsupported`]: CMD6 to PARTITION_CONFIG, for which there are
     /// [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand); and CMD6
     /// to CACHE_CTRL, for which there is [`Options::cache`](crate::card::Options::cache).
     Raw {
@@ -43,7 +43,7 @@ pub enum Kind {
         prefix: Option<Command>,
         /// The phase; its data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase.
+        /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,
     },
     /// A phase of an I/O function (CMD52, CMD53), exactly as given. Not a barrier. These requests
@@ -55,10 +55,10 @@ pub enum Kind {
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
-        /// Longest time for the phase.
+        /// Longest time for the phase, in nanoseconds.
         timeout_ns: u64,
-        /// Whether the owner will submit the next step as soon as this one is done. For a short
-        /// time ([`Config::chain_ns`](super::Config::chain_ns)) no other request gets the bus.
+        /// Whether the client will submit its next step as soon as this one is done. Then no other
+        /// request gets the bus for a short time ([`Config::chain_ns`](super::Config::chain_ns)).
         chain: bool,
     },
     /// A change of the bus. A barrier.
@@ -70,9 +70,9 @@ pub enum Kind {
     },
     /// Frees or erases blocks whose content is not needed. The erase is done in pieces
     /// ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)), and other requests run in
-    /// between. No request that overlaps it runs before it is complete, nor does a barrier. A piece
-    /// that fails is not tried again. If the card had to be initialised again, the piece that was
-    /// under way is repeated. Needs
+    /// between. A request that overlaps the erase, and a barrier, wait until the erase is complete.
+    /// A piece that fails is not tried again. If the card had to be initialised again, the piece
+    /// that was under way is repeated. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
         /// First block.
@@ -92,19 +92,20 @@ pub enum Kind {
         /// Number of blocks, 1 to 2^23 - 1.
         blocks: u32,
     },
-    /// Data of another partition of an eMMC. A barrier. The engine switches back to the user area
-    /// before anything else but another partition access. Needs
+    /// Reads and writes data of another partition of an eMMC. A barrier. The engine switches back
+    /// to the user area before anything else but another partition access. Needs
     /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     PartitionAccess(PartitionAccess),
-    /// A command whose busy may last long. The engine waits for the end of busy, and checks a
-    /// status. A barrier. It is sent once: not again if it fails, nor if the card is initialised
-    /// again meanwhile. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
-    /// It must not change the access bits of PARTITION_CONFIG, which are for `PartitionAccess`, nor
-    /// CACHE_CTRL, which is for bring-up ([`Error::Unsupported`]).
+    /// A command whose busy may last long. The engine waits for the end of busy, and checks the
+    /// card's status. A barrier. The command is sent once: not again if it fails, nor if the card
+    /// is initialised again meanwhile. Needs
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops). The command must not
+    /// change the access bits of PARTITION_CONFIG, which are for `PartitionAccess`, nor CACHE_CTRL,
+    /// which is for bring-up ([`Error::Unsupported`]).
     LongCommand {
         /// The command, with response R1b.
         command: Command,
-        /// Longest busy.
+        /// Longest busy, in nanoseconds.
         timeout_ns: u64,
     },
 }
@@ -120,8 +121,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request may be urgent: a step of a conversation with the card, which
-    /// need not wait for the queue.
+    /// Returns whether the request may be urgent: a step of recovery's conversation with the card,
+    /// which need not wait for the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
@@ -135,8 +136,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether the card would do something else if the request were repeated. An order may
-    /// count or be final, and each authenticated write has its own counter.
+    /// Returns whether the request must not be repeated, since the card would do something else. A
+    /// long command may count or be final, and each authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
             Kind::LongCommand { .. } => true,
@@ -152,7 +153,7 @@ impl Kind {
 pub struct Request {
     /// The kind of the request, with its parameters.
     pub kind: Kind,
-    /// Memory of the data; at least as long as the request's data.
+    /// Memory of the data, at least as long as the data of the request.
     pub buf: DmaBuf,
     /// The client, for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) ignores it.
     pub origin: Origin,
@@ -188,17 +189,17 @@ impl Request {
     }
 
     /// Binds the request to this card: when another card has taken its place, the request is
-    /// refused with [`Error::Changed`]. Without it a request is for any card in the slot.
-    /// [`BlockDevice`](crate::block::BlockDevice) binds its requests to the card that it was made
-    /// for.
+    /// refused with [`Error::Changed`]. Without this call a request is for any card in the card
+    /// slot. [`BlockDevice`](crate::block::BlockDevice) binds its requests to the card that it was
+    /// made for.
     #[must_use]
     pub fn for_card(self, card: CardNumber) -> Self {
         Request { card, ..self }
     }
 
-    /// Makes the request a part of the recovery that all others wait for. It starts before all that
-    /// is queued, so only a raw phase, a change of the bus and a pause can be urgent; other kinds
-    /// are [`Error::Unsupported`].
+    /// Makes the request a part of the recovery that all others wait for. The request starts before
+    /// all that are queued, so only a raw phase, a change of the bus and a pause can be urgent;
+    /// other kinds are refused with [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }
@@ -211,7 +212,7 @@ impl Request {
     }
 }
 
-/// Names a slot from submit until its completion is taken.
+/// Identifies a request, from submit until its completion is taken: its slot and the slot's use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId {
     pub(super) index: u8,
@@ -219,7 +220,7 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// Returns which of the engine's slots it is, 0 to N - 1: the bit in
+    /// Returns the number of the engine's slot, 0 to N - 1: the bit in
     /// [`PollOutcome::completed`](super::PollOutcome::completed).
     pub fn index(self) -> usize {
         self.index as usize
@@ -236,8 +237,8 @@ impl SlotId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Output {
-    /// Bytes transferred. The data of a tuning phase stay in the controller: then 1 once tuning is
-    /// complete, and 0 before ([`is_tuned`](Self::is_tuned)).
+    /// Bytes transferred. The data of a tuning phase stay in the controller: then the value is 1
+    /// once tuning is complete, and 0 before ([`is_tuned`](Self::is_tuned)).
     pub bytes: u32,
     /// The response, for a raw phase.
     pub response: Response,
@@ -253,9 +254,9 @@ impl Output {
 /// A finished request: its result, and its memory back.
 #[derive(Debug)]
 pub struct Completion {
-    /// The output, or why the request failed.
+    /// The output of a request that went well, or why the request failed.
     pub result: Result<Output, Error>,
-    /// Bytes from the start of the request that are surely done, also when it failed.
+    /// Bytes from the start of the request that are certainly done, also when the request failed.
     pub done_bytes: u32,
     /// The buffer that was submitted.
     pub buf: DmaBuf,
@@ -273,7 +274,7 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken. Nothing was begun; try again when a request has ended. The youngest
+    /// All slots are in use. Nothing was begun; try again when a request has ended. The youngest
     /// waiting request also ends with this error if the card needs help and the supervisor's
     /// requests find no free slot.
     Full,
@@ -293,20 +294,21 @@ pub enum Error {
     },
     /// The buffer is shorter than the data.
     Buffer {
-        /// Bytes the request needs.
+        /// Bytes that the request needs.
         needed: u32,
-        /// Bytes the buffer has.
+        /// Bytes that the buffer has.
         given: u32,
     },
     /// The buffer cannot be used by the controller.
     Dma(DmaError),
     /// The controller or the wire failed.
     Host(Fault),
-    /// The controller cannot do this at all.
+    /// The controller, the card or the profile does not support the request.
     Unsupported,
-    /// The card refused the command; its status (R1).
+    /// The card refused the command. The value is the card's status (R1).
     Card(u32),
-    /// Written data did not reach the medium. The status (R1) that showed this after the transfer.
+    /// Written data did not reach the medium. The value is the status (R1) that showed this after
+    /// the transfer.
     Program(u32),
     /// The controller did not answer before any deadline.
     Silent,
@@ -329,7 +331,7 @@ pub enum Error {
     /// The card lost power, and with it complete writes in its cache that were not yet flushed.
     /// Reported once, to the next flush or durable write.
     CacheLost,
-    /// Another card is in the slot.
+    /// Another card is in the card slot.
     Changed,
     /// The engine does not know how this card erases. Call
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.

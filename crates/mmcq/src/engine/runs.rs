@@ -8,7 +8,7 @@ use crate::host::Direction;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub direction: Direction,
-    /// The block that would continue it.
+    /// The block at which a request would continue the transfer.
     pub next: u64,
     /// When the first of its writes was completed; `None`: no write was.
     pub told_ns: Option<u64>,
@@ -17,30 +17,32 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns whether writes of it were completed, so that their status is owed.
+    /// Returns whether writes of the transfer were completed, so that their status is still to
+    /// come.
     #[inline(always)]
     pub fn owes(&self) -> bool {
         self.told_ns.is_some()
     }
 }
 
-/// Where a transfer ends.
+/// How a transfer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// With the blocks that are collected.
+    /// The transfer ends with the collected blocks.
     Here,
-    /// By a CMD12 of the engine. Noted when the data command is sent: the card's parameters may be
-    /// others when the data are over.
+    /// The engine ends the transfer by CMD12. This is noted when the data command is sent: the
+    /// card's parameters may be others when the data are over.
     Stopped,
-    /// After this many blocks in all, in several phases: the request is longer than one phase.
+    /// The transfer ends after this many blocks in all, in several phases: the request is longer
+    /// than one phase.
     After(u32),
-    /// Not known: it stays open as long as the run continues.
+    /// The end is not known: the transfer stays open as long as the run continues.
     Unknown,
-    /// With the collected blocks, for which CMD23 has set a reliable write.
+    /// The transfer ends with the collected blocks, and CMD23 has made it a reliable write.
     Reliable,
 }
 
-/// Requests of which each begins at the block where the one before ended.
+/// A sequential run: requests of which each begins at the block where the one before ended.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// The block after the last one that was sent.
@@ -52,7 +54,7 @@ struct Run {
     ended_ns: u64,
 }
 
-/// A request that has not come after this many usual pauses is late.
+/// A request that has not come after this many usual pauses of its client is late.
 const LATE: u64 = 4;
 
 impl Run {
@@ -77,7 +79,7 @@ impl Run {
         if self.on { Case::Run } else { Case::First }
     }
 
-    /// Returns after which time the next request is late.
+    /// Returns the pause in nanoseconds after which the next request is late.
     #[inline(always)]
     fn late_ns(&self) -> u64 {
         if self.think_ns == 0 { u64::MAX } else { LATE * u64::from(self.think_ns) }
@@ -102,7 +104,7 @@ impl Runs {
             let think_ns = self.last.think_ns;
             core::mem::swap(&mut self.last, &mut self.other);
             if lba != self.last.next {
-                // A client that has gone elsewhere, as a rule.
+                // As a rule the client has gone to other blocks, and its usual pause stays.
                 self.last = Run { think_ns, ..Run::NEW };
             }
         }
@@ -139,10 +141,10 @@ impl Runs {
     }
 }
 
-/// Continuations in a row that may fail before the engine stops using the host's ability.
+/// Number of failed continuations in a row after which the engine stops using the host's ability.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
-/// The state of both directions.
+/// The state of open transfers, and of the runs of both directions.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// The transfer that the card has not seen the end of.
@@ -157,7 +159,7 @@ pub(super) struct Streams {
     paused: Option<Direction>,
     /// When the transfer in progress began, until its data are over.
     began_ns: Option<u64>,
-    /// Since when the card ends a transfer, and its direction.
+    /// Direction of the transfer that the card is ending, and since when.
     ending: Option<(Direction, u64)>,
     faults: u8,
     lost: bool,
@@ -222,7 +224,8 @@ impl Streams {
         self.closing = true;
     }
 
-    /// Takes whether the busy that is over, or that has failed, was such a one.
+    /// Takes the mark that the busy in progress belongs to the end of an open transfer. Returns
+    /// true if it was set.
     #[inline(always)]
     pub fn take_busy_of_the_end(&mut self) -> bool {
         core::mem::take(&mut self.closing)
@@ -262,7 +265,7 @@ impl Streams {
         self.runs(direction).hold_ns(limit_ns)
     }
 
-    /// Returns whether the client of the last run of this direction has paused.
+    /// Returns whether the client of the last run of this direction pauses between its requests.
     pub fn pauses(&self, direction: Direction) -> bool {
         let [reads, writes] = &self.runs;
         let runs = if direction == Direction::Read { reads } else { writes };
@@ -313,7 +316,7 @@ impl Streams {
         (self.runs, self.paused, self.ending) = ([Runs::NEW; 2], None, None);
     }
 
-    /// Clears the times: after a failed phase the card's time means nothing.
+    /// Clears the measured times: after a failed phase they are not the card's.
     pub fn forget_times(&mut self) {
         (self.began_ns, self.ending) = (None, None);
     }
@@ -340,7 +343,7 @@ impl Streams {
         }
     }
 
-    /// Takes the note that continuing was given up; true once.
+    /// Takes the note that continuing was given up. Returns true once.
     #[inline(always)]
     pub fn take_notice(&mut self) -> bool {
         core::mem::take(&mut self.notice)

@@ -21,19 +21,19 @@ pub(super) use rules::Rules;
 pub(super) enum State {
     /// The slot has no owner.
     Free,
-    /// Waits for its turn.
+    /// The request waits for its turn.
     Queued,
     /// The request's transfer is with the controller.
     Active,
     /// The request's transfer is with a controller that cannot be stopped, and its memory was lent.
     Kept,
-    /// Written; the card's next status shows whether it was programmed.
+    /// The data are written; the card's next status shows whether they were programmed.
     Settling,
     /// The result is known and the controller does not use the memory any more; it is still mapped.
     Ended,
     /// The completion can be taken.
     Done,
-    /// No client will take it: the buffer waits for `reclaim`.
+    /// No client will take the completion: the buffer waits for `reclaim`.
     Lost,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Slot {
     state: State,
     /// Whether no client waits for the result.
     orphan: bool,
-    /// Whether it is never merged again: it failed together with others, and is now tried alone.
+    /// Whether the request is never merged again: it failed with others, and is now tried alone.
     solo: bool,
-    /// Whether it was written a second time, because the result of the first was lost.
+    /// Whether the request was written a second time, because the result of the first was lost.
     redone: bool,
     /// Whether `segment` is mapped.
     mapped: bool,
@@ -119,22 +119,22 @@ pub(super) struct Span {
     pub start: u64,
     /// The end: the number after the last block.
     pub end: u64,
-    /// Order of arrival.
+    /// Number of arrival: a later request has a larger number. It wraps.
     pub age: u32,
 }
 
-/// All slots, with the queue threaded through them.
+/// All slots, and the queue as a list through them.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Slots<const N: usize> {
     head: u8,
     tail: u8,
     /// How many slots are mapped.
     mapped: u8,
-    /// Whether a queued request may be unmapped.
+    /// Whether some queued request may not be mapped.
     unmapped: bool,
-    /// Whether the request whose turn it is finds no mapping.
+    /// Whether the request whose turn it is has found no free mapping.
     cramped: bool,
     next_age: u32,
     /// A bit for each free slot.
@@ -205,10 +205,10 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Returns the slot with an index below N.
+    /// Returns the slot with this index, which is below N.
     pub fn at(&self, index: u8) -> &Slot {
-        // The remainder keeps the compiler and us from ever seeing a panic; indices come from this
-        // module's own lists.
+        // The remainder makes a panic impossible. Indices come from this module's own lists, and
+        // are below N.
         &self.slots[index as usize % N]
     }
 
@@ -256,7 +256,7 @@ impl<const N: usize> Slots<N> {
         if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }
     }
 
-    /// Takes that slot.
+    /// Takes the slot that `next_free` returns.
     #[inline(always)]
     pub fn take_free(&mut self) {
         self.free &= self.free.wrapping_sub(1);
@@ -281,7 +281,7 @@ impl<const N: usize> Slots<N> {
         self.stale |= 1 << (index as usize % N);
     }
 
-    /// Exchanges a slot's waker. The caller drops the returned one, outside of any lock.
+    /// Exchanges a slot's waker. Returns the old one, which the caller drops outside of any lock.
     #[inline]
     pub fn swap_waker(&mut self, index: u8, waker: Option<Waker>) -> Option<Waker> {
         if self.stale != 0 {
@@ -343,7 +343,7 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                // Seldom, and its neighbours are not looked for: no slot counts as without
+                // This case is rare, and neighbours are not searched: no slot counts as without
                 // neighbours any more.
                 self.lone = 0;
                 self.enter_span(index, Span { direction, start, end, age });
@@ -365,7 +365,7 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
-    /// Adds a part of the recovery to those.
+    /// Adds an urgent request, a part of the recovery, to those that wait besides the queue.
     pub fn push_urgent(&mut self, index: u8) {
         self.push_io(index);
         self.urgents |= 1 << (index as usize % N);
@@ -522,7 +522,7 @@ impl<const N: usize> Slots<N> {
             return;
         }
         let next = self.at(index).next;
-        // What is written in the head's slot of what was before it is not kept up to date.
+        // The head's own link to a slot before it is not kept up to date.
         let previous = if index == self.head { NONE } else { self.at(index).previous };
         if previous == NONE {
             self.head = next

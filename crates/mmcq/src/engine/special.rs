@@ -1,11 +1,12 @@
-//! Writes with special rules: durable ones, and zeroes. And what a quirk of the card makes special:
-//! reads of a last block that must be read alone, writes to a card that does not know CMD25.
+//! Writes with special rules: durable ones, and zeroes. Also requests that a quirk of the card
+//! makes special: reads of a last block that must be read alone, writes to a card that does not
+//! know CMD25.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache every
-//! write is that when its status has come; a durable one only stays out of open transfers. With a
-//! cache, an eMMC's reliable write goes past it [eMMC 6.6.31]. Where the card or the host cannot do
-//! that (SD cards never can), the write is followed by a flush, and its owner gets the result only
-//! after the flush.
+//! A durable write is complete when its data are on the medium. Without a volatile cache the data
+//! of every write are on the medium when its status has come; a durable write only stays out of
+//! open transfers. With a cache, an eMMC's reliable write goes past the cache [eMMC 6.6.31]. Where
+//! the card or the host cannot do that (SD cards never can), a flush follows the write, and its
+//! client gets the result only after the flush.
 //!
 //! These requests go alone: nothing is merged with them, and no transfer is left open before, by or
 //! after them.
@@ -84,8 +85,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Kind::Write { lba: start, blocks } = kind else {
             return self.refuse(index, Error::Unsupported);
         };
-        // Told at its turn and not when it is submitted: the card may have lost its state without
-        // the engine's knowledge, or the supervisor be about to reset it.
+        // The loss is reported when the write's turn comes, and not when it is submitted: the card
+        // may have lost its state without the engine's knowledge, or the supervisor be about to
+        // reset it.
         if durable && !zero && moved == 0 && self.durability.take_loss() {
             return self.refuse(index, Error::CacheLost);
         }
@@ -96,7 +98,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if zero {
             most = most.min(self.slots.at(index).segment().len / BLOCK_BYTES).max(1);
         }
-        // A late error of a piece comes with the status after it, and is this request's.
+        // A late error of a piece comes with the status after it, and belongs to this request.
         if moved > 0 && self.services.memory().pieces() != Pieces::Good {
             if self.services.memory().pieces() == Pieces::Asked {
                 return self.refuse(index, Error::Program(R1::ERROR));
@@ -111,15 +113,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && target.count
             && !self.bus.host().caps().no_count
             && self.card.abilities().reliable(start, blocks);
-        // Nor is it complete before what must be flushed first: that is written again if the cache
-        // is lost, and would come over ours.
+        // A reliable write is not complete before writes that must be flushed first: such a write
+        // is sent again if the cache is lost, and would overwrite this one.
         if durable && reliable && self.slots.owe_flush() {
             return match self.slots.awaiting_flush() {
                 Some(written) => self.flush_written(written, now_ns),
                 None => self.ask_status(Stage::Status, now_ns),
             };
         }
-        // What was written before is another's: its status must not come with ours.
+        // The status of earlier writes is read first: it must not come with this write's.
         let doubted = P::RECOVERS && self.incident.doubts(self.slots.settling());
         if doubted || self.slots.is_settling() && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
@@ -191,9 +193,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Completes what waits for a flush, since the one that just ended was theirs too. No write is
-    /// flushed or written once more: a younger request on the same blocks may be complete by then.
-    /// A flush stays if there is a loss that no client has read yet.
+    /// Completes requests that wait for a flush, since the one that just ended was theirs too. None
+    /// of their writes is flushed or written once more: a younger request on the same blocks may be
+    /// complete by then. A flush stays if there is a loss that no client has read yet.
     pub(super) fn end_flushed(&mut self) {
         let joins = self.durability.is_settled();
         for index in bits(self.slots.take_served(self.lane.control(), joins)) {
@@ -210,8 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.set_active();
-        // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has
-        // its data.
+        // If the flush fails, nothing is surely on the medium. The request keeps `FLUSH_AFTER`,
+        // since the card has its data.
         slot.set_moved(0);
         self.lane.set_control(index);
         self.close_fast();
@@ -222,8 +224,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Starts a write with special rules, a read with its one, or a write to a card that takes
-    /// single blocks.
+    /// Starts a write with special rules, a read with a special rule, or a write to a card that
+    /// takes single blocks.
     #[cold]
     #[inline(never)]
     pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {
@@ -235,8 +237,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sends a piece of a request that a [quirk](crate::spec::quirks) of the card makes special, as
-    /// a closed transfer: a block of a write; or of a read the blocks before the card's last, and
-    /// then that one.
+    /// a closed transfer. For a write the piece is one block. For a read it is the blocks before
+    /// the card's last one, and then the last one.
     fn send_piece(&mut self, index: u8, now_ns: u64) {
         if self.lane.streams().is_open() {
             return self.close(Close::Break, now_ns);

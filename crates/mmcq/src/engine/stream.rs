@@ -18,8 +18,8 @@
 //! even if requests would continue it.* Reads are complete with their data: a card that cannot read
 //! sends none [SD 4.3.3].
 //!
-//! Where the host cannot continue, or has failed to, each transfer is closed; with a CMD23 of the
-//! host or the engine, it ends by itself.
+//! Where the host cannot continue a transfer, or has failed to, each transfer is closed. With a
+//! CMD23 of the host or the engine, it ends by itself.
 
 use super::bus::COMMAND_TIMEOUT_NS;
 use super::outcome::past_end;
@@ -36,13 +36,13 @@ use crate::spec::response::R1;
 /// Reasons to close an open transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The next request does not continue it.
+    /// The next request does not continue the open transfer.
     Break,
-    /// The next request is a flush or another one that is not a read or write.
+    /// The next request is a flush, or another request that is not a read or write.
     Barrier,
-    /// No request continued it in its time.
+    /// No request continued the open transfer in its time.
     Idle,
-    /// No request was known that might continue it.
+    /// No request was known that might continue the open transfer.
     End,
     /// The transfer has reached the end of the card.
     Edge,
@@ -50,20 +50,20 @@ pub enum Close {
     Stop,
     /// The controller asked for a new tuning.
     Retune,
-    /// The host failed to continue it.
+    /// The host failed to continue the open transfer.
     Fault,
-    /// Writes of it are complete, and their status has been owed for long enough
+    /// Writes of the transfer are complete, and their status has been owed for long enough
     /// ([`Config::owed_ns`](super::Config::owed_ns)).
     Owed,
-    /// The host cannot continue it with the next request's memory, or its length.
+    /// The host cannot continue the transfer with the next request's memory, or its length.
     Memory,
 }
 
 impl Close {
-    /// Number of reasons.
+    /// Number of reasons to close.
     pub const COUNT: usize = 10;
 
-    /// All reasons, in the order of [`Stats::closed`](super::Stats::closed).
+    /// All reasons to close, in the order of [`Stats::closed`](super::Stats::closed).
     pub const ALL: [Close; Self::COUNT] = [
         Close::Break,
         Close::Barrier,
@@ -78,7 +78,7 @@ impl Close {
     ];
 }
 
-/// Most blocks of CMD23: it counts 16 bits.
+/// Most blocks of CMD23, whose count has 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -96,7 +96,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.lane.streams_mut().note_transfer_start(now_ns);
     }
 
-    /// Notes that the data of a read or write are over. `on`: no command was sent for them.
+    /// Notes that the data of a read or write are over. `on`: they continued an open transfer,
+    /// without a command.
     pub(super) fn note_data(&mut self, on: bool, now_ns: u64) {
         if H::CONTINUES {
             let wire_ns = self.bus.wire().bits_ns(self.batch.blocks());
@@ -146,7 +147,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo())
     }
 
-    /// Returns how many blocks of the collected transfer's last request do not fit into it.
+    /// Returns how many blocks of the last collected request do not fit into the transfer.
     fn unfitted_blocks(&self) -> u32 {
         let Some(&last) = self.batch.members().last() else { return 0 };
         let left =
@@ -166,8 +167,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.queued_at(self.batch_end().saturating_add(u64::from(rest))) || self.hold_ns() > 0 {
             return End::Unknown;
         }
-        // What goes on without a command ends without busy, also where the host sees busy after
-        // data: a write is then better closed by CMD12.
+        // A continued transfer, which has no command, ends without busy, also where the host sees
+        // busy after data: a write is then better closed by CMD12.
         let write = self.batch.direction() == Direction::Write;
         let unseen = write && self.bus.host().caps().busy == BusyDetect::Interrupt;
         let counts = self.card.target().is_some_and(|t| t.count)
@@ -220,15 +221,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.card.target().is_none_or(|t| self.batch_end() >= t.sectors) {
             return Err(Close::Edge);
         }
-        // What is durable is answered when the card has ended it, and what must be alone leaves
-        // nothing open.
+        // A durable write is answered when the card has ended its transfer, and a request that must
+        // be alone leaves nothing open.
         if self.batch.members().first().is_some_and(|&first| self.stands_alone(first)) {
             return Err(Close::End);
         }
         if self.blockers.is_halted() {
             return Err(Close::Stop);
         }
-        // A transfer whose end CMD23 has announced ends soon.
+        // A transfer whose length CMD23 has set ends soon by itself.
         if was.is_some_and(|open| open.counted == 0 && self.owed_by_ns(&open) <= now_ns) {
             return Err(Close::Owed);
         }
@@ -242,7 +243,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match self.hold_ns() {
             _ if !self.blockers.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
-            // A chore, or a rest of the card, waits for no transfer that nothing continues.
+            // A chore, or a rest of the card, does not wait for an open transfer that no request
+            // continues.
             hold_ns => Ok(later(now_ns, hold_ns).min(self.quiet_chore_ns())),
         }
     }
@@ -270,7 +272,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
-        // An ordinary transfer that only lacks its end is none that was left open.
+        // An ordinary transfer that only lacks its CMD12 does not count as left open.
         let (was, end) = (self.lane.streams().open(), self.lane.streams().end());
         let left_open = was.is_some() || end != End::Stopped;
         let before = was.is_some_and(|open| open.owes());
@@ -281,7 +283,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         };
         let counted = announced.saturating_sub(self.batch.blocks());
         if announced > 0 && counted == 0 {
-            // The card ends by itself.
+            // The card ends the transfer by itself.
             self.lane.streams_mut().leave_open(None);
             self.durability.mark_unsettled(before);
             return self.data_ended(now_ns);
@@ -289,7 +291,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let mut open = Open { direction, next, told_ns: was.and_then(|open| open.told_ns), counted };
         match self.hold_or_close(was, now_ns) {
             Ok(until_ns) => {
-                // A write of which a part is still to go is not complete.
+                // A write of which blocks are still to be sent is not complete.
                 if direction == Direction::Write && self.unfitted_blocks() == 0 {
                     open.told_ns.get_or_insert(now_ns);
                 }
@@ -297,8 +299,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.timers.hold_until(until_ns.min(self.owed_by_ns(&open)));
                 self.end_transfer(None, now_ns);
             }
-            // What was read is here: its owners need not wait for the end of the transfer, nor do
-            // those of writes who were promised no more.
+            // The data of a read are here: its clients need not wait for the end of the transfer.
+            // Clients of writes that are complete with their data need not either.
             Err(reason) if direction == Direction::Read || self.are_told_early() => {
                 if direction == Direction::Write {
                     open.told_ns.get_or_insert(now_ns);
@@ -310,8 +312,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.stop_open(now_ns);
                 self.release_members(false, now_ns);
             }
-            // What was written last has an owner that still waits: it gets what the end of the
-            // transfer says.
+            // The client of the last write still waits: it gets the result that the end of the
+            // transfer shows.
             Err(reason) => {
                 self.lane.streams_mut().leave_open(None);
                 self.durability.mark_unsettled(before);
@@ -394,8 +396,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.lane.streams_mut().take_open() else { return self.go_idle(now_ns) };
         if status & (R1::OWN | R1::DEFERRED) & !past_end(open.direction) != 0 {
-            // A read has its data; what its read-ahead met is no request's loss, and no flush's
-            // business.
+            // A read has its data. An error that its read-ahead met belongs to no request and to no
+            // flush.
             match open.owes() {
                 true => self.owe_late(status),
                 false => {
@@ -432,7 +434,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if auto == Auto::Open && H::CONTINUES_BY_REQUEST {
-            // A controller that cannot even begin one must not be asked for ever.
+            // A controller that cannot even begin an open transfer must not be asked for ever.
             self.lane.streams_mut().failed_to_continue(false);
         }
         if auto != Auto::Continue {
@@ -445,7 +447,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes the note that the host has declared that it can continue data and has failed to; since
-    /// then no transfer is left open. True once.
+    /// then no transfer is left open. Returns true once.
     pub fn take_continue_lost(&mut self) -> bool {
         self.lane.streams_mut().take_notice()
     }
@@ -490,7 +492,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             slot.moved_more(moved);
             if moved < left && slot.result().is_ok() {
                 // The rest is the oldest request of all: it goes next. A late error of this piece
-                // comes with its end.
+                // comes with the end of the rest.
                 self.push_front(index, now_ns);
             } else if settles && unknown && self.is_told_early(index) {
                 self.end_early(index);

@@ -5,7 +5,7 @@ use super::upkeep::Upkeep;
 
 /// Requests for help, and upkeep. Each has a file of its own.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Supervisor {
     upkeep: Upkeep,

@@ -1,6 +1,6 @@
-//! Functions that were switched on after bring-up and that an initialisation of the card switches
-//! off. This is the only list of them. The supervisor restores each before it returns the card to
-//! the engine; otherwise it is disarmed here.
+//! Features of a card that were switched on after bring-up and that an initialisation of the card
+//! switches off. This is the only list of them. The supervisor restores each before it returns the
+//! card to the engine; a feature that is not restored is not used any more.
 //!
 //! - *The cache of an SD card.* The supervisor restores it, and reports that by
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
@@ -14,7 +14,7 @@ use crate::host::{Direction, Host};
 use crate::sched::Profile;
 use crate::sched::packs::Packs;
 
-/// The functions of a card that are on.
+/// The features of a card that are switched on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchedOn {
     /// The cache of an SD card, and how it is flushed.
@@ -28,7 +28,7 @@ impl SwitchedOn {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns what has to be restored after an initialisation.
+    /// Returns which features have to be restored after an initialisation.
     pub(crate) fn switched_on(&self) -> SwitchedOn {
         let flush = self.card.target().as_ref().map(|target| target.flush);
         let used = |packs: &Packs| {
@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Stops the use of all that was not restored after an initialisation.
+    /// Stops the use of all features that were not restored after an initialisation.
     #[cold]
     pub(super) fn disarm_unrestored(&mut self) {
         if let Some(packs) = self.lane.packs_mut() {

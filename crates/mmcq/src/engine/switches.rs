@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.let_go();
     }
 
-    /// Accepts and starts requests again.
+    /// Ends a suspension or a halt: requests are accepted and started again.
     pub(super) fn let_in(&mut self) {
         self.blockers.resume();
         self.refresh_quirks();
@@ -58,8 +58,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.durability.is_dirty() && self.card.target().is_some_and(|target| target.flush != FlushBy::Status)
     }
 
-    /// Drops the card, if nothing is left to be done or could be lost, and the card's queue is off.
-    /// Otherwise returns false, and the card stays.
+    /// Takes the card away from the engine, if nothing is left to be done or could be lost, and the
+    /// card's queue is off. Otherwise returns false, and the card stays.
     pub(crate) fn leave_flushed(&mut self) -> bool {
         let may = self.is_idle() && !self.may_lose() && !self.lane.is_queued();
         if may {
@@ -86,19 +86,19 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Sets the waker to call when a function requests attention; the engine itself wakes nothing.
-    /// The waker before comes back, to be dropped outside of any lock.
+    /// Returns the waker before, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         self.card.functions_mut().set_waker(waker)
     }
 
-    /// Takes the waker of a card interrupt that was reported.
+    /// Takes the waker, if a function has requested attention.
     pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
         self.card.functions_mut().take_waker()
     }
 
-    /// Enables the card interrupt again, or for the first time. The causes in the functions have
-    /// been cleared.
+    /// Enables the card interrupt again, or for the first time. The caller has cleared its causes
+    /// in the functions before.
     pub fn unmask_card_irq(&mut self) {
         self.bus.host_mut().card_irq(true);
     }
@@ -112,7 +112,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.close_fast();
     }
 
-    /// Returns the shortest and the longest time between two polls, in nanoseconds.
+    /// Returns the shortest and the longest time between two polls for the card interrupt, in
+    /// nanoseconds.
     pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
         let (shortest, longest) = self.config.card_irq_looks_ns;
         (shortest.max(1), longest.max(shortest).max(1))

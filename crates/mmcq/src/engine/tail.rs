@@ -12,7 +12,7 @@ use crate::sched::{Holds, Pending, Policy, Profile, Run};
 pub(super) enum Tail {
     /// The tail is about to come, and the engine waits for it.
     Awaited,
-    /// The engine does not wait for a tail, and the next transfer is collected.
+    /// The engine does not wait for a tail, and the next transfer is collected already.
     Batch,
     Unknown,
 }
@@ -69,7 +69,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the collected requests as a run.
+    /// Returns the collected requests as a run of the hold.
     fn collected(&self) -> Run {
         let members = self.batch.members();
         let first = self.slots.at(self.batch.first());
@@ -84,7 +84,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             client: last.origin().client,
             first_ns: first.arrived_ns().min(last.arrived_ns()),
             last_ns: last.arrived_ns().max(first.arrived_ns()),
-            // The submitter of many wakes once: its first comes before the others.
+            // A client that submits several requests wakes once: its first request comes before the
+            // others.
             widest_ns: second.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
         }
     }
@@ -117,7 +118,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that such a transfer has ended on the card, if the busy that is over was its busy.
+    /// Notes that a transfer whose writes were completed early has ended on the card, if the busy
+    /// that is over was its busy.
     pub(super) fn note_end_of_told(&mut self, now_ns: u64) {
         if self.order.tails().is_some_and(|hold| hold.is_told()) {
             self.note_end(now_ns);
@@ -141,7 +143,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the transferred writes become complete by a status that is read now.
+    /// Notes that the engine reads a status now, by which the transferred writes become complete.
     pub(super) fn note_question(&mut self, now_ns: u64) {
         if let Some(hold) = self.order.tails_mut() {
             hold.asked(now_ns);
@@ -156,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether the next start is delayed for requests that are about to continue it. If so,
-    /// sets `wake_ns`.
+    /// sets the time at which the engine wakes.
     #[inline]
     pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
         if self.watches() || self.watch_new_stream(first, self.slots.span(first).start, now_ns) {
@@ -223,8 +225,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.order.tails().is_some_and(|hold| hold.until_ns().is_some())
     }
 
-    /// Lets a queued request join the delayed transfer, if it continues it; that transfer then
-    /// waits on or starts. Returns false if nothing was done yet.
+    /// Lets a queued request join the delayed transfer, if it continues that transfer; the transfer
+    /// then waits longer or starts. Returns false if nothing was done yet.
     #[inline(always)]
     pub(super) fn join_held(&mut self, index: u8, now_ns: u64) -> bool {
         let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
@@ -244,7 +246,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(held) = self.order.tails_mut().and_then(|hold| hold.held()) else { return false };
         let Pending { run, slots, room_requests, room_blocks, .. } = held.pending;
         let blocks = span.end.saturating_sub(span.start) as u32;
-        // All that waits is still what is held, in the same slots, and this continues it.
+        // The requests that wait are still the held ones, in the same slots, and this one continues
+        // them.
         let continues = span.start == run.end
             && waits == slots | bit
             && slots & bit == 0
@@ -307,7 +310,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
-        // Nothing is under way: whatever does not wait is about to leave its slot.
+        // No request is in progress: a request that does not wait is about to leave its slot.
         let most = self.blockers.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {

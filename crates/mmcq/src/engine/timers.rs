@@ -2,8 +2,8 @@
 //!
 //! The rest of the engine sets deadlines, and checks whether their time has come. Only
 //! [`Timers::next_ns`] decides when the engine must be called. Some deadlines matter only while the
-//! engine is idle (an open or delayed transfer, a chain, memory that is kept). They count there
-//! once the stage has taken them over as its wake-up time.
+//! engine is idle (an open or delayed transfer, a chain, memory that a controller still uses). Such
+//! a deadline counts once it was made the wake-up time of the stage.
 
 use super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 
@@ -12,15 +12,15 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// Longest time that a policy may keep the controller idle.
 const IDLE_NS_MAX: u64 = 20_000_000;
 
-/// Returns the moment `ns` after `at_ns`, or the last one. One copy on cores of 32 bits: each would
-/// be twenty bytes.
+/// Returns the moment `ns` after `at_ns`, at most the largest `u64`. Cores of 32 bits have one copy
+/// of this function, since each copy would be twenty bytes.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
     at_ns.saturating_add(ns)
 }
 
-/// The table, in nanoseconds. [`NEVER`] for a deadline that is not set.
+/// All deadlines of the engine, in nanoseconds; [`NEVER`]: a deadline that is not set.
 #[derive(Debug)]
 pub(super) struct Timers {
     /// When the stage in progress needs a turn.
@@ -32,16 +32,17 @@ pub(super) struct Timers {
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
-    /// When the engine tries again to stop a controller that keeps memory.
+    /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
     /// When the stack's alarm rings; never later than the next deadline at the end of each of its
     /// calls.
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,
-    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: it is not.
+    /// Until when the bus is reserved for the next phase of an I/O function's chain; 0: the bus is
+    /// free.
     chain_ns: u64,
-    /// Until when the policy may keep the controller idle; 0: it does not.
+    /// Until when the policy may keep the controller idle; 0: the policy does not keep it idle.
     idle_ns: u64,
     /// From when on all requests wait for a chore of the card.
     chore_ns: u64,
@@ -84,7 +85,7 @@ impl Timers {
         (self.wake_ns, self.limit_ns) = (NEVER, NEVER);
     }
 
-    /// Sets when the engine gives up the stage.
+    /// Sets when the engine gives up the stage in progress.
     #[inline(always)]
     pub fn give_up_at(&mut self, at_ns: u64) {
         self.limit_ns = at_ns;
@@ -117,8 +118,8 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
-    /// Sets the wake-up time of an idle engine that has nothing to start: only memory that is kept
-    /// counts.
+    /// Sets the wake-up time of an idle engine that has nothing to start: the next try to stop a
+    /// controller that still uses memory, if there is one.
     #[inline(always)]
     pub fn wake_for_kept(&mut self) {
         self.wake_ns = self.kept_ns;
@@ -208,12 +209,12 @@ impl Timers {
         now_ns >= self.hold_ns
     }
 
-    /// Wakes the stage at the end of that wait, as the only deadline.
+    /// Wakes the stage when the wait of an open transfer ends, as the only deadline.
     pub fn wake_after_hold(&mut self) {
         self.wake_ns = self.hold_ns;
     }
 
-    /// Wakes the stage at the end of that wait at the latest.
+    /// Wakes the stage when the wait of an open transfer ends, at the latest.
     pub fn wake_by_hold(&mut self) {
         self.wake_ns = self.wake_ns.min(self.hold_ns);
     }
@@ -223,7 +224,7 @@ impl Timers {
         self.chain_ns = at_ns;
     }
 
-    /// Clears the end of a chain that has continued, or is given up.
+    /// Ends the reservation of the bus for a chain, which has continued or is given up.
     pub fn clear_chain(&mut self) {
         self.chain_ns = 0;
     }
@@ -232,7 +233,7 @@ impl Timers {
         self.chain_ns != 0
     }
 
-    /// Wakes at the end of a chain that reserves the bus. Returns true if there is one.
+    /// Wakes the stage at the end of a chain that reserves the bus. Returns true if there is one.
     pub fn wake_at_chain_end(&mut self, now_ns: u64) -> bool {
         let waits = now_ns < self.chain_ns;
         if waits {
@@ -241,8 +242,8 @@ impl Timers {
         waits
     }
 
-    /// Lets the policy keep the controller idle until that time. Returns false if it has done so
-    /// for too long.
+    /// Lets the policy keep the controller idle until that time. Returns false if the policy has
+    /// kept it idle for too long.
     pub fn keep_idle(&mut self, at_ns: u64, now_ns: u64) -> bool {
         if self.idle_ns == 0 {
             self.idle_ns = later(now_ns, IDLE_NS_MAX);
@@ -254,13 +255,13 @@ impl Timers {
         may
     }
 
-    /// Allows the policy its whole time again, when a transfer begins.
+    /// Allows the policy its whole idle time again, when a transfer begins.
     #[inline(always)]
     pub fn clear_idle(&mut self) {
         self.idle_ns = 0;
     }
 
-    /// Notes that memory is kept, and sets when the engine tries again to stop the controller.
+    /// Notes that a controller still uses memory, and sets when the engine tries again to stop it.
     pub fn keep_until(&mut self, at_ns: u64) {
         self.kept_ns = at_ns;
     }
@@ -270,12 +271,13 @@ impl Timers {
         self.kept_ns != NEVER
     }
 
-    /// Notes that the controller has been stopped. Returns true if memory was kept.
+    /// Notes that the controller has been stopped. Returns true if it still used memory before.
     pub fn take_kept(&mut self) -> bool {
         core::mem::replace(&mut self.kept_ns, NEVER) != NEVER
     }
 
-    /// Wakes the idle engine for the next try. Returns true if it is due now.
+    /// Wakes the idle engine for the next try to stop the controller. Returns true if it is due
+    /// now.
     pub fn wake_for_retry(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.kept_ns;
         if !due {
@@ -392,8 +394,8 @@ impl Timers {
         now_ns >= self.presence_ns
     }
 
-    /// Takes the permission for a power cycle. If it is given, the next one is not before that
-    /// pause is over.
+    /// Takes the permission for a power cycle of the card. If it is given, the next power cycle is
+    /// allowed after `pause_ns`.
     #[inline(always)]
     pub fn take_cycle(&mut self, now_ns: u64, pause_ns: u64) -> bool {
         let may = now_ns >= self.cycle_ns;

@@ -108,7 +108,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         } else {
             self.acknowledge(now_ns)
         };
-        // The next is started before anything is completed.
+        // The next request is started before any request is completed.
         self.go_on(now_ns);
         if moved {
             self.record.interrupt_served();
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.finish();
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
-            // Whether a function asks, the one that is woken must find out.
+            // Whether a function requests attention, the task that is woken must find out.
             self.card.functions_mut().ask();
         }
         self.work(false)
@@ -156,22 +156,23 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Notes that the host has seen a card come or go. Requests for the card before end at once.
-    /// When the slot has been stable for 50 ms, the engine reports to the supervisor what is in it.
+    /// When the card slot has been stable for 50 ms, the engine reports to the supervisor what is
+    /// in it.
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         self.note_presence(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Stops DMA, where a transfer's own buffers must be free before the caller returns. Transfers
-    /// of other requests are tried again.
+    /// Stops the controller's DMA, for a caller that needs the buffers of its own transfer back
+    /// before it returns. Transfers of other requests are tried again.
     pub fn abort(&mut self, now_ns: u64) {
         self.stop_transfer(now_ns);
         self.go_on(now_ns);
     }
 
-    /// Ends a request whose lent memory goes out of scope: it ends as soon as the controller does
-    /// not use the memory any more, and is never sent again.
+    /// Ends a request whose lent memory goes out of scope: the request ends as soon as the
+    /// controller does not use the memory any more, and is never sent again.
     pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
         self.give_up_request(id, now_ns);
         self.go_on(now_ns);
@@ -256,17 +257,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Does all that is to be done, as long as there is news of the bus.
+    /// Takes the turns that are due, if a part of the engine has noted news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
-        // Lean firmware asks in one place.
+        // Lean firmware checks for news in one place.
         if !Self::FAST || self.lane.has_news() {
             rarely();
             self.take_turns(now_ns);
         }
     }
 
-    /// Takes the turns that are due, up to a bound; the rest waits for the next `poll`.
+    /// Takes the turns that are due, up to a bound; further turns wait for the next `poll`.
     #[inline(never)]
     fn take_turns(&mut self, now_ns: u64) {
         for _ in 0..TURNS_MAX * N {
@@ -286,8 +287,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Starts the next request if nothing is in progress. Returns true if a phase was started or a
-    /// request ended, and there may be more to do. Not part of the loop, since it would be larger
-    /// there on small cores.
+    /// request ended, and there may be more to do. On small cores this is not inlined into the
+    /// loop, where it would be larger.
     #[cfg_attr(target_pointer_width = "32", inline(never))]
     #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
     fn dispatch(&mut self, now_ns: u64) -> bool {
@@ -301,7 +302,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.owes_status() && self.card.target().is_none() {
-            // The card was taken from the engine while they were on the bus: no card can tell it.
+            // The card was taken from the engine while these writes were on the bus: no card can
+            // send their status.
             self.end_settling(Error::NoCard);
             self.durability.lose_status();
         }
@@ -339,7 +341,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let turn = !memory_waits || self.card.functions().have_turn(self.config.io_burst);
         if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
             if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent() {
-                // It would hear, and clear, what is these writes' own.
+                // The urgent command would read, and clear, errors that belong to these writes.
                 self.ask_status(Stage::Status, now_ns);
                 return true;
             }
@@ -372,7 +374,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 Some(first) if self.start_pack_with(first, now_ns) => return true,
                 Some(first) if self.start_chain_with(first, now_ns) => return true,
                 Some(first) => match self.tail_of(first, now_ns) {
-                    // What is left open goes on with it.
+                    // The tail will continue the transfer that is left open.
                     Tail::Awaited if self.is_left_open() => return false,
                     Tail::Awaited => {
                         self.settle_while_idle(now_ns);
@@ -391,7 +393,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 }
             }
         } else if P::RECOVERS && self.slots.give_way(head) {
-            // The writes of others are at the head now.
+            // The writes of other clients are at the head of the queue now.
         } else if self.owes_status() {
             self.ask_status(Stage::Status, now_ns);
         } else {
@@ -401,8 +403,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Closes an open transfer in time, and reads the status of earlier writes, while the policy
-    /// keeps the controller idle or a start is delayed: the owner of the writes may be the client
-    /// that the policy waits for.
+    /// keeps the controller idle or a start is delayed: the writes may be those of the client that
+    /// the policy waits for.
     fn settle_while_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.asks_soon() {

@@ -14,7 +14,7 @@ use crate::sched::Profile;
 
 /// Length of a pause that counts as quiet: longer than what most clients need between two requests.
 const QUIET_NS: u64 = 20_000_000;
-/// Shortest time between two reads of the exceptions: an exception that stays is in every status.
+/// Shortest time between two reads of the exceptions: an exception that lasts is in every status.
 const LOOK_NS: u64 = 1_000_000_000;
 /// Shortest time between two reads where the last one found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
@@ -22,8 +22,8 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Three flags: the supervisor wants to know what the exception bit means; the bit was seen;
-    /// the exceptions have not been read before.
+    /// Whether the supervisor wants to know what the exception bit means; whether the bit was seen;
+    /// when the exceptions may be read next.
     listens: bool,
     seen: bool,
     look_ns: u64,
@@ -31,7 +31,8 @@ pub(super) struct Upkeep {
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
-    /// Interval of tunings, 0: never; the last one, and the count of transfers then.
+    /// Interval of tunings in nanoseconds, 0: never; when the last one was, and the number of
+    /// transfers then.
     tune_every_ns: u64,
     tuned_ns: u64,
     tuned_transfers: Count,
@@ -76,10 +77,11 @@ impl Upkeep {
         }
     }
 
-    /// Returns from when on all requests wait for a chore.
+    /// Returns the time from which on all requests wait for a chore.
     fn next_ns(&self) -> u64 {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
-        // A rest is never due, but an engine without requests must look when it begins.
+        // Requests never wait for a rest, but an engine without requests must find when a rest
+        // begins.
         let rest_ns = if self.rest_after_ns == NEVER { NEVER } else { NEVER - 1 };
         look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns)
     }
@@ -103,7 +105,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.plan_chores();
         self.supervisor.helping_mut().set_supervisor(P::RECOVERS);
         if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
-            // Perhaps no request ever comes.
+            // Perhaps no request ever comes, so the engine itself has to find when the rest begins.
             self.go_idle(now_ns);
         }
     }
@@ -140,14 +142,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
             self.record.background_work_done();
-            // Whatever comes now is new.
+            // Any exception from now on counts as new.
             (self.supervisor.upkeep_mut().known, self.supervisor.upkeep_mut().look_ns) =
                 (0, now_ns.saturating_add(LOOK_NS));
         }
         self.plan_chores();
     }
 
-    /// Returns whether they begin although requests wait.
+    /// Returns whether background operations begin although requests wait.
     pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
         now_ns >= self.supervisor.upkeep().work_by_ns
     }
@@ -190,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
-            // Nothing limits how long that lasts.
+            // No time limit holds for a rest.
             self.timers.help_until(NEVER);
         }
         if self.lane.is_idle() {
@@ -203,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.has_waiting() || !self.supervisor.helping().rests()
     }
 
-    /// Ends the card's rest. The next begins after a whole pause at the earliest.
+    /// Ends the card's rest. The next rest begins after a whole pause at the earliest.
     pub(crate) fn end_rest(&mut self, now_ns: u64) {
         self.supervisor.helping_mut().end_rest();
         self.supervisor.upkeep_mut().rest_from_ns = now_ns;
@@ -216,7 +218,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let quiet_ns = self.bus.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
-            // What is not used need not be in tune.
+            // A card that was not used since its last tuning needs no other.
             _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.record.transfers() => NEVER,
             at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
             at_ns => at_ns,
@@ -249,13 +251,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.chores(true).into_iter().map(|(at_ns, _)| at_ns).min().unwrap_or(NEVER)
     }
 
-    /// Requests a chore that is due; if no request waits, also one that will be due. Returns true
-    /// if one was requested, and the engine is stopped.
+    /// Requests a chore that is due. `quiet`: no request waits, and a chore that will be due is
+    /// requested too. Returns true if a chore was requested; then the engine is stopped.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
         if !P::RECOVERS || !self.has_supervisor() {
-            // A later supervisor plans anew.
+            // A later supervisor plans its chores anew.
             self.timers.chore_at(NEVER);
             return false;
         }
@@ -276,11 +278,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.is_full() {
-            // The supervisor could not say a word.
+            // The supervisor's requests would find no free slot.
             return false;
         }
         if self.lane.streams().is_open() {
-            // Closed first, and not continued.
+            // The open transfer is closed first, and not continued.
             self.bus.wire_mut().doubt();
             return false;
         }

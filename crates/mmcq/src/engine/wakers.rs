@@ -8,7 +8,7 @@ use core::task::Waker;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets the waker to call when this request is done. The engine itself wakes nothing, and
-    /// neither clones nor drops a waker. The waker that is not kept comes back: the one before, or
+    /// neither clones nor drops a waker. Returns the waker that is not stored: the one before, or
     /// this one if the request is over. A waker's drop may run any code, so drop it outside of any
     /// lock.
     #[must_use = "to be dropped outside of any lock"]
@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes the waker of a request that was cancelled, or taken without a report. There may be
-    /// more.
+    /// more such wakers: call again until `None`.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
         let index = self.slots.stale()?;

@@ -1,9 +1,10 @@
 //! Decides whether a transfer of one direction is kept open while nothing waits.
 //!
-//! The request after a pause continues the transfer, or does not. If the transfer is kept open, the
-//! first kind saves a close and a new start, and the second kind waits for the close. Both prices
-//! are measured. So each pause shows what keeping it open would have gained or lost, whatever was
-//! done, and no trials are needed. Each pause belongs to one of three cases ([`Case`]).
+//! The request after a pause continues the transfer, or does not. If the transfer is kept open, a
+//! request that continues it saves a close and a new start, and any other request waits for the
+//! close. Both times are measured. So each pause shows what keeping the transfer open would have
+//! gained or lost, whatever was done, and no trials are needed. Each pause belongs to one of three
+//! cases ([`Case`]).
 //!
 //! *Written bound: a decision (keep open, or close) is changed when it has lost [`CHANGE`] times a
 //! close and a start against the opposite decision, counted from its best moment. So in each case
@@ -17,18 +18,18 @@ use crate::host::Direction;
 pub(super) enum Case {
     /// The last request began a run.
     First,
-    /// The transfer continued a run.
+    /// The last request continued a run.
     Run,
-    /// The next request of the run is late: it usually takes a quarter of the time that has passed.
+    /// The next request of the run is late: four times its usual pause has passed.
     Late,
 }
 
-/// Loss at which a decision is changed, in closes and starts.
+/// Loss at which a decision is changed, as a multiple of the time of a close and a new start.
 const CHANGE: u64 = 8;
 /// Expected time of a close before one was measured.
 const CLOSE_NS: u32 = 200_000;
-/// Largest factor by which a sample may exceed the known price: a sample that something else has
-/// delayed says little.
+/// Largest factor by which a sample may exceed the known time: a sample that something else has
+/// delayed counts no more than that.
 const OUTLIER: u32 = 4;
 
 /// The decision of one case, and what it has lost against the opposite decision since its best
@@ -44,7 +45,8 @@ impl Lean {
         Lean { keeps, lost_ns: 0 }
     }
 
-    /// Learns what keeping the transfer open would have gained or lost.
+    /// Learns what keeping the transfer open would have gained or lost, and changes the decision if
+    /// it has lost more than `change_ns`.
     fn learn(&mut self, gained_ns: u64, lost_ns: u64, change_ns: u64) {
         let (for_ns, against_ns) = if self.keeps { (gained_ns, lost_ns) } else { (lost_ns, gained_ns) };
         self.lost_ns = self.lost_ns.saturating_add(against_ns).saturating_sub(for_ns);
@@ -113,7 +115,7 @@ impl Worth {
         if self.close_ns == 0 { CLOSE_NS.into() } else { self.close_ns.into() }
     }
 
-    /// Returns what a new start costs more than to continue.
+    /// Returns how much longer a new start takes than to continue an open transfer.
     fn start_ns(&self) -> u64 {
         self.anew_ns.saturating_sub(self.on_ns).into()
     }
@@ -165,8 +167,8 @@ mod tests {
         worth
     }
 
-    /// Returns what a sequence of pauses costs by what is decided, and by the better of the two
-    /// fixed ways; and how many times it was changed.
+    /// Returns three values for a sequence of pauses: what the decisions cost, what the better of
+    /// the two fixed decisions costs, and how many times the decision was changed.
     fn cost(worth: &mut Worth, goes_on: &[bool]) -> (u64, u64, u64) {
         let (mut ours, mut kept, mut closed, mut changes) = (0, 0, 0, 0);
         let mut before = worth.keeps(Case::Run);
@@ -193,8 +195,8 @@ mod tests {
         assert_eq!([Case::First, Case::Run, Case::Late].map(|case| worth.keeps(case)), [true, false, true]);
     }
 
-    /// A client that takes turns with another one: for any costs of both decisions, the engine does not
-    /// change between them.
+    /// Tests a client that takes turns with another one, by chance or in step: the decisions cost
+    /// little more than the better fixed one.
     #[test]
     fn turns_by_chance_and_in_step_lose_little() {
         for share in 0..=10u32 {
@@ -215,7 +217,7 @@ mod tests {
                     ours <= best + most,
                     "{share} of 10, {in_step}: {ours} for {best}, {changes} changes"
                 );
-                // In the mean, of 4000 pauses of 1 ms.
+                // On average, for 4000 pauses of 1 ms.
                 assert!(ours <= best + 20_000_000, "{share} of 10, {in_step}: {ours} for {best}");
             }
         }
@@ -230,7 +232,7 @@ mod tests {
                 worth.keeps(Case::First)
             })
         };
-        // To be changed, both have to lose the same; a write loses more each time.
+        // A decision changes after a fixed loss, and a write loses more in each pause.
         assert!(pauses(Direction::Write) < pauses(Direction::Read));
     }
 

@@ -1,13 +1,14 @@
-//! Memory that a controller cannot use, copied through memory that it can use.
+//! Bounce buffers: the CPU copies memory that a controller cannot use through a pool that it can
+//! use.
 //!
 //! [`Bounce`] wraps a platform's [`Dma`]. A buffer that the platform refuses (wrong alignment, out
-//! of reach) is copied through a pool; every other buffer is mapped directly. The pool has a fixed
-//! size. While no pieces are free, a mapping fails with [`DmaError::Exhausted`], and the request
-//! waits in the queue until pieces are freed. Pieces are cleared when they are freed.
+//! of reach) is copied through a pool of fixed size; every other buffer is mapped directly. While
+//! no pieces of the pool are free, a mapping fails with [`DmaError::Exhausted`], and the request
+//! waits in the queue. The pool clears pieces when they are freed.
 //!
 //! Recovery must not wait for free pieces, since queued requests may themselves wait for recovery.
 //! So [`Bounce::reserve_for`] reserves pieces for the scratch memory of
-//! [`card::supervise`](crate::card::supervise), which no other buffer can take.
+//! [`card::supervise`](crate::card::supervise). No other buffer can use these pieces.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -16,13 +17,14 @@ use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Most pieces of a pool.
+/// Largest number of pieces in a pool.
 const PIECES_MAX: usize = 64;
 
-/// A mapping that goes through the pool.
+/// A mapping that uses the pool.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    /// Address for the controller; and the length in bytes, 0: no mapping begins here.
+    /// Bus address of the mapping, and its length in bytes; a length of 0 means that no mapping
+    /// begins at this piece.
     bus: u64,
     bytes: usize,
 }
@@ -31,30 +33,30 @@ impl Used {
     const NONE: Used = Used { bus: 0, bytes: 0 };
 }
 
-/// A pool of `PIECES` (1 to 64) equal pieces in front of a platform's [`Dma`].
+/// A pool of `PIECES` (1 to 64) equal pieces that extends a platform's [`Dma`].
 #[derive(Debug)]
 pub struct Bounce<D: Dma, const PIECES: usize> {
     dma: D,
     memory: NonNull<u8>,
     piece_bytes: usize,
-    /// A bit for each piece that is in use.
+    /// Pieces that are in use, one bit for each piece.
     taken: Cell<u64>,
-    /// The mapping that begins at each piece.
+    /// For each piece: the mapping that begins at it.
     used: [Cell<Used>; PIECES],
-    /// Addresses of the memory that the last pieces are reserved for, and the number of those
-    /// pieces.
+    /// Address range of the memory for which the last pieces are reserved; the next field is their
+    /// number.
     reserved_for: (usize, usize),
     reserved: usize,
 }
 
-// SAFETY: the pool's memory is the value's own, as a `&'static mut [u8]` would be.
+// SAFETY: the pool's memory belongs to this value alone, like a `&'static mut [u8]`.
 unsafe impl<D: Dma + Send, const PIECES: usize> Send for Bounce<D, PIECES> {}
 
 impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
-    /// Makes a pool in `memory`. `dma` must be able to map `memory` from the start of each piece:
-    /// at a cache line, where there are cache lines. A piece is the length of `memory` divided by
-    /// `PIECES`, rounded down to a multiple of 512 bytes. A buffer takes as many neighbouring
-    /// pieces as it needs.
+    /// Makes a pool in `memory`. `dma` must be able to map `memory` from the start of each piece,
+    /// which is a cache line boundary if the machine has cache lines. A piece has the length of
+    /// `memory` divided by `PIECES`, rounded down to a multiple of 512 bytes. A buffer uses as many
+    /// adjacent pieces as it needs.
     pub fn new(dma: D, memory: &'static mut [u8]) -> Self {
         const { assert!(PIECES > 0 && PIECES <= PIECES_MAX, "a pool has 1 to 64 pieces") };
         let piece_bytes = memory.len() / PIECES / 512 * 512;
@@ -69,8 +71,8 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         }
     }
 
-    /// Reserves the last pieces for this memory: as many as it needs. Only buffers inside it get
-    /// them.
+    /// Reserves as many of the last pieces as `memory` needs. Only buffers inside of `memory` get
+    /// these pieces.
     pub fn reserve_for(mut self, memory: &[u8]) -> Self {
         let start = memory.as_ptr().addr();
         self.reserved_for = (start, start.saturating_add(memory.len()));
@@ -83,7 +85,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         self.taken.get().count_ones()
     }
 
-    /// Returns how many pieces this many bytes take; `None`: more than there are.
+    /// Returns how many pieces `bytes` bytes need; `None` if that overflows.
     fn pieces(&self, bytes: usize) -> Option<usize> {
         Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
     }
@@ -94,7 +96,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         ones.checked_shl(first as u32).unwrap_or(0)
     }
 
-    /// Finds free neighbouring pieces, the lowest; for reserved memory the highest.
+    /// Finds free adjacent pieces: the lowest ones, or the highest ones for reserved memory.
     fn find(&self, ptr: NonNull<u8>, bytes: usize) -> Option<(usize, u64)> {
         let count = self.pieces(bytes)?;
         let (start, end) = self.reserved_for;
@@ -112,7 +114,7 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
         unsafe { self.memory.add(first * self.piece_bytes) }
     }
 
-    /// Returns the mapping through the pool that has these bus addresses: its first piece, and its
+    /// Returns the mapping in the pool that contains these bus addresses: its first piece, and its
     /// data.
     fn through(&self, bus: u64, bytes: usize) -> Option<(usize, Used)> {
         let inside = |used: Used| {
@@ -125,8 +127,9 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
     }
 }
 
-// SAFETY: what the inner `Dma` maps itself it answers for. Of everything else the controller gets
-// pieces of the pool, which are taken until `unmap` and which `map`, `sync` and `unmap` copy.
+// SAFETY: for memory that the inner `Dma` maps, the inner `Dma` is responsible. For all other
+// memory the controller gets pieces of the pool, which stay in use until `unmap` and which `map`,
+// `sync` and `unmap` copy.
 unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let line = self.dma.line_bytes();
@@ -142,16 +145,16 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         let (first, bits) = self.find(ptr, len).ok_or(DmaError::Exhausted)?;
         let place = self.place(first);
         if direction == Direction::Write {
-            // SAFETY: the caller's buffer has `len` bytes; so have the pieces, which are free. Both
-            // are apart, since the pool's memory is its own.
+            // SAFETY: the caller's buffer has `len` bytes, and the free pieces have as many. Both
+            // do not overlap, since the pool's memory belongs to the pool alone.
             unsafe { place.copy_from_nonoverlapping(ptr, len) };
         }
-        // Pieces are whole lines.
+        // The mapping covers whole cache lines, since pieces consist of whole lines.
         let whole = len.max(1).checked_next_multiple_of(line.max(1) as usize).unwrap_or(len);
         let mapped = self.dma.map(place, whole, direction);
         if mapped.is_err() {
-            // Of what was copied nothing stays for the next buffer here.
-            // SAFETY: as above: the pieces are the pool's own, and free.
+            // Clear the copied data, so that the next buffer in these pieces cannot show them.
+            // SAFETY: as above: the pieces belong to the pool, and are free.
             unsafe { place.write_bytes(0, len) };
         }
         let bus = mapped?;
@@ -169,11 +172,11 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
         let place = self.place(first);
         self.dma.unmap(bus, place, used.bytes, direction);
         if direction == Direction::Read {
-            // SAFETY: as in `map`; the controller has let go of both.
+            // SAFETY: as in `map`; the controller has released the pieces and the buffer.
             unsafe { ptr.copy_from_nonoverlapping(place, len) };
         }
-        // It may be a secret, and the next buffer here may be read before anything has come.
-        // SAFETY: as above: the pieces are the pool's own.
+        // Clear the data, which may be secret: a later read that fails could show them.
+        // SAFETY: as above: the pieces belong to the pool.
         unsafe { place.write_bytes(0, used.bytes) };
         let count = self.pieces(used.bytes).unwrap_or(PIECES);
         self.taken.set(self.taken.get() & !Self::bits(first, count));
@@ -190,8 +193,8 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         let Some((first, used)) = self.through(bus, len) else { return self.dma.sync(bus, ptr, len) };
-        // SAFETY: `through` has checked that `len` bytes from there are inside the pieces of this
-        // mapping.
+        // SAFETY: `through` has checked that `len` bytes from this place are inside the pieces of
+        // this mapping.
         let place = unsafe { self.place(first).add((bus - used.bus) as usize) };
         // SAFETY: as in `map`.
         unsafe { place.copy_from_nonoverlapping(ptr, len) };

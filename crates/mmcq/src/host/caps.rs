@@ -5,38 +5,39 @@ use crate::spec::bus::{Timing, Width};
 /// How the controller detects the end of the card's busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyDetect {
-    /// By interrupt: the end of a phase includes the end of busy.
+    /// An interrupt: the end of a phase includes the end of busy.
     Interrupt,
-    /// By interrupt for busy after a response (R1b); after data only the card's status (CMD13)
-    /// shows it.
+    /// An interrupt after an R1b response; after data only the card's status (CMD13) shows the end
+    /// of busy.
     Response,
-    /// No interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) can be read.
+    /// No interrupt, but [`Host::dat0_busy`](super::Host::dat0_busy) returns the level of DAT0.
     Level,
-    /// Only the card's status (CMD13) shows it.
+    /// Neither an interrupt nor a level: only the card's status (CMD13) shows the end of busy.
     Status,
 }
 
 /// Block lengths that the controller can transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSizes {
-    /// Any.
+    /// Any block length.
     Any,
-    /// Powers of two; at least 4 bytes in a transfer of several blocks.
+    /// Powers of two; a transfer of several blocks needs blocks of at least 4 bytes.
     PowersOfTwo,
-    /// As `PowersOfTwo`, except the single block of a CMD53 in byte mode, which may have any
-    /// length.
+    /// Powers of two, as in `PowersOfTwo`. Only the single block of a CMD53 in byte mode may have
+    /// any length.
     PowersOfTwoOrBytes,
 }
 
-/// Capabilities of a controller. Sizes in bytes, times in nanoseconds, clocks in hertz.
+/// Capabilities of a controller. Sizes are in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Caps {
-    /// Whether the host itself sends CMD12 after the last block.
+    /// Whether the controller itself can send CMD12 after the last block.
     pub auto_stop: bool,
-    /// Whether the host itself sends CMD23 before a transfer.
+    /// Whether the controller itself can send CMD23 before a transfer.
     pub auto_count: bool,
-    /// Whether CMD23 must not be sent, neither by the host nor as a phase: some controllers cannot.
+    /// Whether CMD23 must not be sent, neither by the controller itself nor as a phase, because the
+    /// controller cannot.
     pub no_count: bool,
     /// Whether the data of an open transfer (CMD18 or CMD25 without an end) can be transferred in
     /// several phases: see [`Auto::Continue`](super::Auto::Continue).
@@ -48,43 +49,43 @@ pub struct Caps {
     /// Whether a command can be sent during the data of a phase: see
     /// [`Host::start_concurrent`](super::Host::start_concurrent).
     pub concurrent_command: bool,
-    /// How the end of busy is detected.
+    /// How the controller detects the end of busy.
     pub busy: BusyDetect,
-    /// Longest busy that the controller's own timer can wait for.
+    /// Longest busy that the controller's own timer can wait for, in nanoseconds.
     pub max_busy_ns: u64,
-    /// Most segments in a transfer.
+    /// Largest number of segments in a transfer.
     pub max_segments: u16,
-    /// Most bytes in a segment.
+    /// Largest number of bytes in a segment.
     pub max_segment_bytes: u32,
-    /// Most bytes in a block, at least 512.
+    /// Largest number of bytes in a block, at least 512.
     pub max_block_bytes: u16,
-    /// Block lengths up to that.
+    /// Block lengths that are allowed, up to [`max_block_bytes`](Self::max_block_bytes).
     pub block_sizes: BlockSizes,
-    /// Most blocks in a transfer.
+    /// Largest number of blocks in a transfer.
     pub max_blocks: u32,
-    /// Most bytes in a transfer.
+    /// Largest number of bytes in a transfer.
     pub max_bytes: u32,
-    /// Alignment of a segment's address; a power of two.
+    /// Alignment of a segment's address in bytes, a power of two.
     pub align: u32,
-    /// Number of address bits that its DMA reaches; 0 where the CPU transfers the data.
+    /// Number of address bits that the controller's DMA reaches; 0 if the CPU transfers the data.
     pub dma_bits: u8,
-    /// Whether data requests must not be completed in the hard interrupt (unmapping sleeps, say).
-    /// The engine then ends the transfer and starts the next one there, and completes requests in
-    /// the next [`poll`](crate::engine::Engine::poll). A host may except single ones:
-    /// [`Host::is_prompt`](crate::host::Host::is_prompt).
+    /// Whether data requests must not be completed in the hard interrupt, for example because
+    /// unmapping sleeps. The engine then ends the transfer and starts the next one in the
+    /// interrupt, and completes requests in the next [`poll`](crate::engine::Engine::poll). A host
+    /// may exempt single requests by [`Host::is_prompt`](crate::host::Host::is_prompt).
     pub defer_completion: bool,
-    /// Slowest and fastest SD clock.
+    /// Slowest and fastest SD clock, in hertz.
     pub clock_hz: (u32, u32),
-    /// Widest bus.
+    /// Largest number of data lines.
     pub width: Width,
-    /// Timings, one bit each: see [`Caps::can`]; and [`Caps::SDR50_TUNED`].
+    /// Supported bus timings, one bit each (see [`Caps::can`]), and the flag [`Caps::SDR50_TUNED`].
     pub timings: u16,
-    /// Whether 1.8 V signalling is possible.
+    /// Whether the signal lines can be switched to 1.8 V.
     pub signal18: bool,
-    /// Whether the lines are fixed at 1.8 V (VCCQ of a soldered eMMC on a rail of its own):
-    /// bring-up never asks for 3.3 V.
+    /// Whether the signal lines always have 1.8 V, because VCCQ of a soldered eMMC has its own
+    /// supply. Bring-up then never requests 3.3 V.
     pub signal18_fixed: bool,
-    /// Whether the card is soldered: its presence is never checked.
+    /// Whether the card is soldered, so that its presence is never checked.
     pub fixed: bool,
 }
 
@@ -115,8 +116,8 @@ setters!(Caps {
 });
 
 impl Caps {
-    /// The capabilities of no controller: a driver sets its own ones, and takes the rest from here.
-    /// Note that [`no_count`](Self::no_count) is true here.
+    /// The capabilities of no controller. A driver sets its own values, and uses the others from
+    /// here. [`no_count`](Self::no_count) is true here.
     pub const NONE: Caps = Caps {
         auto_stop: false,
         auto_count: false,
@@ -143,7 +144,7 @@ impl Caps {
         fixed: false,
     };
 
-    /// A bit of [`Caps::timings`]: the host needs tuning in SDR50 [SDHC 2.2.25]. Without it
+    /// Flag in [`Caps::timings`]: the host needs tuning in SDR50 [SDHC 2.2.25]. Without the flag,
     /// bring-up sends no CMD19 in SDR50.
     pub const SDR50_TUNED: u16 = 1 << 15;
 
@@ -152,19 +153,19 @@ impl Caps {
         1 << timing as u16
     }
 
-    /// Returns whether several blocks of this length can be transferred.
+    /// Returns whether the controller can transfer several blocks of this length.
     pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
         let any = matches!(self.block_sizes, BlockSizes::Any);
         bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
     }
 
-    /// Returns the most blocks of 512 bytes of a transfer with one segment, 1 to 65535.
+    /// Returns the largest number of 512-byte blocks in a transfer with one segment, 1 to 65535.
     pub fn blocks_in_one_piece(&self) -> u16 {
         let bytes = self.max_bytes.min(self.max_segment_bytes);
         u16::try_from(self.max_blocks.min(bytes / 512).max(1)).unwrap_or(u16::MAX)
     }
 
-    /// Returns whether the host has this timing.
+    /// Returns whether the controller supports this timing.
     pub const fn can(&self, timing: Timing) -> bool {
         self.timings & Self::timing_bit(timing) != 0
     }

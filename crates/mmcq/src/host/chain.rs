@@ -1,42 +1,42 @@
-//! Controllers that execute several transfers from one list.
+//! The interface of controllers that execute several transfers from one list.
 //!
-//! A *chain* is a list of reads and writes in memory. The controller sends each command, transfers
-//! its data and waits for its busy, one after the other, and signals the end of the last. Read
-//! first: [`ChainHost`].
+//! A *chain* is a list of reads and writes in memory. For one transfer after the other, the
+//! controller sends the command, transfers the data and waits for the end of busy. It signals the
+//! end of the last transfer. Read first: [`ChainHost`].
 
 use super::{DmaError, Fault, Phase, Segment, StartError};
 use core::fmt;
 
-/// The limits of a chain.
+/// The limits of a chain on a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainCaps {
-    /// Most transfers in a chain.
+    /// Largest number of transfers in a chain.
     pub entries: u8,
-    /// Most segments of memory in a transfer.
+    /// Largest number of memory segments in a transfer.
     pub max_segments: u16,
-    /// Most bytes in a transfer.
+    /// Largest number of bytes in a transfer.
     pub max_bytes: u32,
 }
 
 impl ChainCaps {
-    /// No chains: a driver sets its own values, and takes the rest from here.
+    /// The limits of no chains. A driver sets its own values, and uses the others from here.
     pub const NONE: ChainCaps = ChainCaps { entries: 0, max_segments: 0, max_bytes: 0 };
 }
 
 setters!(ChainCaps { entries: u8, max_segments: u16, max_bytes: u32 });
 
-/// Why a controller never executes chains.
+/// Why a controller can never execute chains.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// The controller does not declare it: its capabilities, bits 63:32.
+    /// The controller does not declare chains; the value is bits 63:32 of its capabilities.
     Capabilities(u32),
-    /// The controller is older than version 4.10, or not in that version's mode: Specification
-    /// Version Number.
+    /// The controller is older than version 4.10, or is not in version 4 mode; the value is the
+    /// Specification Version Number.
     Version(u8),
-    /// The driver does not transfer data by ADMA2, or the end of busy does not interrupt.
+    /// The driver does not transfer data by ADMA2, or the end of busy raises no interrupt.
     Transfer,
     /// The memory of the list cannot be used for DMA.
     List(DmaError),
@@ -71,17 +71,17 @@ impl core::error::Error for ChainError {
     }
 }
 
-/// A chain that failed. After the next reset of the lines nothing of it is executed any more; until
-/// then the controller has its memory.
+/// A failed chain. After the next reset of the lines the controller executes nothing of the chain
+/// any more; until then it may access the chain's memory.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainFault {
-    /// The fault, and where in the transfer it happened. The response is the last R1 that the
-    /// controller had: of the transfer that failed, or of the CMD23 before it. `None`: no response
-    /// came, or it cannot be relied on.
+    /// The fault, and the stage of the transfer in which it happened. The response is the last R1
+    /// that the controller received: of the failed transfer, or of the CMD23 before it. `None` if
+    /// no response was received, or if the response is not reliable.
     pub fault: Fault,
-    /// Number of transfers before the failed one that have ended, busy included. `None`: not known,
-    /// and none of them counts as ended.
+    /// Number of transfers before the failed one that have ended, busy included. `None` if not
+    /// known; then no transfer counts as ended.
     pub passed: Option<u8>,
 }
 
@@ -99,20 +99,22 @@ impl core::error::Error for ChainFault {}
 /// Events that [`ChainHost::ack_chain`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainEvents {
-    /// End of the chain: all its transfers have ended well, or one has failed.
+    /// End of the chain: `Ok` if all transfers ended without a fault, `Err` if one failed, `None`
+    /// if the chain has not ended.
     pub end: Option<Result<(), ChainFault>>,
-    /// As [`Events::card_irq`](super::Events::card_irq).
+    /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
-    /// As [`Events::presence`](super::Events::presence).
+    /// Whether a card was inserted or removed: see [`Events::presence`](super::Events::presence).
     pub presence: bool,
-    /// As [`Events::retune`](super::Events::retune).
+    /// Whether the controller requests a new tuning: see [`Events::retune`](super::Events::retune).
     pub retune: bool,
 }
 
 /// A [`Host`](super::Host) that executes chains. No method blocks.
 ///
 /// While a chain is executed, and after its failure until a reset of the lines, no phase can be
-/// started. The controller checks each R1 for errors, of automatic commands too, and stops there.
+/// started. The controller checks each R1 for errors, also those of automatic commands, and stops
+/// at an error.
 ///
 /// # Safety
 /// A driver promises for a transfer's memory what [`Host`](super::Host) promises for a phase's. It
@@ -124,10 +126,11 @@ pub struct ChainEvents {
 ///   that is [gone](super::Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait ChainHost {
-    /// Returns the limits of a chain, or the reason why there are never chains.
+    /// Returns the limits of a chain, or the reason why the controller can never execute chains.
     fn chain_caps(&mut self) -> Result<ChainCaps, ChainError>;
 
-    /// Begins the next chain, without transfers. Returns false if one is being executed.
+    /// Begins to describe the next chain, without transfers. Returns false if a chain is being
+    /// executed.
     fn begin_chain(&mut self) -> bool;
 
     /// Describes the next transfer of the chain: a command with data that ends by itself
@@ -139,18 +142,18 @@ pub unsafe trait ChainHost {
     /// segments, or the chain is full. The chain is unchanged.
     fn describe_transfer(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError>;
 
-    /// Starts the chain. `timeout_ns`: as in [`Host::start`](super::Host::start), for each of its
-    /// transfers.
+    /// Starts the chain. `timeout_ns` is the longest time that the card may take for data and busy
+    /// of each transfer, as in [`Host::start`](super::Host::start).
     ///
     /// # Errors
-    /// As [`Host::start`](super::Host::start).
+    /// The errors of [`Host::start`](super::Host::start).
     fn start_chain(&mut self, timeout_ns: u64) -> Result<(), StartError>;
 
     /// Acknowledges all events of the controller, and returns them. Called from the interrupt, and
-    /// before a deadline counts as missed.
+    /// before the engine treats a deadline as missed.
     fn ack_chain(&mut self) -> ChainEvents;
 
-    /// Returns how many transfers have ended ([`ChainFault::passed`]). Called when a deadline has
-    /// passed.
+    /// Returns how many transfers of the chain have ended ([`ChainFault::passed`]). Called when a
+    /// deadline has passed.
     fn passed(&mut self) -> Option<u8>;
 }

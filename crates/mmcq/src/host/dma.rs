@@ -10,12 +10,12 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DmaError {
-    /// The address does not have the alignment that the controller or the cache needs; use the
-    /// copying calls.
+    /// The address does not have the alignment that the controller or the cache needs. Use the
+    /// calls that copy.
     Alignment,
-    /// The controller cannot reach it (32-bit DMA, memory without a bus address).
+    /// The controller cannot reach the memory (32-bit DMA, memory without a bus address).
     Unreachable,
-    /// No mapping is free (IOMMU, bounce memory).
+    /// No mapping is free at the moment (IOMMU, bounce memory).
     Exhausted,
     /// The memory is in several pieces, and the driver writes no descriptor lists.
     Scattered,
@@ -34,79 +34,81 @@ impl core::fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
-/// Returns whether a mapping for this direction may begin or end here, where a cache line has this
-/// many bytes.
+/// Returns whether a mapping for this direction may begin or end at `place`, where a cache line has
+/// `line_bytes` bytes.
 #[inline(always)]
 pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> bool {
     direction == Direction::Write || place & (line_bytes as usize).wrapping_sub(1) == 0
 }
 
-/// Makes memory usable for a controller. Called around every transfer; never blocks.
+/// Makes memory usable for a controller. Called before and after every transfer; never blocks.
 ///
 /// On a machine whose device and CPU see the same memory at the same address, `map` returns the
-/// pointer's value after a store barrier, and `unmap` is a load barrier. With caches, `map` cleans
-/// (and for reads invalidates), `unmap` of a read invalidates; it must not for a write. With an
-/// IOMMU or bounce memory, they map and copy.
+/// pointer's value after a store barrier, and `unmap` is a load barrier. On a machine with caches,
+/// `map` cleans the cache (and invalidates it for reads). `unmap` invalidates the cache after a
+/// read, and must not after a write. With an IOMMU or bounce memory, `map` and `unmap` also map and
+/// copy.
 ///
-/// A mapping may be in several pieces, for example a list of pages from a block layer. Then `map`
-/// returns a number of the platform's own. The engine adds offsets to that number as to an address,
-/// and a driver that writes descriptors calls [`piece`](Dma::piece) for the real address.
+/// A mapping may consist of several pieces, for example a list of pages from a block layer. Then
+/// `map` returns a number that the platform chooses. The engine adds offsets to that number like to
+/// an address, and a driver that writes descriptors calls [`piece`](Dma::piece) for the real
+/// address.
 ///
 /// Invalidating a cache line destroys what the CPU has written to the rest of the line. So a
 /// platform with such caches reports the length of a line ([`line_bytes`](Dma::line_bytes)). Memory
-/// that is mapped for a read then consists of whole lines: `ptr` and `len` are multiples, and no
-/// other data are in them.
+/// that is mapped for a read then consists of whole lines: `ptr` and `len` are multiples of the
+/// line length, and the lines contain no other data.
 ///
 /// # Safety
-/// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr`
-/// (or a stand-in that is copied by `map`, `sync` and `unmap`) until `unmap`. So must every address
-/// that `piece` returns.
+/// The bus address that `map` returns leads the controller to exactly the `len` bytes at `ptr`, or
+/// to other memory that `map`, `sync` and `unmap` copy, until `unmap`. The same holds for every
+/// address that `piece` returns.
 pub unsafe trait Dma {
-    /// Makes `len` bytes at `ptr` usable by the controller; what the CPU wrote before is visible to
-    /// it afterwards.
+    /// Makes `len` bytes at `ptr` usable by the controller, which afterwards sees all that the CPU
+    /// wrote before.
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
 
-    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. Must not panic:
-    /// a blocking call whose memory is unmapped would never return.
+    /// Ends a mapping; the CPU afterwards sees what the controller wrote. Must not panic, because a
+    /// blocking call whose memory is being unmapped would never return.
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller
-    /// (descriptor tables). `bus` and `ptr` point at the changed part.
+    /// (descriptor tables). `bus` and `ptr` point to the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
-    /// Whether mappings may be in several pieces, which [`piece`](Dma::piece) returns. A constant,
-    /// so that drivers for other platforms do not call it.
+    /// Whether mappings may consist of several pieces, which [`piece`](Dma::piece) returns. If
+    /// false, drivers do not call `piece`, and its code is not linked.
     const IN_PIECES: bool = false;
 
-    /// Returns the controller's address for `bus` inside a mapping, and how many of the `len` bytes
-    /// are there in one piece; 0 bytes: not known, and the transfer is refused. The default is for
-    /// a mapping in one piece.
+    /// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
+    /// `len` bytes lie there in one piece. 0 bytes means that the address is not known, so the
+    /// driver refuses the transfer. The default is for mappings in one piece.
     ///
-    /// Every piece begins at a multiple of 4, and all but a mapping's last have a multiple of 512
-    /// bytes. Called for addresses inside an existing mapping, from any context.
+    /// Every piece begins at a multiple of 4, and all but a mapping's last piece have a multiple of
+    /// 512 bytes. Called for addresses inside an existing mapping, from any context.
     #[inline(always)]
     fn piece(&self, bus: u64, len: u32) -> (u64, u32) {
         (bus, len)
     }
 
-    /// Isolates the controller from all memory for good: bus mastering off, or its IOMMU domain
-    /// empty, for example. Called when no reset stops the controller. Returns true if it surely
-    /// reads and writes nothing from now on. The default returns false.
+    /// Isolates the controller from all memory for good, for example by switching bus mastering off
+    /// or emptying its IOMMU domain. Called when no reset stops the controller. Returns true if the
+    /// controller certainly accesses no memory any more. The default returns false.
     fn isolate(&self) -> bool {
         false
     }
 
-    /// Returns the number of bytes that `unmap` of a read invalidates at once, a power of two; 1 if
-    /// it only affects the mapping. Constant, and 512 at most: drivers rely on a block being whole
-    /// lines.
+    /// Returns the length in bytes of a cache line that `unmap` of a read invalidates, a power of
+    /// two; 1 if `unmap` affects only the mapping. The value is constant and at most 512, because
+    /// drivers rely on a block being whole lines.
     #[inline(always)]
     fn line_bytes(&self) -> u32 {
         1
     }
 }
 
-/// Maps memory for a driver that writes no descriptor lists: [`DmaError::Scattered`] if it is in
-/// several pieces.
+/// Maps memory for a driver that writes no descriptor lists; fails with [`DmaError::Scattered`] if
+/// the memory is in several pieces.
 #[inline(always)]
 pub(crate) fn map_whole(
     dma: &impl Dma,

@@ -1,32 +1,33 @@
-//! Reports of a driver: how a phase ended, and other events of the controller.
+//! Reports of a driver to the engine: how a phase ended, and other events of the controller.
 
 use crate::spec::response::Response;
 
-/// What went wrong in a phase.
+/// Cause of a failed phase.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// No response, no data or no end of busy in time.
+    /// The response, the data or the end of busy did not arrive in time.
     Timeout,
-    /// CRC error.
+    /// The CRC of the response or of the data is wrong.
     Crc,
-    /// The end bit was not 1.
+    /// The end bit of the response or of the data was not 1.
     EndBit,
-    /// The response had another command's index.
+    /// The response carried the index of another command.
     Index,
-    /// DMA: bad descriptor or bus error.
+    /// The DMA found a bad descriptor, or the memory bus reported an error.
     Dma,
     /// The card draws too much current.
     Power,
-    /// The response had error bits that the controller checked itself [SDHC 4.x response error].
+    /// The response had error bits that the controller itself checked [SDHC 4.x response error].
     Response,
-    /// The controller reads as all ones: it is off the bus, and accesses no memory.
+    /// The controller's registers read as all ones: the controller is off the bus, and accesses no
+    /// memory.
     Gone,
-    /// The card's data line is low all the time (SPI mode), which no card does. It is not
-    /// connected, or shorted, or its port is not set up.
+    /// The card's data line is low all the time (SPI mode), which no card does. The line is not
+    /// connected or shorted, or its port is not set up.
     LineLow,
-    /// Anything else that the controller calls an error.
+    /// Any other error that the controller reports.
     Other,
 }
 
@@ -34,27 +35,27 @@ pub enum Cause {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The command or its response.
+    /// The command or its response failed.
     Command,
-    /// The data, or the busy after it.
+    /// The data failed, or the busy after them.
     Data,
-    /// An automatic CMD12.
+    /// An automatic CMD12 failed.
     Stop,
-    /// An automatic CMD23.
+    /// An automatic CMD23 failed.
     Count,
-    /// Busy after an R1b response.
+    /// The busy after an R1b response failed.
     Busy,
 }
 
-/// A failed phase.
+/// A failed phase: cause, stage, and response.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The fault.
+    /// Cause of the failure.
     pub cause: Cause,
-    /// The part of the phase.
+    /// The part of the phase that failed.
     pub stage: Stage,
-    /// The command's response, if it came.
+    /// The command's response, if the controller received it.
     pub response: Option<Response>,
 }
 
@@ -65,7 +66,7 @@ impl core::fmt::Display for Fault {
     }
 }
 
-/// Returns who failed in a phase, and how: the subject of a sentence, and the rest of it.
+/// Returns which device failed in a phase, and how: the subject of a sentence, and its predicate.
 pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'static str) {
     let of_card = match stage {
         Stage::Command => "the card's answer",
@@ -90,30 +91,32 @@ pub(super) const fn explain(cause: Cause, stage: Stage) -> (&'static str, &'stat
 
 impl core::error::Error for Fault {}
 
-/// A phase that ended well. The engine checks an R1 itself: a driver returns what the card sent,
-/// error bits included, and reports a fault only for what the controller found.
+/// A phase that ended without a fault. The engine checks the R1 itself: a driver returns what the
+/// card sent, error bits included, and reports a fault only for errors that the controller
+/// detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response.
     pub response: Response,
-    /// The R1 of an automatic CMD12.
+    /// The R1 of an automatic CMD12, if the phase had one.
     pub stop: Option<u32>,
-    /// Whether the controller has found its sampling point, in tuning.
+    /// In a phase of tuning: whether the controller has found its sampling point.
     pub tuned: bool,
 }
 
-/// A phase with an R1 that ended well, in short form: see
+/// The end of a phase with an R1 without a fault, in the short form of
 /// [`Host::ack_fast`](super::Host::ack_fast).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastEnd {
     /// The command's R1.
     pub status: u32,
-    /// The R1 of an automatic CMD12; 0 without one.
+    /// The R1 of an automatic CMD12; 0 if the phase had none.
     pub stop: u32,
 }
 
 impl FastEnd {
-    /// Returns the same end in full. `stopped`: the phase had an automatic CMD12.
+    /// Converts the short form to the full one. `stopped` says that the phase had an automatic
+    /// CMD12.
     pub fn events(self, stopped: bool) -> Events {
         let stop = stopped.then_some(self.stop);
         let done = Done { response: Response::short(self.status), stop, tuned: false };
@@ -124,10 +127,10 @@ impl FastEnd {
 /// Events that [`Host::ack`](super::Host::ack) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
-    /// End of the phase in progress.
+    /// The end of the phase in progress; `None` if it has not ended.
     pub phase: Option<Result<Done, Fault>>,
-    /// Whether a function on the card requests attention. The card interrupt is masked until
-    /// [`Host::card_irq`](super::Host::card_irq) unmasks it.
+    /// Whether a function on the card requests attention (DAT1 low). The driver masks the card
+    /// interrupt until [`Host::card_irq`](super::Host::card_irq) enables it again.
     pub card_irq: bool,
     /// Whether a card was inserted or removed.
     pub presence: bool,

@@ -1,14 +1,14 @@
-//! Injected faults, between the engine and any driver: on a desk, in a test, on the real board.
+//! Fault injection between the engine and any driver: on a desk, in a test, or on the real board.
 //!
-//! [`Faulty`] passes every call to the driver inside, and sometimes reports something else to the
-//! engine than what happened. What the hardware has done, it *has* done. A phase that is reported
-//! as failed has run to its end on the wires, so the controller does not use its memory any more. A
-//! bus operation that is reported as failed was carried out. The engine cannot know this, and must
-//! handle it like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a phase off
-//! the wires.
+//! [`Faulty`] passes every call to the driver inside, but sometimes reports to the engine something
+//! that did not happen. The hardware has done its work in any case. A phase that is reported as
+//! failed has ended on the bus, so the controller does not use its memory any more. A bus operation
+//! that is reported as failed was carried out. The engine cannot know this, and must handle the
+//! report like a real fault. Only [`Strike::Refused`] and [`Strike::Unsent`] keep a phase from the
+//! bus.
 //!
-//! Nothing is allocated, no clock is read: the same seed and the same order of calls give the same
-//! strikes again.
+//! The code allocates no memory and reads no clock: the same seed and the same order of calls give
+//! the same faults again.
 //!
 //! ```
 //! use mmcq::host::faulty::{Faulty, Shot, Strike, When};
@@ -31,22 +31,22 @@ use crate::spec::command::Resp;
 use core::cell::Cell;
 use core::ops::Range;
 
-/// Kinds of calls at which something may go wrong. Each counts its own events, from 1.
+/// The kinds of calls at which a fault can be injected. Each kind counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The engine starts a phase.
     Start,
     /// The driver reports the end of a phase.
     End,
-    /// The engine reads the driver's events.
+    /// The engine reads the driver's events (a poll).
     Ack,
     /// The engine begins a bus operation.
     Bus,
 }
 
-/// Kinds of faults. In brackets: the entry of the failure catalogue, and the name of its injection
-/// in the simulator. A fault that is impossible at its event (a data error of a command without
-/// data) does not happen.
+/// The kinds of faults. In brackets: the entry of the failure catalogue, and the name of the
+/// injection in the simulator. A fault that is impossible at its event, such as a data error of a
+/// command without data, is not injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strike {
@@ -56,41 +56,41 @@ pub enum Strike {
     /// At a start: the command does not reach the card, and there is no interrupt; a later `ack`
     /// returns a timeout (A2, `cmd_lost`).
     Unsent,
-    /// At an end: the phase is reported as failed, with this cause at this stage. The card has done
-    /// what it was told. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout` there
-    /// a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`, `resp_end`);
-    /// `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` there one without
-    /// CRC status or too late (A7, `wr_nostat`; A9, `rd_delay`); `Dma` a bad descriptor (E6,
-    /// `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`); `Gone` is a
-    /// controller without a clock (E15, `mmio_dead`), for a moment.
+    /// At an end: the phase is reported as failed, with this cause at this stage. The card has
+    /// executed the command. `Crc` at `Command` is a damaged response (A1, `resp_crc`), `Timeout`
+    /// at `Command` a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
+    /// `resp_end`). `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` at
+    /// `Data` a block without CRC status or too late (A7, `wr_nostat`; A9, `rd_delay`). `Dma` is a
+    /// bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`).
+    /// `Gone` is a controller without a clock for a moment (E15, `mmio_dead`).
     Failed(Cause, Stage),
-    /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1,
+    /// At the end of a phase with an R1: these bits are set in the R1 (A5, `cmd_illegal`; D1,
     /// `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: the end is withheld until the driver was polled this many more times. 0: the
-    /// interrupt is lost, and the next poll finds the end (E1, `irq_drop`). More: the end comes
-    /// later than the engine may wait (E4, `irq_late`). A reset drops it.
+    /// At an end: the end is held back until the engine has polled the driver this many more times.
+    /// With 0 the interrupt is lost, and the next poll finds the end (E1, `irq_drop`). With more,
+    /// the end comes later than the engine may wait (E4, `irq_late`). A reset drops the end.
     Late(u32),
-    /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest
-    /// (D4, `silent_flip`).
+    /// At the end of a read: this bit of the data is inverted, counted from the highest bit of the
+    /// first byte (D4, `silent_flip`).
     Flip(u32),
-    /// At a poll: the driver reports a change of presence, and there was none (C3, `cd_bounce`).
+    /// At a poll: the driver reports a change of presence that did not happen (C3, `cd_bounce`).
     Bounce,
-    /// At a poll: the card is gone, for this many reads of its presence; then it is back. Both are
-    /// reported (C1, `remove`; C2, `swap`).
+    /// At a poll: the card is absent for this many reads of its presence, and present afterwards.
+    /// Both changes are reported (C1, `remove`; C2, `swap`).
     Absent(u32),
     /// At a poll: the controller requests a new tuning (A11, `sample_drift`).
     Retune,
-    /// At this many polls in a row: a function requests attention, if its interrupt is unmasked
+    /// At this many polls in a row: a function requests attention, if the card interrupt is enabled
     /// (G5, `sdio_irq_storm`).
     CardIrq(u32),
-    /// At a bus operation: it is carried out, and reported as failed (A13, `vswitch_fail`; E9,
-    /// `reset_hang`; E11, `clk_unstable`).
+    /// At a bus operation: the operation is carried out, but reported as failed (A13,
+    /// `vswitch_fail`; E9, `reset_hang`; E11, `clk_unstable`).
     BusFailed,
 }
 
 impl Strike {
-    /// Returns the kind of call at which it strikes.
+    /// Returns the kind of call at which the fault is injected.
     pub const fn point(self) -> Point {
         match self {
             Strike::Refused(_) | Strike::Unsent => Point::Start,
@@ -101,36 +101,36 @@ impl Strike {
     }
 }
 
-/// When a strike happens.
+/// When a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At this event of its point, from 1.
+    /// At the event with this number, counted from 1 for each kind of call.
     Nth(u64),
-    /// At this event and every later one.
+    /// At the event with this number and at every later one.
     From(u64),
     /// By chance, with this probability in units of 2^-32.
     Chance(u32),
 }
 
-/// A fault and when it happens.
+/// A fault, and when to inject it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shot {
-    /// The fault.
+    /// The fault to inject.
     pub strike: Strike,
-    /// When.
+    /// When to inject the fault.
     pub when: When,
 }
 
-/// A fault that has happened.
+/// A fault that was injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Struck {
-    /// The fault.
+    /// The injected fault.
     pub strike: Strike,
-    /// The number of the event at its point.
+    /// Number of the event at which the fault was injected.
     pub nth: u64,
 }
 
-/// A driver with injected faults, with up to `M` shots.
+/// A driver with injected faults, which holds up to `M` shots.
 pub struct Faulty<H, const M: usize> {
     inner: H,
     shots: [Option<Shot>; M],
@@ -139,25 +139,27 @@ pub struct Faulty<H, const M: usize> {
     events: [u64; 4],
     hits: u64,
     last: Option<Struck>,
-    /// The phase in progress, or the last one.
+    /// The phase in progress, or the last phase.
     phase: Option<Phase>,
-    /// Whether the phase was never sent.
+    /// Whether the phase was not passed to the driver inside.
     unsent: bool,
-    /// The end of a phase that was not reported yet, and the number of polls until it is.
+    /// The end of a phase that is held back, and the number of polls until it is reported.
     kept: Option<(u32, Result<Done, Fault>)>,
-    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and the bit.
+    /// A byte of read data that is to be damaged when the CPU gets it: its address, and the bit
+    /// mask.
     flip: Option<(usize, u8)>,
-    /// Reads of the presence that still find no card; one more than there are, so that the return
-    /// is noticed.
+    /// Number of reads of the presence that still find no card. It is one more than the fault says,
+    /// so that the card's return is noticed.
     absent: Cell<u32>,
     card_irqs: u32,
     card_irq_on: bool,
-    /// Whether the bus operation in progress ends as failed.
+    /// Whether the bus operation in progress will be reported as failed.
     bus_fails: bool,
 }
 
 impl<H, const M: usize> Faulty<H, M> {
-    /// Wraps a driver, without faults. `seed` sets the random numbers for chances.
+    /// Wraps a driver; no fault is injected until [`add`](Self::add). `seed` starts the random
+    /// numbers for [`When::Chance`].
     pub const fn new(inner: H, seed: u64) -> Self {
         Faulty {
             inner,
@@ -178,8 +180,8 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// Adds a shot; returns false if all `M` places are taken. Of several at one event the first
-    /// that was added strikes.
+    /// Adds a shot; returns false if all `M` places are used. If several shots match one event, the
+    /// one that was added first is injected.
     pub fn add(&mut self, shot: Shot) -> bool {
         let free = self.shots.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(shot)).is_some()
@@ -190,22 +192,22 @@ impl<H, const M: usize> Faulty<H, M> {
         self.shots = [None; M];
     }
 
-    /// Enables strikes (as at first) or disables them; events are counted in both cases.
+    /// Switches injection on (the initial state) or off. Events are counted in both cases.
     pub fn arm(&mut self, on: bool) {
         self.armed = on;
     }
 
-    /// Returns the number of strikes so far.
+    /// Returns the number of faults injected so far.
     pub fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// Returns the last strike.
+    /// Returns the last injected fault.
     pub fn last(&self) -> Option<Struck> {
         self.last
     }
 
-    /// Returns the number of events of a point so far.
+    /// Returns the number of events of this kind of call so far.
     pub fn events(&self, point: Point) -> u64 {
         self.events.get(point as usize).copied().unwrap_or(0)
     }
@@ -215,12 +217,12 @@ impl<H, const M: usize> Faulty<H, M> {
         &self.inner
     }
 
-    /// Returns the driver inside, to change it.
+    /// Returns the driver inside for changes.
     pub fn inner_mut(&mut self) -> &mut H {
         &mut self.inner
     }
 
-    /// Returns the driver without the injected faults.
+    /// Returns the driver inside, and drops the shots.
     pub fn into_inner(self) -> H {
         self.inner
     }
@@ -233,7 +235,8 @@ impl<H, const M: usize> Faulty<H, M> {
         ((mixed ^ (mixed >> 31)) >> 32) as u32
     }
 
-    /// Counts an event, and returns the fault at it; `fits` selects those that are possible there.
+    /// Counts an event, and returns the fault to inject; `fits` selects the faults that are
+    /// possible at this event.
     fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
         let count = self.events.get_mut(point as usize)?;
         *count = count.saturating_add(1);
@@ -247,8 +250,8 @@ impl<H, const M: usize> Faulty<H, M> {
             let hit = match shot.when {
                 When::Nth(n) => n == nth,
                 When::From(n) => n <= nth,
-                // Drawn also when something else struck: one shot more or less does not change the
-                // luck of the others.
+                // A random number is drawn even if another shot matched, so that one shot does not
+                // change when the others are injected.
                 When::Chance(share) => self.draw() < share,
             };
             if hit && strike.is_none() && fits(shot.strike) {
@@ -261,16 +264,16 @@ impl<H, const M: usize> Faulty<H, M> {
         Some(strike)
     }
 
-    /// Clears the phase: the engine has given it up, or begins another.
+    /// Forgets the phase: the engine has given it up, or begins another.
     fn forget(&mut self) {
         self.unsent = false;
         self.kept = None;
     }
 
-    /// Returns the end of a phase as the engine is to see it now.
+    /// Returns the end of a phase as the engine shall see it now.
     fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let phase = self.phase;
-        // What failed by itself needs no fault made up.
+        // A phase that failed by itself needs no injected failure.
         let fits = |strike| match strike {
             Strike::Late(_) => true,
             _ => result.is_ok() && phase.is_some_and(|phase| means_something(strike, &phase)),
@@ -297,7 +300,7 @@ impl<H, const M: usize> Faulty<H, M> {
         }
     }
 
-    /// Adds the faults of a poll to the driver's own events.
+    /// Adds the injected faults of a poll to the driver's own events.
     fn asked(&mut self, events: &mut Events) {
         match self.strike(Point::Ack, |_| true) {
             Some(Strike::Bounce) => events.presence = true,
@@ -318,7 +321,7 @@ impl<H, const M: usize> Faulty<H, M> {
             events.card_irq = true;
         }
         if events.card_irq {
-            // Masked until it is turned on again, as in a driver.
+            // The card interrupt stays masked until the engine enables it again, as in a driver.
             self.card_irq_on = false;
         }
     }
@@ -338,7 +341,8 @@ fn means_something(strike: Strike, phase: &Phase) -> bool {
     }
 }
 
-/// Returns the byte of the segments with this bit (modulo their length), and the bit in it.
+/// Returns the address of the byte with this bit (modulo the length of the segments), and the bit
+/// mask in the byte.
 fn place(segments: &[Segment], bit: u32) -> Option<(usize, u8)> {
     let total = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
     let mut at = (bit / 8).checked_rem(total)?;
@@ -352,15 +356,16 @@ fn place(segments: &[Segment], bit: u32) -> Option<(usize, u8)> {
     None
 }
 
-/// Addresses of a segment's bytes.
+/// Returns the address range of a segment's bytes.
 fn addresses(segment: &Segment) -> Range<usize> {
     let start = segment.ptr.addr().get();
     start..start.saturating_add(segment.len as usize)
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An end
-// that is held back or made worse comes later than the driver's own, or makes the engine reset the
-// lines. The byte that is changed lies in a segment that the driver inside has let go of.
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged. An end
+// that is held back comes later than the driver's own; an end that is reported as failed makes the
+// engine reset the lines. The byte that is damaged lies in a segment that the driver inside has
+// released.
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CARD_IRQ: bool = H::CARD_IRQ;
     const WAKES: bool = H::WAKES;
@@ -379,8 +384,8 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
         if let Some((address, mask)) = self.flip.filter(|flip| addresses(segment).contains(&flip.0)) {
             self.flip = None;
             let offset = address.saturating_sub(segment.ptr.addr().get());
-            // SAFETY: the byte lies in the segment, whose memory its slot lends to the driver until
-            // the completion is taken; the controller has let go of it.
+            // SAFETY: the byte is in the segment, whose memory its slot lends to the driver until
+            // the completion is taken; the controller has released it.
             unsafe {
                 let byte = segment.ptr.add(offset);
                 byte.write(byte.read() ^ mask);

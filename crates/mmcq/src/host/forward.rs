@@ -1,23 +1,24 @@
-//! A driver that wraps another one, and passes calls to it.
+//! Macro for a driver that wraps another driver and passes calls to it.
 
-/// Makes methods of [`Host`](crate::host::Host) that pass each call to a driver inside unchanged.
+/// Makes methods of [`Host`](crate::host::Host) that pass each call unchanged to a driver inside.
 ///
-/// If a wrapper forgets a method that has a default, the inner driver loses that function, and the
-/// compiler does not warn; here all forwarded methods are in one list. `forward_host!(self.inner =>
-/// ..)` names a field. `forward_host!(driver! => ..)` names a macro that is called as
-/// `driver!(self, inner => inner.method(..))`, for one of several drivers.
+/// If a wrapper forgets a method that has a default, the wrapped driver loses that function, and
+/// the compiler does not warn. So list all forwarded methods in one call of the macro.
+/// `forward_host!(self.inner => ..)` names a field. `forward_host!(driver! => ..)` names a macro
+/// that is called as `driver!(self, inner => inner.method(..))`, and selects one of several
+/// drivers.
 ///
 /// # Examples
 /// ```
 /// use mmcq::host::{BusOp, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
 ///
-/// /// Counts what is started.
+/// /// Counts the phases that were started.
 /// struct Counted<H> {
 ///     inner: H,
 ///     started: u64,
 /// }
 ///
-/// // SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+/// // SAFETY: all calls go to the driver inside, in their order and with the segments unchanged.
 /// unsafe impl<H: Host> Host for Counted<H> {
 ///     const CARD_IRQ: bool = H::CARD_IRQ;
 ///

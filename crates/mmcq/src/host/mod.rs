@@ -1,8 +1,8 @@
-//! The interface of a controller's driver.
+//! The interface that every driver of a controller implements.
 //!
-//! A driver starts phases and acknowledges events. It never blocks, never spins without a bound,
-//! and does not decide the order. The caller does all waiting, with the engine's deadlines. Read
-//! first: [`Host`].
+//! A driver starts phases and acknowledges events. It never blocks, and never spins without a
+//! bound. The engine decides the order of phases, and does all waiting, by deadlines. Read first:
+//! [`Host`].
 
 pub mod bounce;
 mod caps;
@@ -42,52 +42,55 @@ pub use segment::Segment;
 /// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the card to memory.
+    /// The data go from the card to memory.
     Read,
-    /// From memory to the card.
+    /// The data go from memory to the card.
     Write,
 }
 
 /// The data of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// The direction.
+    /// Direction of the data.
     pub direction: Direction,
-    /// Bytes in a block, 1 to 2048.
+    /// Block length in bytes, 1 to 2048.
     pub block_size: u16,
     /// Number of blocks, at least 1.
     pub blocks: u32,
 }
 
-/// What the host itself adds to a data command, or does without one [SDHC 1.15].
+/// Which commands the controller itself adds to a data command, or whether the phase has no command
+/// [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
-    /// Nothing.
+    /// The controller adds no command.
     None,
-    /// Nothing: CMD18 or CMD25 without an end. The transfer stays open when these data are over,
-    /// and more data follow ([`Continue`](Auto::Continue)), or the engine's CMD12 (needs
-    /// [`Caps::continue_data`]).
+    /// The command is CMD18 or CMD25 without an end, and the controller adds no command. The
+    /// transfer stays open after these data. More data ([`Continue`](Auto::Continue)) or the
+    /// engine's CMD12 follow (needs [`Caps::continue_data`]).
     Open,
-    /// Only data: `command` (CMD18 or CMD25) was sent before without an end, and its transfer is
-    /// still open (needs [`Caps::continue_data`]). There is no response.
+    /// The phase has only data, without a command or a response. CMD18 or CMD25 (`command`) was
+    /// sent earlier without an end, and its transfer is still open (needs [`Caps::continue_data`]).
     Continue,
-    /// CMD12 after the last block (needs [`Caps::auto_stop`]).
+    /// The controller sends CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
-    /// CMD23 with this argument before the command (needs [`Caps::auto_count`]).
+    /// The controller sends CMD23 with this argument before the command (needs
+    /// [`Caps::auto_count`]).
     Count(u32),
 }
 
-/// The unit of work for the controller: a command with its response, data and busy.
+/// The unit of work that a controller is given at a time: a command with its response, data and
+/// busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// The command.
     pub command: Command,
-    /// Its data, if any.
+    /// The command's data, if it has any.
     pub data: Option<Data>,
-    /// What the host itself adds.
+    /// Which commands the controller itself adds.
     pub auto: Auto,
-    /// Whether this is a step of tuning (CMD19/CMD21): the data stay in the controller
-    /// [SDHC 2.2.26].
+    /// Whether the phase is a step of tuning (CMD19/CMD21); the data of its block stay in the
+    /// controller [SDHC 2.2.26].
     pub tuning: bool,
 }
 
@@ -99,15 +102,15 @@ impl Phase {
     }
 }
 
-/// Why a phase could not be started; nothing was sent.
+/// Why a phase could not be started. The controller has sent nothing.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// The CMD line is still in use.
+    /// The CMD line is still in use by an earlier command.
     CommandLine,
     /// The DAT lines are in use, or the card signals busy on DAT0.
     DataLine,
-    /// The controller cannot do this at all (too many segments, unsupported block size ...).
+    /// The controller can never execute this phase (too many segments, unsupported block size ...).
     Unsupported,
 }
 
@@ -123,34 +126,37 @@ impl core::fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-/// One change of the bus. It may need several calls (see [`Host::set_bus`]).
+/// A change of the bus. It may need several calls (see [`Host::set_bus`]).
 ///
-/// Every driver returns [`Step::Done`] for the operations that lead back to a fresh bus, even where
-/// it has nothing to do: `PowerOff`, `PowerOn`, `Signal18(false)`, `Width(W1)`, `Timing(Legacy)`,
-/// `Clock`, `TuneAbort`, `ResetLines`, `ResetAll`. A `Failed` for one of these ends bring-up, or
-/// the card. The other operations are requested only where [`Caps`] allows them: `Width` up to
-/// [`Caps::width`], `Timing` by [`Caps::timings`], `Signal18(true)` by [`Caps::signal18`],
-/// `TuneStart` for a timing that needs tuning. A driver without them returns `Failed`.
+/// Every driver returns [`Step::Done`] for the operations that lead back to the initial bus, even
+/// if it has nothing to do: `PowerOff`, `PowerOn`, `Signal18(false)`, `Width(W1)`,
+/// `Timing(Legacy)`, `Clock`, `TuneAbort`, `ResetLines`, `ResetAll`. If one of these returns
+/// `Failed`, bring-up fails, or the card is given up. The other operations are requested only if
+/// [`Caps`] allows them: `Width` up to [`Caps::width`], `Timing` by [`Caps::timings`],
+/// `Signal18(true)` by [`Caps::signal18`], `TuneStart` for a timing that needs tuning. A driver
+/// that lacks them returns `Failed`.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusOp {
-    /// Power off; clock and lines go quiet.
+    /// Switches the card's supply off, and stops the clock and the lines.
     PowerOff,
-    /// Power on at 3.3 V, 1 bit, no clock.
+    /// Switches the supply on at 3.3 V, with one data line and without a clock.
     PowerOn,
-    /// SD clock in hertz, rounded down to what the divider can do; 0 stops it.
+    /// Sets the SD clock in hertz, rounded down to a frequency that the divider can make; 0 stops
+    /// the clock.
     Clock(u32),
-    /// Number of data lines.
+    /// Sets the number of data lines.
     Width(Width),
-    /// Timing of the host's side.
+    /// Sets the bus timing of the controller, not of the card.
     Timing(Timing),
-    /// 1.8 V signalling on or off; fails if the regulator does not follow.
+    /// Switches the signal lines to 1.8 V (true) or 3.3 V (false); fails if the regulator does not
+    /// follow.
     Signal18(bool),
     /// Begins tuning: phases with `tuning` set follow.
     TuneStart,
-    /// Ends tuning without a result, and goes back to the fixed sampling point.
+    /// Ends tuning without a result, and selects the fixed sampling point again.
     TuneAbort,
-    /// Resets the CMD and DAT circuits to idle and stops DMA.
+    /// Resets the CMD and DAT circuits of the controller to idle and stops DMA.
     ResetLines,
     /// Resets the whole controller to its power-on state, then restores the bus settings.
     ResetAll,
@@ -159,16 +165,16 @@ pub enum BusOp {
 /// Progress of a bus operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Finished.
+    /// The operation has ended successfully.
     Done,
-    /// Not finished: call again at this time, in nanoseconds (never earlier than the `now_ns` of
-    /// the call).
+    /// The operation has not ended: call again at this time, in nanoseconds, which is never earlier
+    /// than the `now_ns` of the call.
     Wait(u64),
-    /// Failed (clock never stable, reset bit stuck, voltage wrong).
+    /// The operation has failed (clock never stable, reset bit stuck, voltage wrong).
     Failed,
 }
 
-/// A controller's driver. No method blocks; none is called from two contexts at once.
+/// The driver of a controller. No method blocks, and no method is called from two contexts at once.
 ///
 /// # Safety
 /// Safe code gets its memory back when a driver reports an end, so a driver promises:
@@ -250,21 +256,21 @@ pub unsafe trait Host {
         false
     }
 
-    /// Returns whether a transfer can stay open that begins, or continues, with this many blocks;
-    /// this segment has a part of them. Called when the segment is mapped.
+    /// Returns whether a transfer of `blocks` blocks, of which `segment` holds a part, can stay
+    /// open or continue an open transfer. Called when the segment is mapped.
     fn goes_on_with(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         let _ = (segment, blocks, direction);
         true
     }
 
-    /// Starts a phase. `segments` (mapped, in order) have the data; their lengths add up to at
+    /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at
     /// least the data's size. `timeout_ns` is the longest time that the card may take for data and
-    /// busy, for the controller's own timer.
+    /// busy; the driver sets the controller's timer by it.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
-    /// Starts a phase as [`start`](Host::start) does, for the most frequent phases: a read or write
-    /// of blocks in one segment, or a command without data, each with an R1. A driver that needs
-    /// fewer instructions for these implements it. Firmware without
+    /// Starts a phase like [`start`](Host::start), for the most frequent phases: a read or write of
+    /// blocks in one segment, or a command without data, each with an R1. A driver implements it if
+    /// it needs fewer instructions for these phases. Firmware without
     /// [`Profile::FAST`](crate::sched::Profile::FAST) does not contain it.
     #[inline]
     fn start_fast(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
@@ -272,36 +278,38 @@ pub unsafe trait Host {
     }
 
     /// Starts a command that does not use DAT (no data, no busy, a short response) during the data
-    /// of the phase in progress. It ends by [`ack_concurrent`](Host::ack_concurrent), perhaps after
-    /// that phase. After a fault of the command the driver itself resets the CMD line only; until
-    /// that is done nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] drop the command.
+    /// of the phase in progress. [`ack_concurrent`](Host::ack_concurrent) reports its end, perhaps
+    /// after the end of the phase. If the command fails, the driver itself resets the CMD line
+    /// only, and starts nothing until the reset is complete. [`BusOp::ResetLines`] and
+    /// [`BusOp::ResetAll`] drop the command.
     ///
     /// [`StartError::CommandLine`]: not possible yet, try again; if the response of the phase
-    /// itself is still missing, its arrival interrupts. [`StartError::DataLine`]: the data are
-    /// over, or nearly over. [`StartError::Unsupported`]: not possible during this phase.
+    /// itself is still missing, its arrival interrupts. [`StartError::DataLine`]: the data have
+    /// ended, or nearly. [`StartError::Unsupported`]: not possible during this phase.
     fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let _ = command;
         Err(StartError::Unsupported)
     }
 
-    /// Acknowledges the end of the command during data. Returns the content of its response, or the
-    /// fault. Called before each [`ack`](Host::ack) while there is such a command.
+    /// Acknowledges the end of the command that was sent during data. Returns its R1, or the cause
+    /// of its failure; `None` if it has not ended. Called before each [`ack`](Host::ack) while such
+    /// a command is in progress.
     fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         None
     }
 
-    /// Gives up the command during data, without harm to the data.
+    /// Drops the command that was sent during data; the data transfer continues.
     fn abort_concurrent(&mut self) {}
 
     /// Acknowledges all events of the controller, transfers PIO data, and returns the events.
-    /// Called from the interrupt, and by the engine before a deadline counts as missed. `segments`
-    /// are those of the phase in progress, as given to [`start`](Host::start). After it returns no
-    /// acknowledged event keeps the interrupt line asserted.
+    /// Called from the interrupt, and by the engine before it treats a deadline as missed.
+    /// `segments` are those of the phase in progress, as given to [`start`](Host::start).
+    /// Afterwards no acknowledged event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
-    /// Acknowledges events as [`ack`](Host::ack) does, for a caller that waits for the end of a
-    /// phase with an R1. A driver that can detect in a few instructions that the phase ended well
-    /// and nothing else happened returns the short form.
+    /// Acknowledges events like [`ack`](Host::ack), for a caller that waits for the end of a phase
+    /// with an R1. A driver returns the short form if it can detect in a few instructions that the
+    /// phase ended without an error and that nothing else happened.
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         match self.ack(segments) {
@@ -312,40 +320,40 @@ pub unsafe trait Host {
         }
     }
 
-    /// Returns the R1 of the phase in progress during its data, together with what an automatic
-    /// CMD23 reported of earlier writes. `None`: it has not come yet, and its arrival interrupts;
-    /// or the phase is over, or its R1 cannot be read before its end. The end of the phase reports
-    /// the same R1 again.
+    /// Returns the R1 of the phase in progress during its data, with errors of earlier writes that
+    /// an automatic CMD23 reported. `None` if the R1 was not received yet (its arrival then
+    /// interrupts), the phase has ended, or its R1 cannot be read before its end. The end of the
+    /// phase reports the same R1 again.
     fn early_r1(&mut self) -> Option<u32> {
         None
     }
 
-    /// Notes that the end of a phase was found only after its deadline: the driver should no longer
-    /// rely on a shortcut to its interrupt.
+    /// Tells the driver that the end of a phase was found only after its deadline. The driver
+    /// should stop using a shortcut on which its interrupt depends.
     #[inline]
     fn interrupt_lost(&mut self) {}
 
-    /// Returns whether the command is still in the controller, and nothing is on DAT. Called for a
-    /// transfer that began at least 50 ms ago and for which [`ack`](Host::ack) has had no event. If
-    /// true, the transfer will never end, and is given up at once.
+    /// Returns whether the command is still in the controller while the data lines are idle. Called
+    /// for a transfer that began at least 50 ms ago and for which [`ack`](Host::ack) has had no
+    /// event. If true, the transfer will never end, and the engine aborts it at once.
     #[inline]
     fn command_hangs(&self) -> bool {
         false
     }
 
-    /// Begins or continues a bus operation: called with the same `op` until it returns `Done` or
-    /// `Failed`. `first` marks the beginning.
+    /// Begins or continues a bus operation. The caller repeats the call with the same `op` until it
+    /// returns `Done` or `Failed`; `first` is true in the first call.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 
     /// Isolates the controller from all memory for good, by the platform's means
-    /// ([`Dma::isolate`]), when neither kind of reset has helped. Returns true if no segment is
-    /// surely accessed any more. The default returns true where the CPU transfers all data
-    /// ([`Caps::dma_bits`] is 0), and false elsewhere: a PIO driver need not implement it.
+    /// ([`Dma::isolate`]), when no reset has stopped it. Returns true if the controller certainly
+    /// accesses no segment any more. The default returns true if the CPU transfers all data
+    /// ([`Caps::dma_bits`] is 0), false otherwise, so a PIO driver need not implement it.
     fn isolate(&mut self) -> bool {
         self.caps().dma_bits == 0
     }
 
-    /// Returns whether the card holds DAT0 low.
+    /// Returns whether the card holds DAT0 low (busy).
     fn dat0_busy(&self) -> bool;
 
     /// Returns the levels of DAT3 to DAT0 in bits 3 to 0, for the voltage switch [SDHC 3.6.1]. A
@@ -357,14 +365,15 @@ pub unsafe trait Host {
     /// Returns whether a card is in the slot.
     fn present(&self) -> bool;
 
-    /// Returns how long a tuning is valid, as the controller declares it [SDHC 2.2.25]; 0: not
-    /// declared, or the controller requests tunings itself ([`Events::retune`]).
+    /// Returns how long a tuning is valid in nanoseconds, as the controller declares it [SDHC
+    /// 2.2.25]. 0 if the controller declares no time, or requests tunings itself
+    /// ([`Events::retune`]).
     fn retune_ns(&self) -> u64 {
         0
     }
 
-    /// Returns the current that the supply gives a card at 2.7 to 3.6 V, in mA [SDHC 2.2.26]; 0:
-    /// not known.
+    /// Returns the current that the supply can give a card at 2.7 to 3.6 V, in mA [SDHC 2.2.26]; 0
+    /// if not known.
     fn supply_ma(&self) -> u16 {
         0
     }
@@ -374,28 +383,28 @@ pub unsafe trait Host {
         false
     }
 
-    /// Returns the waker of an async task of the driver that now has something to do, if there is
-    /// one. (Some drivers carry out in a task what a call has begun.) A driver wakes no task
-    /// itself: it is called under the stack's lock, and a waker may run any code. The
-    /// [stack](crate::task::Stack) calls this after each of its calls, and wakes when its lock is
-    /// released.
+    /// Returns the waker of an async task of the driver that now has work, if there is one. (In
+    /// some drivers a task carries out what a call has begun.) A driver wakes no task itself,
+    /// because it is called under the stack's lock and a waker may run any code. The
+    /// [stack](crate::task::Stack) calls this method after each of its calls, and wakes the task
+    /// when it has released its lock.
     fn take_waker(&mut self) -> Option<Waker> {
         None
     }
 
-    /// Returns the controller's command queue engine, if it has one. Firmware whose profile is not
-    /// [`HostQueued`](crate::sched::HostQueued) does not call it.
+    /// Returns the controller's command queue engine, if it has one. Only firmware whose profile is
+    /// [`HostQueued`](crate::sched::HostQueued) calls it.
     fn queue(&mut self) -> Option<&mut dyn CommandQueueHost> {
         None
     }
 
     /// Returns the controller's interface for chains (several transfers from one list), if it has
-    /// one. Firmware whose profile is not [`Chained`](crate::sched::Chained) does not call it.
+    /// one. Only firmware whose profile is [`Chained`](crate::sched::Chained) calls it.
     fn chain(&mut self) -> Option<&mut dyn ChainHost> {
         None
     }
 
-    /// Unmasks or masks the card interrupt (SDIO). A driver that has it sets
+    /// Enables or disables the card interrupt (SDIO). A driver that implements this sets
     /// [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;

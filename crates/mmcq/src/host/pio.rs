@@ -1,4 +1,4 @@
-//! The CPU's side of a transfer without DMA: a position in a list of segments.
+//! Position of the CPU in a list of segments, for a transfer without DMA.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,15 +13,15 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the next `len` bytes if they are in one segment, and skips them.
+    /// Returns a pointer to the next `len` bytes, and skips them; `None` if they are not in one
+    /// segment.
     pub(crate) fn take(&mut self, segments: &[Segment], len: u32) -> Option<NonNull<u8>> {
         let segment = segments.get(self.segment)?;
         let end = self.offset.checked_add(len)?;
         if end > segment.len {
             return None;
         }
-        // SAFETY: `offset <= end <= len`, so the place lies in (or at the end of) the segment's
-        // memory.
+        // SAFETY: `offset <= end <= len`, so the place is in the segment's memory, or at its end.
         let place = unsafe { segment.ptr.add(self.offset as usize) };
         self.offset = end;
         if end == segment.len {
@@ -30,13 +30,14 @@ impl Cursor {
         Some(place)
     }
 
-    /// Returns the next `len` bytes as a segment of their own, if they are in one segment.
+    /// Returns the next `len` bytes as a segment; `None` if they are not in one segment.
     pub(crate) fn piece(&self, segments: &[Segment], len: u32) -> Option<Segment> {
         let piece = segments.get(self.segment)?.part(self.offset, len);
         (piece.len == len).then_some(piece)
     }
 
-    /// Passes the next `len` bytes to a function, and skips them. No controller may be using them.
+    /// Passes the next `len` bytes to a function, and skips them. The controller must not be using
+    /// them.
     pub(crate) fn with_bytes<R>(
         &mut self,
         segments: &[Segment],
@@ -44,12 +45,12 @@ impl Cursor {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let place = self.take(segments, len)?;
-        // SAFETY: `place` has `len` bytes, which the caller's phase owns (`Segment`'s contract) and
-        // nothing writes meanwhile.
+        // SAFETY: `place` has `len` bytes, which the caller's phase owns (contract of `Segment`),
+        // and nothing writes them during the call.
         Some(f(unsafe { core::slice::from_raw_parts(place.as_ptr(), len as usize) }))
     }
 
-    /// Returns the next single byte; skips empty segments.
+    /// Returns a pointer to the next byte, and skips empty segments.
     fn byte(&mut self, segments: &[Segment]) -> Option<NonNull<u8>> {
         while segments.get(self.segment).is_some_and(|segment| segment.len == 0) {
             self.segment += 1;
@@ -86,8 +87,8 @@ impl Cursor {
         match self.take(segments, whole * 4) {
             Some(place) => {
                 let words = place.cast::<u32>();
-                // Worth two loops: cores that cannot reach across words store byte by byte in the
-                // second.
+                // Two loops are worthwhile: on CPUs without unaligned access the second loop stores
+                // byte by byte.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
                         // SAFETY: `place` has room for `whole` words, of which this is one; the
@@ -115,7 +116,7 @@ impl Cursor {
         match self.take(segments, whole * 4) {
             Some(place) => {
                 let words = place.cast::<u32>();
-                // As in `fill`.
+                // Two loops, as in `fill`.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
                         // SAFETY: `place` holds `whole` words, of which this is one; the caller's
@@ -144,8 +145,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// 23 bytes in pieces of these lengths, moved in runs of these: always the same bytes, in
-    /// order.
+    /// Moves 23 bytes through segments of all these lengths, in steps of all these lengths; the
+    /// bytes must arrive in order.
     #[test]
     fn words_meet_pieces_of_any_length() {
         let content: Vec<u8> = (1..=23).collect();

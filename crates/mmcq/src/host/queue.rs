@@ -1,9 +1,10 @@
-//! Controllers with a command queue engine, which works on more than one phase at a time.
+//! The interface of controllers with a command queue engine, which executes several tasks at a
+//! time.
 //!
 //! A *task* is a read or write of blocks that is described in memory and started by a doorbell. The
-//! controller announces it to the card, polls whether the card is ready, transfers the data, and
-//! reports the end: in any order. Read first: [`CommandQueueHost`]. In this file "the engine" is
-//! the controller's command queue engine.
+//! controller announces the task to the card, polls whether the card is ready, transfers the data,
+//! and reports the end. Tasks may end in any order. Read first: [`CommandQueueHost`]. In this file
+//! "the engine" is the controller's command queue engine.
 
 use super::events::explain;
 use super::{Cause, Direction, DmaError, Segment, Stage};
@@ -17,31 +18,33 @@ pub struct TaskFlags(u32);
 impl TaskFlags {
     /// No option.
     pub const NONE: TaskFlags = TaskFlags(0);
-    /// The card programs it, and does not keep it in its cache: forced programming.
+    /// Forced programming: the card writes the data to the medium, and does not only keep them in
+    /// its cache.
     pub const FORCED: TaskFlags = TaskFlags(1 << 6);
-    /// The card keeps the data in its faster part: data tag.
+    /// Data tag: the card keeps the data in its faster part.
     pub const TAGGED: TaskFlags = TaskFlags(1 << 11);
-    /// The task goes before tasks of simple priority, if the card supports it.
+    /// Priority: the card executes the task before tasks of simple priority, if it supports that.
     pub const PRIORITY: TaskFlags = TaskFlags(1 << 13);
-    /// The task is executed after all that were rung before it, and before all that are rung after
-    /// it.
+    /// Queue barrier: the card executes the task after all tasks started before it, and before all
+    /// tasks started after it.
     pub const BARRIER: TaskFlags = TaskFlags(1 << 14);
-    /// After a power failure each block is old or new, and none is a mixture: reliable write.
+    /// Reliable write: after a power failure each block has either its old or its new content,
+    /// never a mixture.
     pub const RELIABLE: TaskFlags = TaskFlags(1 << 15);
-    /// The task's end interrupts at once where ends are [coalesced](Coalescing).
+    /// The end of the task raises an interrupt at once, even if ends are [coalesced](Coalescing).
     pub const AT_ONCE: TaskFlags = TaskFlags(1 << 2);
 
-    /// Returns both sets together.
+    /// Returns the options of both sets.
     pub const fn with(self, other: TaskFlags) -> TaskFlags {
         TaskFlags(self.0 | other.0)
     }
 
-    /// Returns whether all of `other` are set.
+    /// Returns whether the set contains all options of `other`.
     pub const fn has(self, other: TaskFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns the bits of a task descriptor [eMMC 5.1, B.4].
+    /// Returns the options as bits of a task descriptor [eMMC 5.1, B.4].
     pub(super) const fn bits(self) -> u32 {
         self.0
     }
@@ -50,45 +53,47 @@ impl TaskFlags {
 /// A read or write of blocks of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The direction.
+    /// Direction of the data.
     pub direction: Direction,
-    /// First block, or first byte on cards that count bytes.
+    /// First block, or first byte on cards that are addressed in bytes.
     pub address: u32,
-    /// Blocks, at least 1.
+    /// Number of blocks, at least 1.
     pub blocks: u16,
-    /// The options.
+    /// Options of the task.
     pub flags: TaskFlags,
-    /// Context of the card, 0 to 15; 0: none.
+    /// Context ID of the card, 1 to 15; 0 for no context.
     pub context: u8,
 }
 
-/// Coalescing of ends: several ends raise one interrupt.
+/// Coalescing of task ends: several ends raise one interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
     /// Number of ended tasks that raises an interrupt, 1 to 31.
     pub tasks: u8,
-    /// Longest wait of an end for its interrupt, in nanoseconds. It is rounded up to the timer's
-    /// step, and is at most what the timer can count (127 times 1024 clocks with CQHCI).
+    /// Longest time from the end of a task to its interrupt, in nanoseconds. The driver rounds it
+    /// up to a step of the timer, and limits it to the timer's maximum (127 times 1024 clocks with
+    /// CQHCI).
     pub wait_ns: u64,
 }
 
-/// Settings of the engine when it is switched on.
+/// Settings with which the engine is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSettings {
-    /// The card's address, to read the status of its queue.
+    /// The card's relative address (RCA), which the engine needs to read the status of the card's
+    /// queue.
     pub rca: u16,
-    /// Time between polls of the card while nothing is ready, in nanoseconds.
+    /// Time between two polls of the card while no task is ready, in nanoseconds.
     pub poll_ns: u64,
-    /// Number of blocks of a task that are left when the card is also polled during data, 1 to 15;
-    /// 0: it is polled only while the data lines are idle, which every controller can do.
+    /// The engine polls the card also during data, when this many blocks of a task are left (1 to
+    /// 15). With 0 it polls only while the data lines are idle, which every controller can do.
     pub poll_blocks: u8,
-    /// Coalescing of ends; `None`: each end raises an interrupt.
+    /// Coalescing of task ends; `None` if each end raises an interrupt.
     pub coalescing: Option<Coalescing>,
-    /// Longest time that the card may take for data and busy of a task, in nanoseconds, for the
-    /// controller's own timer; `u64::MAX`: the timer's maximum.
+    /// Longest time that the card may take for data and busy of a task, in nanoseconds. The driver
+    /// sets the controller's timer by it; `u64::MAX` selects the timer's maximum.
     pub timeout_ns: u64,
-    /// Bits of an R1 that stop the queue ([`QueueFault::response`] has it then).
+    /// Bits of an R1 that stop the queue; [`QueueFault::response`] then has the R1.
     pub r1_errors: u32,
 }
 
@@ -102,10 +107,10 @@ setters!(QueueSettings {
 });
 
 impl QueueSettings {
-    /// Makes settings for the card with this address: polls each 10 us, never during data, an
+    /// Makes settings for the card with address `rca`: polls each 10 us but never during data, an
     /// interrupt for each task, the longest timeout, and all error bits of an R1.
     pub const fn new(rca: u16) -> Self {
-        // Neither EXCEPTION_EVENT nor CARD_IS_LOCKED: they are no errors of a task.
+        // EXCEPTION_EVENT and CARD_IS_LOCKED are left out: they are no errors of a task.
         const ERRORS: u32 = 0xfdf9_a080;
         QueueSettings {
             rca,
@@ -118,28 +123,29 @@ impl QueueSettings {
     }
 }
 
-/// Capabilities of the engine.
+/// Capabilities of a command queue engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueCaps {
-    /// Version: major number in 11:8, minor number in 7:4, suffix in 3:0.
+    /// Version of CQHCI: major number in 11:8, minor number in 7:4, suffix in 3:0.
     pub version: u16,
-    /// Number of slots for tasks, from slot 0 on.
+    /// Number of task slots, which begin with slot 0.
     pub depth: u8,
-    /// The slot for single commands ([`CommandQueueHost::prepare_command`]).
+    /// The slot for direct commands ([`CommandQueueHost::prepare_command`]); `None` if there is
+    /// none.
     pub direct: Option<u8>,
-    /// Whether task descriptors have 128 bits, and addresses 64.
+    /// Whether task descriptors have 128 bits and DMA addresses 64 bits.
     pub wide: bool,
-    /// Most segments of memory in a task.
+    /// Largest number of memory segments in a task.
     pub max_segments: u16,
-    /// Most bytes in a task.
+    /// Largest number of bytes in a task.
     pub max_bytes: u32,
-    /// Frequency of the clock that [`QueueSettings::poll_ns`] is counted in, in hertz.
+    /// Frequency in hertz of the clock that counts [`QueueSettings::poll_ns`].
     pub timer_hz: u32,
 }
 
 impl QueueCaps {
-    /// The capabilities of no engine: a driver sets its own ones, and takes the rest from here.
+    /// The capabilities of no engine. A driver sets its own values, and uses the others from here.
     pub const NONE: QueueCaps = QueueCaps {
         version: 0,
         depth: 0,
@@ -161,32 +167,32 @@ setters!(QueueCaps {
     timer_hz: u32,
 });
 
-/// State of the tasks in the engine's registers: one bit for each slot.
+/// State of the tasks in the engine's registers. In each field, a bit stands for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Tasks that were rung, and are not done.
+    /// Slots whose doorbell was written, and whose task is not done.
     pub rung: u32,
-    /// Tasks that are done, and not acknowledged.
+    /// Slots whose task is done, but was not acknowledged.
     pub done: u32,
-    /// Tasks that the card knows.
+    /// Slots whose task was sent to the card.
     pub known: u32,
-    /// The card's last report of ready tasks.
+    /// Slots that the card reported as ready in its last report.
     pub ready: u32,
 }
 
-/// A fault of the engine. It sends no further command until it was halted.
+/// A fault of the engine, which sends no further command until it was halted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFault {
-    /// The fault.
+    /// Cause of the fault.
     pub cause: Cause,
-    /// The part of the task.
+    /// The part of the task that failed.
     pub stage: Stage,
-    /// The command at which it happened; `None`: not known.
+    /// Index of the command that failed; `None` if not known.
     pub index: Option<u8>,
-    /// Slot of its task, which was rung; `None`: not known.
+    /// Slot of the task that failed, whose doorbell was written; `None` if not known.
     pub slot: Option<u8>,
-    /// The R1 with an error bit, if there was one; there may be another fault besides.
+    /// The R1 that had an error bit, if there was one; another fault may have happened too.
     pub response: Option<u32>,
 }
 
@@ -208,25 +214,25 @@ impl core::error::Error for QueueFault {}
 /// Events that [`CommandQueueHost::ack_queue`] returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueEvents {
-    /// Slots whose task has ended well.
+    /// Slots whose task has ended without a fault, one bit for each slot.
     pub done: u32,
-    /// Slots that were reported as done and are not: not rung, or still waiting.
+    /// Slots that the engine reported as done although their task is not started, or still waits.
     pub stale: u32,
-    /// Slots that were cleared: their tasks are dropped, and their memory is released.
+    /// Slots that were cleared: their tasks are dropped, and the engine has released their memory.
     pub cleared: u32,
-    /// The response of the command in [`QueueCaps::direct`], if that is done.
+    /// The R1 of the command in slot [`QueueCaps::direct`], if the command is done.
     pub response: Option<u32>,
-    /// The engine has halted: phases can be started.
+    /// Whether the engine has halted, so that phases can be started.
     pub halted: bool,
-    /// All tasks were cleared, and the engine is off.
+    /// Whether all tasks were cleared, and the engine is off.
     pub emptied: bool,
-    /// A fault.
+    /// The fault that stopped the engine, if there was one.
     pub fault: Option<QueueFault>,
-    /// As [`Events::card_irq`](super::Events::card_irq).
+    /// Whether a function requests attention: see [`Events::card_irq`](super::Events::card_irq).
     pub card_irq: bool,
-    /// As [`Events::presence`](super::Events::presence).
+    /// Whether a card was inserted or removed: see [`Events::presence`](super::Events::presence).
     pub presence: bool,
-    /// As [`Events::retune`](super::Events::retune).
+    /// Whether the controller requests a new tuning: see [`Events::retune`](super::Events::retune).
     pub retune: bool,
 }
 
@@ -235,36 +241,37 @@ pub struct QueueEvents {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The version register has an unknown value.
+    /// The version register has this value, which the driver does not know.
     Version(u32),
-    /// Neither the capabilities nor the board give a clock: the value of the register.
+    /// Neither the capabilities nor the board give the frequency of the timer; the value is the
+    /// capability register.
     Timer(u32),
-    /// The controller transfers data by its CPU or by SDMA, and tasks need descriptors.
+    /// The controller transfers data by the CPU or by SDMA, but tasks need descriptors.
     Transfer,
-    /// The list of tasks cannot be used for DMA.
+    /// The memory of the task list cannot be used for DMA.
     List(DmaError),
-    /// A phase is in progress, or the lines are in use.
+    /// A phase is in progress, or the bus lines are in use.
     Busy,
-    /// The buffer still has data of a tuning that cannot be read out.
+    /// The buffer still has data of a tuning that the driver cannot read out.
     Buffer,
-    /// The engine is not on after it was switched on: the value of its configuration.
+    /// The engine did not switch on; the value is its configuration register.
     StaysOff(u32),
-    /// The engine halts by itself, or does not resume. Some need a second call after 50 us.
+    /// The engine halts by itself, or does not resume. Some engines need a second call after 50 us.
     StaysHalted,
-    /// The call needs another state: on, halted or off.
+    /// The call needs another state of the engine: on, halted or off.
     State,
-    /// Tasks are under way: wait for their end or clear them first.
+    /// Tasks are in progress (one bit for each slot): wait for their end or clear them first.
     Occupied(u32),
-    /// There is no such slot, or it is not for this kind.
+    /// The slot does not exist, or is not for this kind of task.
     Slot(u8),
-    /// The engine has so few slots, or tasks of so few bytes, that it is of no use.
+    /// The engine has too few slots, or its tasks too few bytes, to be useful.
     Small {
-        /// Number of slots for tasks.
+        /// Number of task slots.
         slots: u8,
-        /// Most bytes in a task.
+        /// Largest number of bytes in a task.
         bytes: u32,
     },
-    /// The memory is too short, in too many segments, or for transfers by the CPU.
+    /// The memory is too short, in too many segments, or must be transferred by the CPU.
     Memory,
     /// The task has no blocks, or a context or command that does not exist.
     Unsupported,
@@ -319,10 +326,11 @@ impl core::error::Error for QueueError {
     }
 }
 
-/// A [`Host`](super::Host) with an engine for the card's queue. No method blocks.
+/// A [`Host`](super::Host) with a command queue engine. No method blocks.
 ///
-/// The engine is off, on, or halted. While it is off or halted, phases can be started; while it is
-/// on, they are refused and tasks can be rung. Calls that take a while are requests;
+/// The engine is off, on, or halted. While it is off or halted, phases can be started. While it is
+/// on, phases are refused, and tasks can be started by their doorbells. Methods that need time only
+/// make a request;
 /// [`ack_queue`](Self::ack_queue) reports their end.
 /// [`BusOp::ResetLines`](super::BusOp::ResetLines), [`BusOp::ResetAll`](super::BusOp::ResetAll) and
 /// a change of the supply switch the engine off and drop its tasks.
@@ -338,56 +346,59 @@ impl core::error::Error for QueueError {
 ///   that is [gone](Cause::Gone), or isolation.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait CommandQueueHost {
-    /// Returns the engine's capabilities, or the reason why it can never be used.
+    /// Returns the engine's capabilities, or the reason why the engine can never be used.
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError>;
 
-    /// Switches the engine on. The card's own queue is already on. No phase is in progress.
+    /// Switches the engine on. Before the call, the caller has enabled the card's own queue and no
+    /// phase is in progress.
     fn enable_queue(&mut self, settings: &QueueSettings) -> Result<(), QueueError>;
 
-    /// Switches the engine off; no task is rung any more.
+    /// Switches the engine off. Before the call, all tasks have ended.
     fn disable_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Describes a task in a free slot. `segments` are mapped, in order, and have the blocks. A
-    /// task that was prepared in the slot before is dropped, even if this one is refused.
+    /// Describes a task in a free slot. `segments` are mapped, in order, and hold the blocks. A
+    /// task that was prepared in the slot before is dropped, even if the new one is refused.
     fn prepare_task(&mut self, slot: u8, task: &Task, segments: &[Segment]) -> Result<(), QueueError>;
 
-    /// Describes a command without data in [`QueueCaps::direct`]. `barrier`: as
-    /// [`TaskFlags::BARRIER`].
+    /// Describes a command without data in slot [`QueueCaps::direct`]. With `barrier` the command
+    /// is a barrier, like [`TaskFlags::BARRIER`].
     fn prepare_command(&mut self, command: &Command, barrier: bool) -> Result<(), QueueError>;
 
-    /// Drops tasks that are prepared and were not rung: their memory is released.
+    /// Drops tasks that are prepared but not started; the engine releases their memory.
     fn withdraw(&mut self, slots: u32);
 
-    /// Rings the doorbells of slots that are prepared, the lowest first. Returns those that were
-    /// rung.
+    /// Writes the doorbells of prepared slots, the lowest first. Returns the slots whose doorbell
+    /// was written.
     fn ring(&mut self, slots: u32) -> u32;
 
     /// Acknowledges all events of the engine, and returns them. Called from the interrupt, and
-    /// before a deadline counts as missed. Events that it has not read keep the interrupt line
-    /// asserted.
+    /// before a deadline counts as missed. Events that the method has not read keep the interrupt
+    /// line asserted.
     fn ack_queue(&mut self) -> QueueEvents;
 
-    /// Acknowledges ends as [`ack_queue`](Self::ack_queue) does, in short form: returns the slots
-    /// whose task has ended well, if there is no other event. 0: call the long form.
+    /// Acknowledges task ends like [`ack_queue`](Self::ack_queue), in short form. Returns the slots
+    /// whose task has ended without a fault, if no other event occurred. 0 means that the caller
+    /// must call [`ack_queue`](Self::ack_queue).
     fn ack_ends(&mut self) -> u32 {
         0
     }
 
-    /// Requests the engine to end what it executes, and to halt; [`QueueEvents::halted`] reports
-    /// it.
+    /// Requests the engine to halt when the task in progress has ended; [`QueueEvents::halted`]
+    /// reports the halt.
     fn halt_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Resumes after a halt.
+    /// Resumes the engine after a halt.
     fn resume_queue(&mut self) -> Result<(), QueueError>;
 
-    /// Requests to take the task of this slot out of the halted engine; [`QueueEvents::cleared`]
-    /// reports it. The card is not notified.
+    /// Requests the halted engine to clear the task of this slot; [`QueueEvents::cleared`] reports
+    /// it. The card is not notified.
     fn clear_task(&mut self, slot: u8) -> Result<(), QueueError>;
 
-    /// Requests to take out all tasks; [`QueueEvents::emptied`] reports it. The engine is off
-    /// afterwards, so that it cannot report any of them later.
+    /// Requests the engine to clear all tasks; [`QueueEvents::emptied`] reports it. The engine is
+    /// off afterwards, so that it cannot report any of the tasks later.
     fn clear_tasks(&mut self) -> Result<(), QueueError>;
 
-    /// Returns the state in the registers, for a deadline that has passed.
+    /// Returns the state of the tasks in the registers, to find the cause when a deadline has
+    /// passed.
     fn queue_state(&self) -> QueueState;
 }

@@ -1,30 +1,29 @@
-//! A driver's access to its registers.
+//! How a driver reads and writes the registers of its controller.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-/// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as
-/// its name says.
+/// Register access of one controller, by byte offset. Values are little-endian; each access has
+/// exactly the width in the method's name.
 ///
-/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are other implementations.
-/// Drivers do not depend on which one it is.
+/// [`Mmio`] implements the trait for real hardware. The laboratory's models and QEMU's qtest socket
+/// implement it too; a driver works with each of them.
 pub trait Regs {
-    /// Reads 8 bits.
+    /// Reads 8 bits at `offset`.
     fn read8(&self, offset: u16) -> u8;
-    /// Reads 16 bits; `offset` is even.
+    /// Reads 16 bits at `offset`, which is even.
     fn read16(&self, offset: u16) -> u16;
-    /// Reads 32 bits; `offset` is a multiple of 4.
+    /// Reads 32 bits at `offset`, which is a multiple of 4.
     fn read32(&self, offset: u16) -> u32;
-    /// Writes 8 bits.
+    /// Writes 8 bits at `offset`.
     fn write8(&self, offset: u16, value: u8);
-    /// Writes 16 bits; `offset` is even.
+    /// Writes 16 bits at `offset`, which is even.
     fn write16(&self, offset: u16, value: u16);
-    /// Writes 32 bits; `offset` is a multiple of 4.
+    /// Writes 32 bits at `offset`, which is a multiple of 4.
     fn write32(&self, offset: u16, value: u32);
 }
 
-/// [`Regs`] for a model or a fake that has one function for all widths:
-/// `fn read(&self, offset: u16, bytes: _) -> u32` and
-/// `fn write(&self, offset: u16, bytes: _, value: u32)`.
+/// Implements [`Regs`] for a model or a fake that has one function for all widths: `fn read(&self,
+/// offset: u16, bytes: _) -> u32` and `fn write(&self, offset: u16, bytes: _, value: u32)`.
 #[macro_export]
 macro_rules! regs_by_width {
     ([$($generics:tt)*] $type:ty) => {
@@ -51,14 +50,14 @@ macro_rules! regs_by_width {
     };
 }
 
-/// Memory-mapped registers.
+/// Registers of a real controller, mapped into memory.
 #[derive(Debug)]
 pub struct Mmio {
     base: core::ptr::NonNull<u8>,
 }
 
-// SAFETY: the address of a device is the same on every core; `Mmio::new` makes the caller promise
-// sole use.
+// SAFETY: the address of a device is the same on every core; the caller of `Mmio::new` promises
+// that nothing else uses the registers.
 unsafe impl Send for Mmio {}
 
 impl Mmio {
@@ -74,10 +73,11 @@ impl Mmio {
         Mmio { base }
     }
 
-    /// Makes the access to registers at this address, as [`new`](Self::new).
+    /// Makes the access to registers at `address`, a number in bytes; otherwise like
+    /// [`new`](Self::new).
     ///
     /// # Safety
-    /// As for [`new`](Self::new), and `address` is not 0.
+    /// The promises of [`new`](Self::new) hold, and `address` is not 0.
     pub const unsafe fn at_address(address: usize) -> Self {
         // SAFETY: the caller promises that the address is not 0.
         let base = unsafe { core::ptr::NonNull::new_unchecked(core::ptr::without_provenance_mut(address)) };
@@ -91,8 +91,8 @@ impl Mmio {
 
 impl Regs for Mmio {
     fn read8(&self, offset: u16) -> u8 {
-        // SAFETY: inside the block that `new`'s caller vouched for; volatile, no reference is
-        // formed.
+        // SAFETY: `offset` is inside the block that the caller of `new` promised; the access is
+        // volatile and forms no reference.
         unsafe { self.at::<u8>(offset).read_volatile() }
     }
     fn read16(&self, offset: u16) -> u16 {

@@ -1,38 +1,39 @@
-//! The search for the sampling point: each tap is tried with a tuning block, then the middle of the
-//! good ones.
+//! Search for the sampling point: a tuning block tests each tap, and then the middle of the good
+//! taps.
 
-/// Most taps: a tuning has 40 blocks [SD 4.2.4.5], one of which tries the chosen tap again.
+/// Largest number of taps. A tuning has 40 blocks [SD 4.2.4.5], one of which tests the chosen tap
+/// again.
 pub(crate) const TAPS_MAX: u8 = 32;
 
 /// A search in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Search {
     taps: u8,
-    /// Whether the taps form a circle: after the last one comes the first, a period later.
+    /// Whether the taps form a circle: the first tap follows the last one, a clock period later.
     circle: bool,
     at: u8,
     good: u32,
 }
 
-/// Next action after a tuning block.
+/// The action that follows a tuning block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// This tap is next.
+    /// Select this tap and test it with the next block.
     Next(u8),
-    /// The chosen tap is good.
+    /// The search has ended: the chosen tap is good.
     Tuned,
-    /// No tap is good.
+    /// The search has ended: no tap is good.
     None,
 }
 
 impl Search {
-    /// Begins a search over this many taps, [`TAPS_MAX`] at most.
+    /// Begins a search over `taps` taps; more than [`TAPS_MAX`] are reduced to that number.
     pub(crate) const fn new(taps: u8, circle: bool) -> Self {
         let taps = if taps < TAPS_MAX { taps } else { TAPS_MAX };
         Search { taps, circle, at: 0, good: 0 }
     }
 
-    /// Notes whether the present tap was good.
+    /// Records whether the current tap was good; returns what follows.
     pub(crate) fn tried(&mut self, good: bool) -> Found {
         let at = self.at;
         self.at = at.saturating_add(1);
@@ -49,7 +50,7 @@ impl Search {
         }
     }
 
-    /// Returns the middle of the longest row of good taps.
+    /// Returns the middle of the longest row of good taps; `None` if no tap is good.
     fn middle(&self) -> Option<u8> {
         let taps = u32::from(self.taps).max(1);
         let good = |tap: u32| (self.circle || tap < taps) && self.good >> (tap % taps) & 1 != 0;
@@ -86,12 +87,12 @@ mod tests {
             core::array::from_fn::<bool, 12, _>(|tap| (0..length).any(|step| (from + step) % 12 == tap))
         };
         assert_eq!(search(true, &row(3, 5)), (Some(5), Found::Tuned));
-        // Across the end.
+        // The row of good taps continues from the last tap to the first.
         assert_eq!(search(true, &row(10, 5)), (Some(0), Found::Tuned));
         assert_eq!(search(true, &row(0, 0)), (None, Found::None));
         assert_eq!(search(true, &row(7, 1)), (Some(7), Found::Tuned));
         assert_eq!(search(true, &row(0, 12)), (Some(6), Found::Tuned));
-        // No circle: the row at the end stands for itself.
+        // Without a circle, the row ends at the last tap.
         assert_eq!(search(false, &row(10, 5)), (Some(1), Found::Tuned));
         assert_eq!(search(false, &row(9, 3)), (Some(10), Found::Tuned));
         assert_eq!(search(false, &row(0, 0)), (None, Found::None));
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(search.tried(true), Found::Next(1));
         assert_eq!(search.tried(true), Found::Next(1));
         assert_eq!(search.tried(false), Found::None);
-        // More taps than the block has tries.
+        // More taps than a tuning has blocks.
         assert_eq!(Search::new(200, true).taps, 32);
     }
 }

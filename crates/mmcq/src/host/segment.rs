@@ -1,15 +1,16 @@
-//! Memory that takes part in a transfer, as a driver sees it.
+//! Memory of a transfer, as a driver sees it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use core::ptr::NonNull;
 
-/// One contiguous piece of memory that takes part in a transfer.
+/// A contiguous piece of memory that a transfer reads or writes.
 ///
-/// The engine makes segments of memory that a slot owns, from `submit` until the completion is
-/// taken. A driver may access the memory by the rules of [`Host`](super::Host). Safe code cannot
-/// make or copy a segment, so it cannot direct a driver to memory of its choice.
-// The drivers' own tests hand the same one in again and again.
+/// The engine makes segments only from memory that a slot owns, between `submit` and the moment
+/// when the completion is taken. A driver may access the memory by the rules of
+/// [`Host`](super::Host). Safe code cannot make or copy a segment, so it cannot direct a driver to
+/// memory of its choice.
+// The drivers' own tests use the same segment several times, so it can be copied there.
 #[cfg_attr(test, derive(Clone, Copy))]
 #[derive(Debug)]
 pub struct Segment {
@@ -18,15 +19,16 @@ pub struct Segment {
     pub(crate) bus: u64,
 }
 
-// SAFETY: a segment is an address and a length; code that dereferences it argues for itself.
+// SAFETY: a segment is only an address and a length; code that dereferences it has its own
+// argument.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// No memory.
+    /// A segment without memory.
     pub(crate) const NONE: Segment = Segment { ptr: NonNull::dangling(), len: 0, bus: 0 };
 
-    /// Makes a segment for code that drives a [`Host`](super::Host) without an engine: a driver's
-    /// tests.
+    /// Makes a segment for code that uses a [`Host`](super::Host) without an engine, such as a
+    /// driver's tests.
     ///
     /// # Safety
     /// The `len` bytes at `ptr` are initialised. From [`Host::map`](super::Host::map) on nothing
@@ -37,41 +39,41 @@ impl Segment {
         Segment { ptr, len, bus }
     }
 
-    /// Returns the address for the CPU.
+    /// Returns the address of the memory for the CPU.
     pub const fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
 
-    /// Returns the length in bytes: a multiple of the block size, except for byte-wise transfers of
-    /// one segment.
+    /// Returns the length in bytes. It is a multiple of the block size, except in a byte-wise
+    /// transfer of one segment.
     pub const fn len_bytes(&self) -> u32 {
         self.len
     }
 
-    /// Returns the address for the controller, set by [`Host::map`](super::Host::map). For memory
-    /// that the CPU transfers it is 0, or a mark of the driver.
+    /// Returns the bus address for the controller, which [`Host::map`](super::Host::map) has set.
+    /// If the CPU transfers the memory, the value is 0, or a flag of the driver.
     pub const fn bus(&self) -> u64 {
         self.bus
     }
 
-    /// Sets the address for the controller; called by [`Host::map`](super::Host::map).
+    /// Sets the bus address for the controller; called by [`Host::map`](super::Host::map).
     pub const fn set_bus(&mut self, bus: u64) {
         self.bus = bus;
     }
 
-    /// Returns the same memory once more, for the engine's own tables.
+    /// Returns a copy of the segment, for the engine's own tables.
     #[inline(always)]
     pub(crate) const fn same(&self) -> Self {
         Segment { ptr: self.ptr, len: self.len, bus: self.bus }
     }
 
-    /// Returns the memory after its first `skip` bytes, at most `len` of them; empty if there is
-    /// none.
+    /// Returns at most `len` bytes of the memory after its first `skip` bytes; an empty segment if
+    /// nothing is left.
     #[inline(always)]
     pub(crate) fn part(&self, skip: u32, len: u32) -> Self {
         let skip = skip.min(self.len);
-        // SAFETY: `skip` is no more than the length, so the result is inside the memory or one past
-        // its end.
+        // SAFETY: `skip` is at most the length, so the result is inside the memory or one past its
+        // end.
         let ptr = unsafe { self.ptr.add(skip as usize) };
         let bus = self.bus.wrapping_add(skip.into());
         Segment { ptr, len: (self.len - skip).min(len), bus }

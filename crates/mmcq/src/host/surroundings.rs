@@ -1,9 +1,9 @@
-//! Parts of a board around a controller: supplies, pins, clocks, PHY.
+//! The parts of a board around a controller: supplies, pins, clocks, PHY.
 //!
-//! [`Surroundings`] is implemented by the board. Every method has a default that does nothing, so a
-//! board implements only what it has. [`Surrounded`] joins it with a driver and is a driver itself:
-//! each change of the bus ([`BusOp`]) becomes the board's part and the driver's part, in the order
-//! that the card needs.
+//! A board implements [`Surroundings`]. Every method has a default that does nothing, so a board
+//! implements only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each
+//! change of the bus ([`BusOp`]) is carried out by the board and by the driver, in the order that
+//! the card needs.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,11 +13,12 @@ use super::{
 };
 use crate::spec::command::Command;
 
-/// How long RST_n is held low: at least 1 us [eMMC 6.15.10, tRSTW].
+/// Time for which RST_n is held low, in nanoseconds: at least 1 us [eMMC 6.15.10, tRSTW].
 const RESET_LOW_NS: u64 = 10_000;
-/// Time from its rising edge to the first command: at least 200 us [eMMC 6.15.10, tRSCA].
+/// Time from the rising edge of RST_n to the first command, in nanoseconds: at least 200 us [eMMC
+/// 6.15.10, tRSCA].
 const RESET_RECOVERY_NS: u64 = 400_000;
-/// Most parts of one change of the bus.
+/// Largest number of parts in one change of the bus.
 const PARTS_MAX: u8 = 4;
 
 /// Control of a board's parts around its controller. Every default does nothing.
@@ -42,35 +43,37 @@ const PARTS_MAX: u8 = 4;
 /// }
 /// ```
 pub trait Surroundings {
-    /// Switches the card's supply (VDD of an SD card, VCC of an eMMC): called before the
-    /// controller's own power bit is set, and after it is cleared.
+    /// Switches the card's supply (VDD of an SD card, VCC of an eMMC). Called before the
+    /// controller's own power bit is set, and after that bit is cleared.
     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
         let _ = (on, first, now_ns);
         Step::Done
     }
 
-    /// Switches the supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V.
-    /// Called before the controller is switched [SDHC 3.6.1].
+    /// Switches the supply of the signal lines (VCCQ, the controller's pads) to 1.8 V if `low`,
+    /// else to 3.3 V. Called before the controller is switched [SDHC 3.6.1].
     fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
         let _ = (low, first, now_ns);
         Step::Done
     }
 
-    /// Drives RST_n: low if `active`. Returns false if there is no such line. It resets the card
-    /// whenever its supply was switched on, which helps where the supply cannot be switched
-    /// [eMMC 6.15.10].
+    /// Drives RST_n: low if `active`. Returns false if the board has no such line. Called whenever
+    /// the card's supply was switched on; this resets the card even if the board cannot really
+    /// switch the supply [eMMC 6.15.10].
     fn reset_card(&mut self, active: bool) -> bool {
         let _ = active;
         false
     }
 
-    /// Returns the card-detect line; `None`: the controller has it. The board reports a change of
-    /// it to [`Engine::presence_changed`](crate::engine::Engine::presence_changed).
+    /// Returns whether a card is in the slot, by the board's card-detect line; `None` if the line
+    /// is connected to the controller. The board reports a change of the line to
+    /// [`Engine::presence_changed`](crate::engine::Engine::presence_changed).
     fn present(&self) -> Option<bool> {
         None
     }
 
-    /// Returns the write-protect line; `None`: the controller has it.
+    /// Returns whether the write-protect switch is on; `None` if its line is connected to the
+    /// controller.
     fn write_protected(&self) -> Option<bool> {
         None
     }
@@ -81,8 +84,9 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Sets the clock that the controller divides: before the controller makes an SD clock of `hz`;
-    /// and with 0 after it has stopped the SD clock. Registers must stay readable.
+    /// Sets the clock that the controller divides. Called before the controller makes an SD clock
+    /// of `hz` hertz, and with 0 after the controller has stopped the SD clock. The controller's
+    /// registers must stay readable.
     fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
         let _ = (hz, first, now_ns);
         Step::Done
@@ -94,13 +98,13 @@ pub trait Surroundings {
         Step::Done
     }
 
-    /// Sets the PHY after a tuning; `found`: a sampling point was found. Called from the interrupt
-    /// if one was.
+    /// Sets the PHY after a tuning; `found` says that a sampling point was found. Called from the
+    /// interrupt in that case.
     fn after_tuning(&mut self, found: bool) {
         let _ = found;
     }
 
-    /// Sets the PHY after the whole controller was reset; pins and clock are already set for
+    /// Sets the PHY after a reset of the whole controller; pins and clock are already set for
     /// `timing`.
     fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
         let _ = (timing, first, now_ns);
@@ -108,13 +112,13 @@ pub trait Surroundings {
     }
 }
 
-/// A board without such parts.
+/// A board that controls no parts around its controller.
 impl Surroundings for () {}
 
-/// A part of a change of the bus.
+/// A part of a change of the bus: what the driver or one method of the board does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The driver's part.
+    /// The part of the driver.
     Driver,
     Supply(bool),
     Signalling(bool),
@@ -127,7 +131,7 @@ enum Part {
     AfterReset,
 }
 
-/// Returns the nth part of a change.
+/// Returns part `n` of a change of the bus; `None` after the last part.
 fn part(op: BusOp, n: u8) -> Option<Part> {
     let parts: [Option<Part>; PARTS_MAX as usize] = match op {
         BusOp::PowerOn => {
@@ -146,32 +150,32 @@ fn part(op: BusOp, n: u8) -> Option<Part> {
     parts.get(usize::from(n)).copied().flatten()
 }
 
-/// A driver together with its board's parts around the controller.
+/// A driver joined with the parts of its board around the controller.
 #[derive(Debug)]
 pub struct Surrounded<H, S> {
     host: H,
     board: S,
-    /// The part in progress of the change in progress, and whether it has begun.
+    /// Index of the part in progress; the next field says whether the part has begun.
     at: u8,
     begun: bool,
-    /// Until when RST_n stays as it is.
+    /// Time until which RST_n keeps its level, in nanoseconds.
     until_ns: u64,
     timing: Timing,
     tunes: bool,
 }
 
 impl<H: Host, S: Surroundings> Surrounded<H, S> {
-    /// Joins a driver with its board.
+    /// Joins a driver with its board's parts.
     pub const fn new(host: H, board: S) -> Self {
         Surrounded { host, board, at: 0, begun: false, until_ns: 0, timing: Timing::Legacy, tunes: false }
     }
 
-    /// Returns the driver.
+    /// Returns the driver inside.
     pub fn driver(&self) -> &H {
         &self.host
     }
 
-    /// Returns the board.
+    /// Returns the board's parts.
     pub fn board(&self) -> &S {
         &self.board
     }
@@ -234,8 +238,8 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An
-// operation of the bus is `Done` no earlier than the driver's own part of it.
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged. An
+// operation on the bus is `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const ALWAYS_CONTINUES: bool = H::ALWAYS_CONTINUES;
@@ -260,7 +264,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
 
     #[inline]
     fn ack_fast(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
-        // No step of a tuning ends here.
+        // The short form never ends a step of tuning.
         self.host.ack_fast(segments)
     }
 
@@ -289,7 +293,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged.
 unsafe impl<H: Host + CommandQueueHost, S: Surroundings> CommandQueueHost for Surrounded<H, S> {
     fn queue_caps(&self) -> Result<&QueueCaps, QueueError> {
         self.host.queue_caps()

@@ -2,15 +2,16 @@
 
 use super::{Choice, Deadline, Fair, Fifo, Policy, Waiting};
 
-/// A scheduler that is chosen at run time. Each has its own bound; a call costs one more
-/// comparison.
+/// A scheduler that is chosen at run time from three. Each scheduler keeps its own bound; a call
+/// costs one comparison more than a direct call of that scheduler.
 #[derive(Clone, Copy, Debug)]
 pub enum Any<const CLIENTS: usize = 8> {
-    /// The oldest first.
+    /// First in, first out: the oldest waiting request is next.
     Fifo(Fifo),
-    /// Batches in address order, with expiry.
+    /// Batches of reads or of writes in address order; a request that has waited too long starts
+    /// the next batch.
     Deadline(Deadline),
-    /// Turns by budget and weight.
+    /// Clients take turns, each with a budget of blocks and a weight.
     Fair(Fair<CLIENTS>),
 }
 

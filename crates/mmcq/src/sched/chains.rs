@@ -11,11 +11,12 @@ use crate::host::{ChainCaps, Direction};
 use crate::sched::Demotion;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 
-/// Most links of a chain: requests behind it wait for all of them.
+/// Most links (transfers) of a chain. The number is small, since later requests wait for the whole
+/// chain.
 pub(crate) const LINKS_MAX: usize = 16;
 const BLOCK_BYTES: u32 = 512;
 
-/// The lanes of a profile, plus chains. It takes less than a kilobyte for each engine.
+/// The lanes of `L`, and the lane of chains. Takes less than a kilobyte for each engine.
 #[derive(Debug)]
 pub struct Chaining<L>(L, Chains);
 
@@ -45,14 +46,14 @@ pub struct ChainStats {
     pub chains: u32,
     /// Transfers in all of these chains.
     pub transfers: u32,
-    /// Chains that failed at a transfer.
+    /// Chains in which a transfer failed.
     pub failures: u32,
-    /// Ends of chains that were not accepted: the controller's registers contradicted them.
+    /// Chains that the controller reported as complete although its registers contradicted that.
     pub disbelieved: u32,
-    /// Failures after which the writes before them were suspects: they were written again, one at a
-    /// time.
+    /// Failed chains after which a late error could belong to any earlier write of the chain: these
+    /// writes were repeated, one at a time.
     pub suspected: u32,
-    /// Why chains are not used any more; `None`: they are.
+    /// Why chains are not used any more; `None`: they were not given up.
     pub demoted: Option<Demotion>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Link {
     pub direction: Direction,
     pub start: u64,
     pub blocks: u32,
-    /// The requests that were merged to it.
+    /// The slots of the requests that were merged into this transfer.
     pub members: SlotSet,
 }
 
@@ -82,21 +83,22 @@ impl Link {
 /// The states of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainAt {
-    /// No chain, or one that is being made.
+    /// The controller has no chain. The engine may be collecting one.
     Rest,
-    /// The chain is described, and could not be started yet.
+    /// All links of the chain are described, and the controller could not start it yet.
     Waits,
-    /// The controller executes it.
+    /// The controller executes the chain.
     Runs,
-    /// The chain has failed at this link, and the controller still has the memory. `believed`: the
-    /// transfers before it are done; `well`: a later response shows no error of theirs.
+    /// The chain has failed at transfer `link`, and the controller still uses its memory.
+    /// `believed`: the transfers before `link` are done. `well`: a later response of the card shows
+    /// no error of these transfers.
     Failed { link: u8, believed: bool, well: bool },
 }
 
 /// The chain in progress, and the state of the lane.
 #[derive(Debug)]
 pub struct Chains {
-    /// The limits of a chain; zero links: no chains.
+    /// The controller's limits for a chain. With fewer than two entries, chains are not used.
     caps: ChainCaps,
     at: ChainAt,
     count: u8,
@@ -160,7 +162,8 @@ impl Chains {
         self.links.get(..usize::from(self.count)).unwrap_or(&[])
     }
 
-    /// Returns whether a link overlaps these blocks, and one of the two writes.
+    /// Returns whether some link overlaps these blocks, and that link or the given direction
+    /// writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
         self.links().iter().any(|link| {
             let writes = direction == Direction::Write || link.direction == Direction::Write;
@@ -168,7 +171,7 @@ impl Chains {
         })
     }
 
-    /// Notes that the chain is complete, and is sent to the controller.
+    /// Notes that all links are described: the engine now tries to start the chain.
     pub(crate) fn set_waiting(&mut self) {
         self.at = ChainAt::Waits;
     }
@@ -185,8 +188,7 @@ impl Chains {
         self.at = ChainAt::Rest;
     }
 
-    /// Notes that the chain has failed at this link. Chains are given up where that happens too
-    /// often, and where the controller reports something impossible.
+    /// Notes that the chain has failed at this link. If chains fail too often, they are given up.
     pub(crate) fn note_failure(&mut self, link: u8, believed: bool, well: bool, now_ns: u64) {
         self.at = ChainAt::Failed { link, believed, well };
         self.stats.failures = self.stats.failures.wrapping_add(1);
@@ -195,13 +197,14 @@ impl Chains {
         }
     }
 
-    /// Gives chains up: the controller reported one as complete that was not.
+    /// Gives chains up, because the controller reported a chain as complete that was not.
     pub(crate) fn demote_early_end(&mut self) {
         self.stats.disbelieved = self.stats.disbelieved.wrapping_add(1);
         self.stats.demoted = Some(Demotion::EndsEarly);
     }
 
-    /// Counts a chain whose writes before the failed transfer are suspects of an error.
+    /// Counts a failed chain after which a late error could belong to any write before the failed
+    /// transfer.
     pub(crate) fn count_suspects(&mut self) {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }

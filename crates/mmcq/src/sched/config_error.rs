@@ -6,7 +6,7 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The setting, as `scheduler.key`.
+    /// Name of the refused setting, such as `fair.weight`.
     pub key: &'static str,
     /// The value that was given.
     pub value: u64,

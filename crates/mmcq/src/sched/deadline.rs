@@ -1,14 +1,14 @@
-//! Batches in address order, with an expiry for each direction.
+//! The scheduler that sends batches in address order, with an expiry for each direction.
 //!
 //! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write
 //! expiry 5 s, two read batches before a write batch, 16 requests a batch), without its priority
 //! classes and zones.
 //!
-//! Reads and writes go in batches of one direction. A batch proceeds to higher addresses (never
-//! back). It is over when it is full or no request has a higher address. The next batch is reads,
+//! A batch has requests of one direction, and proceeds to higher addresses only. A batch ends when
+//! it is full, or when no request of its direction has a higher address. The next batch is reads,
 //! unless reads have gone before waiting writes `writes_starved` times. A batch starts with the
-//! oldest request of its direction if that one has expired or no request is above the last address;
-//! otherwise it continues upwards from there.
+//! oldest request of its direction if that request has expired, or if no request is above the last
+//! address. Otherwise the batch continues upwards from the last address.
 //!
 //! # Bound
 //! Counted in transfers: calls of `pick` whose result was sent, merged requests included. Let b be
@@ -18,11 +18,12 @@
 //! - a read: after at most b · (1 + k + ⌈(k + 1) / s⌉) other transfers;
 //! - a write: after at most b · (1 + k + s · (k + 1)) other transfers.
 //!
-//! For the oldest one (k = 0) that is 2 b and (1 + s) b: 32 and 48 with the defaults. Why: a batch
-//! has at most b transfers. One may be running. From then on every batch of the direction starts
-//! with the oldest request, since all older ones have expired too. So the request is at the latest
-//! the first of batch k + 1. Between two write batches there are at most s batches of reads, and a
-//! write batch only follows s read batches during which it waited.
+//! For the oldest request (k = 0) the bounds are 2 b for a read and (1 + s) b for a write: 32 and
+//! 48 with the defaults. Why: a batch has at most b transfers. One batch may be running. From then
+//! on every batch of the direction starts with its oldest request, since all older requests have
+//! expired too. So the request is at the latest the first of batch k + 1. Between two write batches
+//! there are at most s batches of reads, and a write batch only follows s read batches during which
+//! it waited.
 //!
 //! Cost: one pass over the waiting requests at each pick, about 30 instructions each; 130 for a
 //! request that waits alone, all calls together (x86-64, optimised). 48 bytes of state and
@@ -41,7 +42,8 @@ pub struct DeadlineConfig {
 }
 
 impl DeadlineConfig {
-    /// Expiries of 500 ms and 5 s, 2 read batches, 16 requests a batch.
+    /// Reads expire after 500 ms, writes after 5 s; 2 read batches may go before waiting writes; a
+    /// batch has 16 requests.
     pub const DEFAULT: DeadlineConfig = DeadlineConfig {
         read_expire_ns: 500_000_000,
         write_expire_ns: 5_000_000_000,
@@ -74,25 +76,26 @@ impl Default for DeadlineConfig {
     }
 }
 
-/// A request that was picked, until it is sent. A pick that is not sent changes nothing.
+/// The last pick, stored until the engine sends its request. A pick that is not sent changes
+/// nothing else.
 #[derive(Clone, Copy, Debug)]
 struct Proposal {
     index: u8,
     /// Whether the pick starts a batch.
     starts: bool,
-    /// Whether the pick goes before waiting writes.
+    /// Whether the pick starts a batch of reads while writes wait.
     passes_writes: bool,
 }
 
-/// Batches in address order with expiry; see [the module](self).
+/// The scheduler of batches in address order with expiry; see [the module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     config: DeadlineConfig,
-    /// The direction of the batch.
+    /// The direction of the batch in progress.
     direction: Direction,
-    /// Transfers sent in the batch.
+    /// Number of transfers sent in the batch in progress.
     batched: u8,
-    /// Read batches since reads first went before waiting writes.
+    /// Number of read batches that went before waiting writes since the last write batch.
     starved: u8,
     proposal: Option<Proposal>,
     read_from_lba: u64,
@@ -102,9 +105,10 @@ pub struct Deadline {
 /// The waiting requests of one direction.
 #[derive(Clone, Copy, Default)]
 struct Side {
-    /// Index and arrival of the oldest.
+    /// Slot index and arrival time of the oldest request.
     oldest: Option<(u8, u64)>,
-    /// Index and address of the lowest request at or above the end of the last one.
+    /// Slot index and first block of the lowest request at or above the end of the direction's last
+    /// transfer.
     above: Option<(u8, u64)>,
 }
 
@@ -131,7 +135,8 @@ impl Deadline {
         }
     }
 
-    /// Returns which request starts a batch of this side.
+    /// Returns the request that a new batch of this direction starts with: the oldest one if it has
+    /// expired or no request is above the last address, otherwise the next one above.
     fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
         let (oldest, arrived_ns) = side.oldest?;
         let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;
@@ -189,7 +194,7 @@ impl Policy for Deadline {
             Direction::Write => &mut self.write_from_lba,
         };
         let Some(picked) = self.proposal.take_if(|picked| picked.index == request.index) else {
-            // It went along with another.
+            // The request was sent in the transfer of another request.
             if request.lba == *from_lba {
                 *from_lba = end_lba;
             }

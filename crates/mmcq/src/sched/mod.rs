@@ -47,7 +47,7 @@ use crate::host::Direction;
 pub struct Waiting {
     /// The request's index, which identifies it until it has been sent or taken back.
     pub index: u8,
-    /// The direction.
+    /// Whether the request reads or writes.
     pub direction: Direction,
     /// First block of 512 bytes that is still to be transferred.
     pub lba: u64,
@@ -59,12 +59,12 @@ pub struct Waiting {
     pub arrived_ns: u64,
 }
 
-/// The client of a request.
+/// Who submitted a request, and whether a client waits for the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The client's number: a process, a partition, a queue.
     pub client: u8,
-    /// Whether a client waits for this write now (a read always counts as such).
+    /// Whether a client waits for this write now. A read always counts as waited for.
     pub sync: bool,
 }
 
@@ -73,10 +73,10 @@ impl Origin {
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
-/// The next action of the engine.
+/// The answer of a scheduler: what the engine does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Send this request ([`Waiting::index`]).
+    /// Send the request with this index ([`Waiting::index`]).
     Go(u8),
     /// Start nothing before this time, in nanoseconds, unless another request comes in: the client
     /// that was served last is about to send more. The engine accepts this for 20 ms in a row, then
@@ -118,11 +118,12 @@ pub trait Policy {
         let _ = (request, now_ns);
     }
 
-    /// Picks one of the `waiting` requests: at least one, in the order of arrival; at most one for
-    /// each slot.
+    /// Picks the next request from `waiting`, which lists the waiting requests in the order of
+    /// arrival: at least one, and at most one for each slot.
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice;
 
-    /// Notes that a request was sent to the controller, by itself or with another.
+    /// Notes that a request was sent to the controller, alone or in the transfer of another
+    /// request.
     fn sent(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);
     }

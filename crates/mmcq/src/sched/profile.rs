@@ -14,7 +14,7 @@ pub trait Profile {
     /// continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)). [`AtOnce`]: never.
     type Tails: Tails;
 
-    /// The lanes.
+    /// The lanes: the ways in which transfers reach the card.
     /// - [`Single`]: one transfer at a time.
     /// - [`SoftwareQueue`]: also the command queue of an eMMC ([`Queued`]).
     /// - [`HostQueue`]: the same queue by the controller's command queue engine ([`HostQueued`]).
@@ -23,11 +23,11 @@ pub trait Profile {
     ///   ([`Chained`]).
     type Lanes: Lanes;
 
-    /// Whether failed transfers are tried again and help is requested: all steps of recovery. If
-    /// false, lines and card are reset, requests that failed together are tried one by one, and the
-    /// error is the result. Also left out then: durable writes, erases and the rest of
-    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops), commands during data, and
-    /// CMD23 with its quirks.
+    /// Whether failed transfers are tried again and the supervisor is called for help: all steps of
+    /// recovery. If false, the engine resets lines and card, tries requests that failed together
+    /// one by one, and returns the error. Such firmware also has no durable writes, no erases and
+    /// nothing else of [`card::enable_extended_ops`](crate::card::enable_extended_ops), no commands
+    /// during data, and no CMD23 with its quirks.
     const RECOVERS: bool = true;
 
     /// Whether a request that finds the engine idle takes a shorter path through it, with
@@ -121,7 +121,8 @@ impl<P: Policy> Profile for Lean<P> {
     }
 }
 
-/// Makes a profile of another one and these lanes. They need recovery.
+/// Implements [`Profile`] for a wrapper of another profile, with these lanes. The inner profile
+/// must recover.
 macro_rules! with_lanes {
     ($name:ident, $lanes:ty, $needs:literal) => {
         impl<P: Profile> Profile for $name<P> {

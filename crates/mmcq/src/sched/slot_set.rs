@@ -7,9 +7,9 @@ type Word = u64;
 #[cfg(not(any(feature = "slots-128", feature = "slots-64", target_pointer_width = "64")))]
 type Word = u32;
 
-/// A set of slots, with a bit for each: as many as a pointer has, 32 or 64; 64 with the feature
-/// `slots-64`, 128 with `slots-128`. Code for all of them uses only what all unsigned integers
-/// have.
+/// A set of slots: bit n stands for slot n. The set has as many bits as a pointer, 32 or 64; with
+/// the feature `slots-64` it has 64, with `slots-128` 128. Code that uses this type must compile
+/// for each of these integers.
 pub type SlotSet = Word;
 
 /// Most slots of an engine.

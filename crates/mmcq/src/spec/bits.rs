@@ -1,6 +1,6 @@
-//! Bit fields as the standards' tables number them: the last bit of a register is 0.
+//! Bit fields of registers, by the bit numbers in the standards' tables: the last bit is 0.
 
-/// Bits `hi` to `lo` (at most 32 of them) of a 128-bit register whose first word holds bits 127:96.
+/// Returns bits `hi` to `lo` (at most 32) of a 128-bit register whose first word holds bits 127:96.
 #[inline(always)]
 pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
     let word = 3 - (lo as usize / 32) % 4;
@@ -9,8 +9,8 @@ pub(super) const fn of_words(words: &[u32; 4], hi: u32, lo: u32) -> u32 {
     (both >> (lo % 32)) as u32 & mask(hi, lo)
 }
 
-/// Bits `hi` to `lo` (at most 32 of them) of a register whose first byte holds its highest bits.
-/// Bits outside of it read as 0.
+/// Returns bits `hi` to `lo` (at most 32) of a register whose first byte holds its highest bits.
+/// Bits beyond the register read as 0.
 pub(super) fn of_bytes(bytes: &[u8], hi: u32, lo: u32) -> u32 {
     let mut value = 0;
     for byte in (lo / 8..=hi / 8).rev() {
@@ -21,7 +21,7 @@ pub(super) fn of_bytes(bytes: &[u8], hi: u32, lo: u32) -> u32 {
     (value >> (lo % 8)) as u32 & mask(hi, lo)
 }
 
-/// Ones for the width of `hi` to `lo`.
+/// Returns a mask with as many ones as there are bits from `hi` to `lo`.
 #[inline(always)]
 pub(super) const fn mask(hi: u32, lo: u32) -> u32 {
     match hi.saturating_sub(lo) {

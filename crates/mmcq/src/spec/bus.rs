@@ -1,57 +1,58 @@
-//! Settings of the bus: lines, timing, clock.
+//! Settings of the bus: data lines, timing, clock.
 
-/// Data lines in use.
+/// The data lines that the bus uses.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
-    /// DAT0.
+    /// One data line, DAT0.
     W1,
-    /// DAT0 to DAT3.
+    /// Four data lines, DAT0 to DAT3.
     W4,
-    /// DAT0 to DAT7.
+    /// Eight data lines, DAT0 to DAT7 (eMMC).
     W8,
 }
 
-/// Bus timing.
+/// Bus timing (speed mode) of card and host.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Default speed of SD (25 MHz), legacy of eMMC (26 MHz); also identification.
+    /// Default speed of SD (25 MHz) or legacy timing of eMMC (26 MHz); also used for
+    /// identification.
     Legacy,
-    /// High speed: SD 50 MHz, eMMC 52 MHz.
+    /// High speed: up to 50 MHz on SD, 52 MHz on eMMC.
     HighSpeed,
-    /// 25 MHz at 1.8 V.
+    /// SDR12 (SD): up to 25 MHz at 1.8 V.
     Sdr12,
-    /// 50 MHz at 1.8 V.
+    /// SDR25 (SD): up to 50 MHz at 1.8 V.
     Sdr25,
-    /// 100 MHz at 1.8 V.
+    /// SDR50 (SD): up to 100 MHz at 1.8 V.
     Sdr50,
-    /// 208 MHz at 1.8 V.
+    /// SDR104 (SD): up to 208 MHz at 1.8 V.
     Sdr104,
-    /// 50 MHz at 1.8 V, both edges.
+    /// DDR50 (SD): up to 50 MHz at 1.8 V, data on both clock edges.
     Ddr50,
-    /// eMMC 52 MHz, both edges.
+    /// DDR52 (eMMC): up to 52 MHz, data on both clock edges.
     Ddr52,
-    /// eMMC 200 MHz.
+    /// HS200 (eMMC): up to 200 MHz.
     Hs200,
-    /// eMMC 200 MHz, both edges.
+    /// HS400 (eMMC): up to 200 MHz, data on both clock edges.
     Hs400,
-    /// HS400 with enhanced strobe.
+    /// HS400 with enhanced strobe (eMMC).
     Hs400Es,
 }
 
 impl Timing {
-    /// Number of timings.
+    /// Number of timings in this enumeration.
     pub const COUNT: usize = 11;
 }
 
 /// Present settings of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bus {
-    /// Clock in hertz; 0: stopped.
+    /// Clock in hertz; 0 while it is stopped.
     pub clock_hz: u32,
-    /// Data lines.
+    /// Data lines in use.
     pub width: Width,
-    /// Whether data are on both edges.
+    /// Whether data are transferred on both clock edges (DDR).
     pub ddr: bool,
 }

@@ -1,44 +1,44 @@
-//! The card's identity [SD 5.2], [eMMC 7.2].
+//! The CID register: the card's identity [SD 5.2], [eMMC 7.2].
 
 use super::bits;
 
-/// Package of an eMMC (CBX).
+/// Package of an eMMC (CBX field of the CID).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A removable card.
     Removable,
-    /// A chip of its own.
+    /// A soldered chip (BGA package).
     Bga,
-    /// A package on package.
+    /// A chip on top of another chip (package on package).
     Pop,
-    /// 3, reserved.
+    /// Code 3, which the standard reserves.
     Reserved,
 }
 
-/// The CID. No content is a reason to refuse a card: every input gives a value.
+/// The CID, decoded. Every content gives a value, since no content is a reason to refuse a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cid {
-    /// Manufacturer (MID).
+    /// Manufacturer ID (MID).
     pub manufacturer: u8,
-    /// OEM or application (OID): two characters on SD, 8 bits on eMMC.
+    /// OEM or application ID (OID): two characters on SD, 8 bits on eMMC.
     pub oem: u16,
-    /// Product name (PNM) as in the register: five characters on SD, six on eMMC, then zeros.
+    /// Product name (PNM), as in the register: five characters on SD, six on eMMC, then zeros.
     pub name_bytes: [u8; 6],
-    /// Product revision (PRV): major in the upper half, minor in the lower.
+    /// Product revision (PRV): major number in the upper four bits, minor number in the lower four.
     pub revision: u8,
-    /// Serial number (PSN).
+    /// Product serial number (PSN).
     pub serial: u32,
-    /// Month of manufacture, 1 to 12; other values are an error of the card.
+    /// Month of manufacture, 1 to 12; another value is an error of the card.
     pub month: u8,
-    /// Year of manufacture. For eMMC it is counted from 1997 to 2012: see
+    /// Year of manufacture. For eMMC the value is 1997 to 2012, and may mean a later year: see
     /// [`emmc_year`](Cid::emmc_year).
     pub year: u16,
-    /// Package of an eMMC.
+    /// Package of an eMMC; `None` for an SD card.
     pub form: Option<Form>,
 }
 
 impl Cid {
-    /// Reads the CID of an SD card, from its R2 [SD 5.2].
+    /// Decodes the CID of an SD card, from the R2 response [SD 5.2].
     pub const fn parse_sd(words: &[u32; 4]) -> Self {
         let bits = Bits(words);
         Cid {
@@ -53,7 +53,7 @@ impl Cid {
         }
     }
 
-    /// Reads the CID of an eMMC, from its R2 [eMMC 7.2].
+    /// Decodes the CID of an eMMC, from the R2 response [eMMC 7.2].
     pub const fn parse_emmc(words: &[u32; 4]) -> Self {
         let bits = Bits(words);
         Cid {
@@ -73,8 +73,8 @@ impl Cid {
         }
     }
 
-    /// Returns the year of an eMMC once EXT_CSD_REV is known: the four bits are reused every 16
-    /// years [eMMC 7.2.7].
+    /// Returns the year of manufacture of an eMMC. The four bits of the year repeat every 16 years,
+    /// and EXT_CSD_REV shows which period they mean [eMMC 7.2.7].
     pub const fn emmc_year(&self, ext_csd_rev: u8) -> u16 {
         match (ext_csd_rev, self.year) {
             (9.., 1997..=2022) | (5..=8, 1997..=2009) => {
@@ -102,7 +102,7 @@ impl Bits<'_> {
     }
 }
 
-/// Returns six bytes from three pairs.
+/// Returns six bytes from three 16-bit numbers.
 const fn name_bytes(a: u32, b: u32, c: u32) -> [u8; 6] {
     [(a >> 8) as u8, a as u8, (b >> 8) as u8, b as u8, (c >> 8) as u8, c as u8]
 }

@@ -1,12 +1,12 @@
-//! Checksums of the bus [SD 4.5], [eMMC 8.2].
+//! CRC7 and CRC16, the checksums of the bus [SD 4.5], [eMMC 8.2].
 
-/// Returns the CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. It is in bits 6:0; on
-/// the wire the end bit follows.
+/// Returns the CRC7 of a command or response in bits 6:0: polynomial x^7 + x^3 + 1, start value 0.
+/// On the bus the end bit follows.
 pub const fn crc7(bytes: &[u8]) -> u8 {
     let mut crc = 0u8;
     let mut i = 0;
     while i < bytes.len() {
-        // x^7 = x^3 + 1 takes a whole byte at once: no table for six bytes.
+        // x^7 = x^3 + 1 processes a whole byte at once, so six bytes need no table.
         let byte = crc << 1 ^ bytes[i];
         let folded = byte ^ byte >> 4 ^ byte >> 7;
         crc = (folded ^ folded << 3) & 0x7f;
@@ -15,12 +15,13 @@ pub const fn crc7(bytes: &[u8]) -> u8 {
     crc
 }
 
-/// Returns the CRC16 of one data line, x^16 + x^12 + x^5 + 1, start value 0.
+/// Returns the CRC16 of the data on one line: polynomial x^16 + x^12 + x^5 + 1, start value 0.
 pub const fn crc16(bytes: &[u8]) -> u16 {
     crc16_after(0, bytes)
 }
 
-/// Returns the CRC as [`crc16`], for bytes that follow those with this CRC.
+/// Returns the CRC16 of data that continue earlier data; `crc` is the [`crc16`] of the earlier
+/// data.
 pub const fn crc16_after(mut crc: u16, bytes: &[u8]) -> u16 {
     let mut i = 0;
     while i < bytes.len() {
@@ -31,9 +32,9 @@ pub const fn crc16_after(mut crc: u16, bytes: &[u8]) -> u16 {
 }
 
 /// Returns the CRC16 of each of four data lines, DAT0 first. A byte takes two clocks: its upper
-/// half goes first, and DAT3 has the upper bit.
+/// half is sent first, and DAT3 carries the highest bit of each half.
 pub const fn crc16_lanes4(bytes: &[u8]) -> [u16; 4] {
-    // All four side by side: bit n of line d's CRC is bit 4n + d.
+    // All four CRCs are computed together: bit n of line d's CRC is bit 4n + d.
     let mut crc = 0u64;
     let mut i = 0;
     while i < bytes.len() {
@@ -59,10 +60,10 @@ const fn step4(crc: u64, nibble: u64) -> u64 {
     crc << 4 ^ feedback ^ feedback << 20 ^ feedback << 48
 }
 
-/// Returns the CRC16 of each of eight data lines, DAT0 first. A byte takes one clock, and DAT7 has
-/// its upper bit.
+/// Returns the CRC16 of each of eight data lines, DAT0 first. A byte takes one clock, and DAT7
+/// carries its highest bit.
 pub const fn crc16_lanes8(bytes: &[u8]) -> [u16; 8] {
-    // All eight side by side: bit n of line d's CRC is bit 8n + d.
+    // All eight CRCs are computed together: bit n of line d's CRC is bit 8n + d.
     let mut crc = 0u128;
     let mut i = 0;
     while i < bytes.len() {
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn examples_of_the_standard() {
-        // [SD 4.5]: CMD0, CMD17 with argument 0, the response to the latter, and 512 bytes of 0xff.
+        // [SD 4.5]: CMD0, CMD17 with argument 0, the response to CMD17, and 512 bytes of 0xff.
         assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
         assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
         assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
@@ -128,7 +129,7 @@ mod tests {
         });
     }
 
-    /// Returns the bits of one line, packed into bytes.
+    /// Returns the bits of one data line, packed into bytes.
     fn line(bytes: &[u8], line: usize, lanes: usize) -> Vec<u8> {
         let mut bits = Vec::new();
         for byte in bytes {

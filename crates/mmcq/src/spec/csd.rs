@@ -1,35 +1,35 @@
-//! Size, speed and abilities of a card [SD 5.3], [eMMC 7.3].
+//! The CSD register: size, speed and supported commands of a card [SD 5.3], [eMMC 7.3].
 
 use super::{Field, ParseError, bits, timing};
 
-/// The table of the standard that the register follows.
+/// The standard's table (version) that the CSD follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
-    /// SD up to 2 GB.
+    /// SD version 1.0: cards up to 2 GB.
     SdV1,
-    /// SD from 2 GB to 2 TB.
+    /// SD version 2.0: cards over 2 GB up to 2 TB.
     SdV2,
-    /// SD over 2 TB.
+    /// SD version 3.0: cards over 2 TB.
     SdV3,
-    /// eMMC.
+    /// The table of eMMC.
     Emmc,
 }
 
-/// The command classes (CCC) [SD 4.7.3], [eMMC 6.10.3].
+/// The command classes that a card supports (CCC) [SD 4.7.3], [eMMC 6.10.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes(pub u16);
 
 impl Classes {
-    /// Returns whether the card has this class, 0 to 11.
+    /// Returns whether the card supports command class `class`, 0 to 11.
     pub const fn has(self, class: u8) -> bool {
         class < 12 && self.0 >> class & 1 != 0
     }
 }
 
-/// The CSD, decoded. A "write block" is [`write_block_bytes`](Self::write_block_bytes) long.
+/// The CSD, decoded. A "write block" has [`write_block_bytes`](Self::write_block_bytes) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Csd {
-    /// Its table in the standard.
+    /// The standard's table that this CSD follows.
     pub structure: Structure,
     /// eMMC: version of the standard (SPEC_VERS), 4 for all of 4.x and 5.x. SD: 0.
     pub spec_version: u8,
@@ -37,57 +37,58 @@ pub struct Csd {
     pub access_ns: u64,
     /// Read access time, the part in clocks (NSAC).
     pub access_clocks: u32,
-    /// Highest clock (TRAN_SPEED) in the card's present mode, in hertz.
+    /// Fastest clock (TRAN_SPEED) in the card's present mode, in hertz.
     pub tran_speed_hz: u32,
-    /// Command classes (CCC).
+    /// Supported command classes (CCC).
     pub classes: Classes,
-    /// Longest block that can be read (READ_BL_LEN).
+    /// Longest block that can be read (READ_BL_LEN), in bytes.
     pub read_block_bytes: u32,
-    /// Shorter blocks can be read (READ_BL_PARTIAL).
+    /// Whether shorter blocks can be read (READ_BL_PARTIAL).
     pub read_partial: bool,
-    /// A read block may cross a physical boundary.
+    /// Whether a block that is read may cross a physical block boundary (READ_BLK_MISALIGN).
     pub read_misalign: bool,
-    /// Longest block that can be written (WRITE_BL_LEN).
+    /// Longest block that can be written (WRITE_BL_LEN), in bytes.
     pub write_block_bytes: u32,
-    /// Shorter blocks can be written (WRITE_BL_PARTIAL).
+    /// Whether shorter blocks can be written (WRITE_BL_PARTIAL).
     pub write_partial: bool,
-    /// A written block may cross a physical boundary.
+    /// Whether a block that is written may cross a physical block boundary (WRITE_BLK_MISALIGN).
     pub write_misalign: bool,
-    /// The driver stage can be set (DSR_IMP).
+    /// Whether the card's driver stage can be set by CMD4 (DSR_IMP).
     pub dsr: bool,
-    /// Size. `None`: an eMMC over 2 GB, see
+    /// Size of the card in bytes. `None` for an eMMC over 2 GB: see
     /// [`ExtCsd::capacity_bytes`](super::ext_csd::ExtCsd::capacity_bytes).
     pub capacity_bytes: Option<u64>,
-    /// SD: single write blocks can be erased (ERASE_BLK_EN).
+    /// SD: whether single write blocks can be erased (ERASE_BLK_EN).
     pub erase_single_block: bool,
-    /// Smallest erasable unit in write blocks: SECTOR_SIZE, or the eMMC's erase group.
+    /// Smallest erasable unit in write blocks: SECTOR_SIZE of SD, or the erase group of eMMC.
     pub erase_unit_blocks: u32,
-    /// Write protect group in erase units; `None` if there is no group protection.
+    /// Size of a write protect group in erase units; `None` if the card has no group protection.
     pub wp_group_units: Option<u32>,
-    /// How much longer a write takes than a read (R2W_FACTOR): 1 to 128.
+    /// Factor by which a write takes longer than a read (R2W_FACTOR): 1 to 128.
     pub r2w_factor: u32,
-    /// eMMC: error correction of the manufacturer's choice (DEFAULT_ECC).
+    /// eMMC: error correction that the manufacturer chose (DEFAULT_ECC).
     pub default_ecc: u8,
-    /// eMMC: error correction in use (ECC).
+    /// eMMC: error correction that is in use (ECC).
     pub ecc: u8,
-    /// eMMC: content protection is supported.
+    /// eMMC: whether content protection is supported.
     pub content_protection: bool,
-    /// The content is a copy.
+    /// Whether the content is a copy (COPY).
     pub copy: bool,
-    /// Write-protected for ever.
+    /// Whether the card is write-protected for ever (PERM_WRITE_PROTECT).
     pub perm_write_protect: bool,
-    /// Write-protected until this bit is cleared.
+    /// Whether the card is write-protected until this bit is cleared (TMP_WRITE_PROTECT).
     pub tmp_write_protect: bool,
-    /// SD: protection until the next power cycle is supported (WP_UPC).
+    /// SD: whether write protection until the next power cycle is supported (WP_UPC).
     pub wp_until_power_cycle: bool,
-    /// FILE_FORMAT_GRP and FILE_FORMAT as a three-bit number: 0 is a disk with a partition table.
+    /// FILE_FORMAT_GRP and FILE_FORMAT as a three-bit number; 0 is a disk with a partition table.
     pub file_format: u8,
 }
 
 impl Csd {
-    /// Reads the CSD of an SD card, from its R2 [SD 5.3].
+    /// Decodes the CSD of an SD card, from the R2 response [SD 5.3].
     ///
-    /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the
+    /// Returns an error for a structure other than 1 to 3, and for a code of TRAN_SPEED or (version
+    /// 1) of a block length that the standard reserves.
     /// standard reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
@@ -104,7 +105,7 @@ impl Csd {
                 (read, write, u64::from(bits.at(73, 62) + 1) << (bits.at(49, 47) + 2 + read))
             }
             Structure::SdV2 => (9, 9, u64::from(bits.at(69, 48) + 1) << 19),
-            // The block lengths are fixed; the field is not to be used.
+            // These CSD versions have fixed block lengths; the standard says not to use the fields.
             Structure::SdV3 | Structure::Emmc => (9, 9, u64::from(bits.at(75, 48) + 1) << 19),
         };
         Ok(Csd {
@@ -125,9 +126,9 @@ impl Csd {
         })
     }
 
-    /// Reads the CSD of an eMMC, from its R2 [eMMC 7.3].
+    /// Decodes the CSD of an eMMC, from the R2 response [eMMC 7.3].
     ///
-    /// Errors: TRAN_SPEED or a block length that the standard reserves.
+    /// Returns an error for a code of TRAN_SPEED or of a block length that the standard reserves.
     pub fn parse_emmc(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let read_log = bits.block_log(Field::ReadBlLen, 83, 80, 0)?;
@@ -152,24 +153,26 @@ impl Csd {
         })
     }
 
-    /// Returns the size in blocks of 512 bytes; `None`: not in this register.
+    /// Returns the size in blocks of 512 bytes; `None` if the CSD does not have the size.
     pub fn blocks(&self) -> Option<u64> {
         self.capacity_bytes.map(|bytes| bytes / 512)
     }
 
-    /// Returns the smallest erasable unit in bytes. (If single blocks are erasable, it is still the
-    /// unit that is erased fast.)
+    /// Returns the smallest erasable unit in bytes. If the card can also erase single blocks, it
+    /// erases this unit faster.
     pub fn erase_unit_bytes(&self) -> u64 {
         u64::from(self.erase_unit_blocks) * u64::from(self.write_block_bytes)
     }
 
-    /// Returns the typical read access time at this clock, both parts; 0 Hz counts as 1 Hz.
+    /// Returns the typical read access time at this clock in nanoseconds, TAAC and NSAC together; a
+    /// clock of 0 Hz counts as 1 Hz.
     pub fn access_time_ns(&self, clock_hz: u32) -> u64 {
         let clocks_ns = u64::from(self.access_clocks) * 1_000_000_000 / u64::from(clock_hz.max(1));
         self.access_ns.saturating_add(clocks_ns)
     }
 
-    /// Returns the longest time to the first byte of a read [SD 4.6.2.1], [eMMC 6.8.2].
+    /// Returns the longest time to the first byte of a read, in nanoseconds [SD 4.6.2.1], [eMMC
+    /// 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
             Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),
@@ -178,12 +181,13 @@ impl Csd {
         }
     }
 
-    /// Returns the longest busy after a block was written [SD 4.6.2.2], [eMMC 6.8.2].
+    /// Returns the longest busy after a block was written, in nanoseconds [SD 4.6.2.2], [eMMC
+    /// 6.8.2].
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
         let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {
             Structure::SdV1 => access_ns.saturating_mul(100).min(timing::sd::WRITE_NS),
-            // Over 32 GB: SDXC and SDUC.
+            // Cards over 32 GB are SDXC or SDUC.
             Structure::SdV2 | Structure::SdV3 if self.capacity_bytes > Some(32 << 30) => {
                 timing::sd::WRITE_XC_NS
             }
@@ -193,11 +197,11 @@ impl Csd {
     }
 }
 
-/// Ten times the values of TRAN_SPEED, SD; 0 is reserved.
+/// Values of TRAN_SPEED on SD, times ten; 0 is reserved.
 const TRAN_SPEED_SD: [u8; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
-/// Ten times the values of TRAN_SPEED, eMMC; 0 is reserved.
+/// Values of TRAN_SPEED on eMMC, times ten; 0 is reserved.
 const TRAN_SPEED_EMMC: [u8; 16] = [0, 10, 12, 13, 15, 20, 26, 30, 35, 40, 45, 52, 55, 60, 70, 80];
-/// Ten times the values of TAAC; 0 is reserved.
+/// Values of TAAC, times ten; 0 is reserved.
 const TAAC: [u8; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
 
 /// Access to the register by the bit numbers of the standard's table.
@@ -213,7 +217,8 @@ impl Bits<'_> {
         self.at(n, n) != 0
     }
 
-    /// Returns a block length as a power of two, from `least` to 11 (2048 bytes).
+    /// Returns the base 2 logarithm of a block length, from `least` to 11 (2048 bytes); an error
+    /// for other codes.
     fn block_log(&self, field: Field, hi: u32, lo: u32, least: u32) -> Result<u32, ParseError> {
         match self.at(hi, lo) {
             log if log >= least && log <= 11 => Ok(log),
@@ -237,12 +242,12 @@ impl Bits<'_> {
     }
 
     fn access_ns(&self) -> u64 {
-        // Three bits, so at most 10^7; times 80 that stays below 2^32.
+        // The unit has three bits, so it is at most 10^7; times 80 it stays below 2^32.
         let unit_ns = 10u32.pow(self.at(114, 112) & 7);
         u64::from((u32::from(value_at(&TAAC, self.at(118, 115))) * unit_ns).div_ceil(10))
     }
 
-    /// Returns the fields at the same place in all tables; the caller sets the others.
+    /// Decodes the fields that have the same position in all tables; the caller sets the others.
     fn stack(&self) -> Csd {
         Csd {
             structure: Structure::Emmc,
@@ -275,7 +280,7 @@ impl Bits<'_> {
     }
 }
 
-/// Returns a four-bit code's entry in a table.
+/// Returns the entry of a table for a four-bit code.
 fn value_at(values: &[u8; 16], code: u32) -> u8 {
     values.get(code as usize).copied().unwrap_or(0)
 }
@@ -341,7 +346,7 @@ mod tests {
             let words: [u32; 4] = u.arbitrary()?;
             let clock_hz = u.arbitrary()?;
             if let Ok(csd) = Csd::parse_sd(&words) {
-                // Bring-up gives SD cards these times, whatever they declare.
+                // Bring-up uses these times for SD cards, whatever the cards declare.
                 assert!(csd.read_timeout_ns(clock_hz) <= timing::sd::READ_NS);
                 assert!(csd.write_timeout_ns(clock_hz) <= timing::sd::WRITE_XC_NS);
             }

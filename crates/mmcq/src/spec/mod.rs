@@ -1,9 +1,9 @@
 //! The contents of the standards, as pure data: commands, responses, card registers, checksums,
 //! timing.
 //!
-//! Read first: `command` (what is sent to the card), `response` (what comes back). Each further
-//! file has one chapter. Every parser is total: any input gives a value or an error, never a panic,
-//! a loop or an overflow.
+//! Read first: `command` (what the host sends to the card), `response` (what the card returns).
+//! Each further file covers one chapter. Every parser is total: any content gives a value or an
+//! error, never a panic, an endless loop or an overflow.
 
 mod bits;
 pub mod bus;
@@ -22,7 +22,7 @@ pub mod timing;
 
 use core::fmt;
 
-/// A field of a register whose code decides how the rest is read.
+/// A field of a register whose code decides how the rest of the register is decoded.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,12 +39,12 @@ pub enum Field {
     ExtCsdStructure,
     /// SCR_STRUCTURE of the SCR.
     ScrStructure,
-    /// The revision of the CCCR.
+    /// The CCCR revision number.
     CccrRevision,
 }
 
 impl Field {
-    /// Returns its register, such as `"CSD"`.
+    /// Returns the name of the field's register, such as `"CSD"`.
     pub const fn register(self) -> &'static str {
         match self {
             Field::CsdStructure | Field::ReadBlLen | Field::WriteBlLen | Field::TranSpeed => "CSD",
@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// Returns its name in the standard, such as `"READ_BL_LEN"`.
+    /// Returns the name of the field in the standard, such as `"READ_BL_LEN"`.
     pub const fn name(self) -> &'static str {
         match self {
             Field::CsdStructure | Field::ExtCsdStructure => "CSD_STRUCTURE",
@@ -67,13 +67,14 @@ impl Field {
     }
 }
 
-/// A register has a code that the standard does not define and that the parser needs.
+/// Error of a parser: a field has a code that the standard does not define and that the parser
+/// needs.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The field.
+    /// The field with the undefined code.
     pub field: Field,
-    /// Its value.
+    /// The undefined code.
     pub value: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Deviations of cards from their standard, one bit each. Upper layers know which card has which.
+//! Deviations of cards from their standard, one bit each. `card::quirk` knows which card has which.
 
 /// Deviations of a card from its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Quirks(u32);
 impl Quirks {
     /// No deviation.
     pub const NONE: Quirks = Quirks(0);
-    /// CMD23 makes the card fail or slow.
+    /// CMD23 makes the card fail or become slow, so it is not sent.
     pub const NO_COUNT: Quirks = Quirks(1);
     /// The first byte of a read may come later than the CSD declares.
     pub const LONG_READ: Quirks = Quirks(1 << 1);
@@ -15,17 +15,17 @@ impl Quirks {
     pub const NO_SECURE_ERASE: Quirks = Quirks(1 << 2);
     /// Trim damages data, or does not read back as erased.
     pub const NO_TRIM: Quirks = Quirks(1 << 3);
-    /// The card does not know CMD25: each block is written by a CMD24.
+    /// The card does not support CMD25, so each block is written by a CMD24.
     pub const NO_MULTIPLE_WRITE: Quirks = Quirks(1 << 4);
-    /// SD: a flush of its cache never ends.
+    /// SD: a flush of the card's cache never ends.
     pub const NO_SD_CACHE: Quirks = Quirks(1 << 5);
-    /// SD: the card never gets ready for power-off.
+    /// SD: the card never signals that it is ready for power-off.
     pub const NO_SD_POWER_OFF: Quirks = Quirks(1 << 6);
     /// SD: the card must not be tuned at DDR50.
     pub const NO_DDR50_TUNING: Quirks = Quirks(1 << 7);
     /// SD: discard does not work.
     pub const NO_SD_DISCARD: Quirks = Quirks(1 << 8);
-    /// The high-priority interrupt makes the card fail.
+    /// The high-priority interrupt (HPI) makes the card fail.
     pub const NO_HPI: Quirks = Quirks(1 << 9);
     /// The card's years 2010 to 2012 are 2026 to 2028: it counts years as from EXT_CSD_REV 9 on,
     /// and has an older revision.

@@ -1,63 +1,64 @@
-//! Additional abilities of an SD card, besides its CSD [SD 5.6].
+//! The SCR register: supported commands and version of an SD card [SD 5.6].
 
 use super::{Field, ParseError, bits};
 
 /// Version of the SD physical layer specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SdVersion {
-    /// 1.0 or 1.01: no CMD6.
+    /// Version 1.0 or 1.01: no CMD6.
     V1_0,
-    /// 1.10.
+    /// Version 1.10.
     V1_10,
-    /// 2.00: CMD8, high capacity.
+    /// Version 2.00: CMD8, high capacity.
     V2,
-    /// 3.0x: UHS-I.
+    /// Version 3.0x: UHS-I.
     V3,
-    /// 4.xx: extension registers.
+    /// Version 4.xx: extension registers.
     V4,
-    /// 5.xx: video speed classes.
+    /// Version 5.xx: video speed classes.
     V5,
-    /// 6.xx: cache and command queue.
+    /// Version 6.xx: cache and command queue.
     V6,
-    /// 7.xx: SDUC, SD Express.
+    /// Version 7.xx: SDUC, SD Express.
     V7,
-    /// 8.xx.
+    /// Version 8.xx.
     V8,
-    /// 9.xx.
+    /// Version 9.xx.
     V9,
-    /// A code that is newer than this list.
+    /// A later version, whose code this list does not have.
     Later,
 }
 
-/// The SCR, 8 bytes of data.
+/// The SCR, decoded from 8 bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scr {
-    /// Version of the specification.
+    /// Version of the SD physical layer specification that the card follows.
     pub version: SdVersion,
-    /// The value of every bit of an erased block.
+    /// Value of every bit in an erased block: true for 1 (DATA_STAT_AFTER_ERASE).
     pub erased_ones: bool,
     /// Version of the copy protection (SD_SECURITY): 0 none, 2 SDSC, 3 SDHC, 4 SDXC.
     pub security: u8,
-    /// Extended security is supported (EX_SECURITY).
+    /// Whether extended security is supported (EX_SECURITY): 0 if not.
     pub ex_security: u8,
-    /// Whether one data line works; it should on every card.
+    /// Whether the card supports one data line, as every card should.
     pub width1: bool,
-    /// Four data lines work.
+    /// Whether the card supports four data lines.
     pub width4: bool,
-    /// CMD20, speed class control.
+    /// Whether the card supports CMD20, speed class control.
     pub cmd20: bool,
-    /// CMD23, block count.
+    /// Whether the card supports CMD23, which sets the block count.
     pub cmd23: bool,
-    /// CMD48 and CMD49, extension registers.
+    /// Whether the card supports CMD48 and CMD49, access to extension registers.
     pub cmd48: bool,
-    /// CMD58 and CMD59, extension registers by many blocks.
+    /// Whether the card supports CMD58 and CMD59, access to extension registers in many blocks.
     pub cmd58: bool,
-    /// ACMD53 and ACMD54, secure receive and send.
+    /// Whether the card supports ACMD53 and ACMD54, secure receive and send.
     pub acmd53: bool,
 }
 
 impl Scr {
-    /// Reads the bytes. Error: an unknown structure; other reserved codes are accepted.
+    /// Decodes the 8 bytes of the SCR. Returns an error for an unknown structure; accepts other
+    /// reserved codes.
     pub fn parse(bytes: &[u8; 8]) -> Result<Self, ParseError> {
         let all = u64::from_be_bytes(*bytes);
         let at = |hi, lo| (all >> lo) as u32 & bits::mask(hi, lo);
@@ -65,14 +66,14 @@ impl Scr {
         if at(63, 60) != 0 {
             return Err(ParseError { field: Field::ScrStructure, value: at(63, 60) });
         }
-        // SD_SPEC, SD_SPEC3, SD_SPEC4, SD_SPECX.
+        // The fields SD_SPEC, SD_SPEC3, SD_SPEC4 and SD_SPECX.
         let version = match (at(59, 56), flag(47), flag(42), at(41, 38)) {
             (0, ..) => SdVersion::V1_0,
             (1, ..) => SdVersion::V1_10,
             (2, false, ..) => SdVersion::V2,
             (2, true, false, 0) => SdVersion::V3,
             (2, true, true, 0) => SdVersion::V4,
-            // From here on SD_SPEC4 does not matter.
+            // From SD_SPECX 1 on, SD_SPEC4 does not matter.
             (2, true, _, 1) => SdVersion::V5,
             (2, true, _, 2) => SdVersion::V6,
             (2, true, _, 3) => SdVersion::V7,

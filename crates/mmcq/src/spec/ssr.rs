@@ -1,61 +1,63 @@
-//! The SD status: speed classes and erase parameters [SD 4.10.2].
+//! The SD status register (SSR): speed classes and erase parameters [SD 4.10.2].
 
 use super::bits;
 
 const KIB: u32 = 1024;
 const MIB: u32 = 1024 * KIB;
 
-/// The SD status, 64 bytes of data. Every input gives a value: reserved codes read as absent.
+/// The SD status, 64 bytes of data. Every content gives a value: a reserved code reads as not
+/// declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssr {
-    /// Four data lines are in use.
+    /// Whether four data lines are in use.
     pub width4: bool,
-    /// The card is in secured mode.
+    /// Whether the card is in secured mode.
     pub secured: bool,
-    /// SD_CARD_TYPE: 0 is an ordinary card, 1 is SD ROM, 2 is OTP.
+    /// SD_CARD_TYPE: 0 is an ordinary card, 1 a ROM card, 2 an OTP card.
     pub card_type: u16,
-    /// SIZE_OF_PROTECTED_AREA as in the register; its unit depends on the card's capacity.
+    /// SIZE_OF_PROTECTED_AREA, as in the register; its unit depends on the card's capacity.
     pub protected_area: u32,
     /// Speed class: 0, 2, 4, 6 or 10 (MB/s); `None` for a reserved code.
     pub speed_class: Option<u8>,
     /// Speed of copying data with read-modify-write in MB/s; 0 is undefined, 255 unlimited.
     pub performance_move: u8,
-    /// Allocation unit.
+    /// Size of the allocation unit (AU_SIZE) in bytes; `None` if not defined.
     pub au_bytes: Option<u32>,
-    /// Allocation units that are erased in [`erase_timeout_s`](Self::erase_timeout_s); 0: not
-    /// declared.
+    /// Number of allocation units that one erase of [`erase_timeout_s`](Self::erase_timeout_s)
+    /// covers (ERASE_SIZE); 0 if not declared.
     pub erase_aus: u16,
-    /// Seconds for that erase; 0: not declared.
+    /// Longest erase of [`erase_aus`](Self::erase_aus) allocation units, in seconds
+    /// (ERASE_TIMEOUT); 0 if not declared.
     pub erase_timeout_s: u8,
-    /// Seconds to add to every erase.
+    /// Time to add to every erase, in seconds (ERASE_OFFSET).
     pub erase_offset_s: u8,
     /// UHS speed grade: 0, 1 or 3 (times 10 MB/s); other codes are reserved.
     pub uhs_grade: u8,
-    /// Allocation unit in UHS modes.
+    /// Size of the allocation unit in UHS modes (UHS_AU_SIZE), in bytes; `None` if not defined.
     pub uhs_au_bytes: Option<u32>,
     /// Video speed class in MB/s: 0, 6, 10, 30, 60 or 90.
     pub video_class: u8,
-    /// Allocation unit of the video speed class.
+    /// Size of the allocation unit of the video speed class, in bytes; `None` if not defined.
     pub video_au_bytes: Option<u32>,
-    /// Suspension address, in units of 512 KiB.
+    /// Suspension address (SUS_ADDR), in units of 512 KiB.
     pub suspension_address: u32,
-    /// Application performance class: 0, 1 or 2.
+    /// Application performance class: 0 (none), 1 or 2.
     pub app_class: u8,
-    /// Depth of the command queue; 0: none.
+    /// Depth of the card's command queue; 0 if the card has none.
     pub queue_depth: u8,
-    /// There is a cache.
+    /// Whether the card has a cache.
     pub cache: bool,
-    /// Maintenance that the host starts.
+    /// Whether the card supports maintenance that the host starts.
     pub host_maintenance: bool,
-    /// Maintenance that the card starts.
+    /// Whether the card supports maintenance that the card itself starts.
     pub card_maintenance: bool,
-    /// CMD38 can discard.
+    /// Whether CMD38 can discard blocks.
     pub discard: bool,
-    /// CMD38 can erase the full user area logically.
+    /// Whether CMD38 can erase the full user area logically (FULE).
     pub fule: bool,
 }
 
-/// Returns the bytes for AU_SIZE and UHS_AU_SIZE; code 0 is undefined.
+/// Returns the allocation unit in bytes for a code of AU_SIZE or UHS_AU_SIZE; `None` for code 0.
 fn au_bytes(code: u32) -> Option<u32> {
     match code {
         1..=9 => Some((16 * KIB) << (code - 1)),
@@ -70,7 +72,7 @@ fn au_bytes(code: u32) -> Option<u32> {
 }
 
 impl Ssr {
-    /// Reads the bytes.
+    /// Decodes the 64 bytes of the register.
     pub fn parse(bytes: &[u8; 64]) -> Self {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         let flag = |n| at(n, n) != 0;
@@ -107,8 +109,8 @@ impl Ssr {
         }
     }
 
-    /// Returns the longest erase of this many allocation units, rounded up [SD 4.14]. `None` if the
-    /// card does not declare it.
+    /// Returns the longest erase of `aus` allocation units in nanoseconds, rounded up [SD 4.14].
+    /// `None` if the card does not declare it.
     pub fn erase_timeout_ns(&self, aus: u32) -> Option<u64> {
         if self.erase_aus == 0 || self.erase_timeout_s == 0 {
             return None;

@@ -1,21 +1,21 @@
-//! The 64 bytes of data of CMD6 [SD 4.3.10.4].
+//! The status of CMD6 on SD cards, 64 bytes of data [SD 4.3.10.4].
 
 use super::bits;
 use super::command::sd::Group;
 
-/// The status of a switch: the possible and the selected functions.
+/// The status of CMD6: the functions that the card supports, and the functions that are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchStatus {
-    /// Current in mA that the card would draw (or draws) with the selected functions; `None`: the
-    /// card refused some of them.
+    /// Current in mA that the card draws, or would draw, with the selected functions; `None` if the
+    /// card refused one of them.
     pub max_current_ma: Option<u16>,
-    /// Data structure version: from 1 on there are busy bits.
+    /// Version of the status structure; from version 1 on it has busy bits.
     pub version: u8,
     bytes: [u8; 64],
 }
 
 impl SwitchStatus {
-    /// Reads the bytes. Every input gives a value.
+    /// Decodes the 64 bytes of the status. Every content gives a value.
     pub fn parse(bytes: &[u8; 64]) -> Self {
         let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
         SwitchStatus {
@@ -28,24 +28,25 @@ impl SwitchStatus {
         }
     }
 
-    /// Returns the group's field in a row of fields of `width` bits; group 1 has the lowest, at bit
-    /// `base`.
+    /// Returns the field of `group` in a row of fields of `width` bits; the field of group 1 begins
+    /// at bit `base`, the lowest.
     fn of(&self, group: Group, base: u32, width: u32) -> u16 {
         let lo = base + width * group as u32;
         bits::of_bytes(&self.bytes, lo + width - 1, lo) as u16
     }
 
-    /// Returns whether the card has this function (0 to 15) of the group.
+    /// Returns whether the card supports function `function` (0 to 15) of the group.
     pub fn supports(&self, group: Group, function: u8) -> bool {
         function < 16 && self.supported(group) >> function & 1 != 0
     }
 
-    /// Returns all functions of the group, bit n for function n.
+    /// Returns all supported functions of the group, bit n for function n.
     pub fn supported(&self, group: Group) -> u16 {
         self.of(group, 400, 16)
     }
 
-    /// Returns the function that was selected; `None`: the card refused (0xf).
+    /// Returns the function that is selected in the group; `None` if the card refused the request
+    /// (0xf).
     pub fn selected(&self, group: Group) -> Option<u8> {
         match self.of(group, 376, 4) {
             0xf => None,
@@ -53,7 +54,7 @@ impl SwitchStatus {
         }
     }
 
-    /// Returns whether this function (0 to 15) is busy, so that it cannot be switched now.
+    /// Returns whether this function (0 to 15) is busy, so that CMD6 cannot select it now.
     pub fn busy(&self, group: Group, function: u8) -> bool {
         function < 16 && self.version != 0 && self.of(group, 272, 16) >> function & 1 != 0
     }

@@ -1,29 +1,29 @@
-//! Speeds, gaps and time limits of the bus.
+//! Bus speeds, gaps between transfers, and time limits of the standards.
 
 use super::bus::{Timing, Width};
 
-/// One row of a standard's table of bus speeds.
+/// A row of a standard's table of bus speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// The mode.
+    /// The bus timing that the row describes.
     pub timing: Timing,
-    /// Its fastest clock.
+    /// Fastest clock of the timing, in hertz.
     pub max_hz: u32,
-    /// Data on both edges.
+    /// Whether data are transferred on both clock edges (DDR).
     pub ddr: bool,
-    /// Whether it works at 3.3 V signalling.
+    /// Whether the timing works with 3.3 V on the signal lines.
     pub at_3v3: bool,
-    /// Whether it works at 1.8 V signalling.
+    /// Whether the timing works with 1.8 V on the signal lines.
     pub at_1v8: bool,
-    /// The allowed bus widths.
+    /// Numbers of data lines that the timing allows.
     pub widths: &'static [Width],
-    /// Whether the sampling point has to be tuned first.
+    /// Whether the timing needs tuning of the sampling point.
     pub tuned: bool,
 }
 
 impl Speed {
-    /// Returns the bytes a second at the fastest clock with these data lines, without gaps and
-    /// checksums.
+    /// Returns the data rate in bytes per second at the fastest clock with these data lines,
+    /// without gaps and checksums.
     pub const fn bytes_per_second(&self, width: Width) -> u64 {
         let lines = match width {
             Width::W1 => 1,
@@ -33,8 +33,8 @@ impl Speed {
         self.max_hz as u64 * lines * (1 + self.ddr as u64) / 8
     }
 
-    /// Returns the fastest clock of each mode, by its number; `otherwise` for modes that are not in
-    /// `table`.
+    /// Returns an array with the fastest clock of each timing in hertz; `otherwise` for timings
+    /// that are not in `table`.
     const fn fastest_hz<const N: usize>(table: &[Speed; N], otherwise: u32) -> [u32; Timing::COUNT] {
         let (mut hz, mut line) = ([otherwise; Timing::COUNT], 0);
         while line < N {
@@ -65,7 +65,7 @@ impl Speed {
     }
 }
 
-/// The tuning block on four lines: CMD19 [SD 4.2.4.5], CMD21 [eMMC 6.6.5].
+/// The tuning block on four data lines: CMD19 [SD 4.2.4.5], CMD21 [eMMC 6.6.5].
 pub const TUNING_64: [u8; 64] = [
     0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, //
     0xff, 0xdf, 0xff, 0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, //
@@ -73,8 +73,8 @@ pub const TUNING_64: [u8; 64] = [
     0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde, //
 ];
 
-/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines have the same bits as
-/// the lower four.
+/// The tuning block on eight data lines: CMD21 [eMMC 6.6.5]. DAT7 to DAT4 carry the same bits as
+/// DAT3 to DAT0.
 pub const TUNING_128: [u8; 128] = {
     let mut block = [0; 128];
     let mut i = 0;
@@ -87,91 +87,93 @@ pub const TUNING_128: [u8; 128] = {
     block
 };
 
-/// Gaps in clocks [SD 4.12], [eMMC 6.15].
+/// Gaps on the bus, in clocks [SD 4.12], [eMMC 6.15].
 pub mod clocks {
-    /// N_CR: from the end of a command to its response, at least.
+    /// N_CR, minimum: from the end of a command to its response.
     pub const N_CR_MIN: u32 = 2;
-    /// N_CR: from the end of a command to its response, at most; then it is a timeout.
+    /// N_CR, maximum: from the end of a command to its response; after that the host reports a
+    /// timeout.
     pub const N_CR_MAX: u32 = 64;
-    /// N_ID: from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response, exactly.
+    /// N_ID: exactly from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response.
     pub const N_ID: u32 = 5;
-    /// N_AC: from the end of a read command to its data, at least; at most is a time, see
+    /// N_AC, minimum: from the end of a read command to its data. The maximum is a time, see
     /// `Csd::read_timeout_ns`.
     pub const N_AC_MIN: u32 = 2;
-    /// N_RC: from the end of a response to the next command, at least.
+    /// N_RC, minimum: from the end of a response to the next command.
     pub const N_RC: u32 = 8;
-    /// N_CC: from the end of a command without response to the next command, at least.
+    /// N_CC, minimum: from the end of a command without response to the next command.
     pub const N_CC: u32 = 8;
-    /// N_WR: from the end of a response or CRC status to data to the card, at least.
+    /// N_WR, minimum: from the end of a response or CRC status to data to the card.
     pub const N_WR: u32 = 2;
     /// N_ST: from the end of CMD12 to the last data bit that the card sends.
     pub const N_ST: u32 = 2;
     /// N_CRC: from the end of a written block to its CRC status.
     pub const N_CRC: u32 = 2;
-    /// Length of a command or a short response.
+    /// Length of a command or a short response, in bits.
     pub const SHORT: u32 = 48;
-    /// Length of R2.
+    /// Length of an R2 response, in bits.
     pub const LONG: u32 = 136;
-    /// Before the first command after power-up [SD 6.4.1], [eMMC 10.1].
+    /// Clocks before the first command after power-up [SD 6.4.1], [eMMC 10.1].
     pub const POWER_UP: u32 = 74;
-    /// After the last transaction, before the clock may stop [SD 4.4].
+    /// Clocks after the last transaction, before the clock may stop [SD 4.4].
     pub const BEFORE_STOP: u32 = 8;
 }
 
-/// SD [SD 4, 6].
+/// Clocks and time limits of SD [SD 4, 6].
 pub mod sd {
     use super::{Speed, Timing, Width};
 
-    /// Fastest clock during identification [SD 4.2.1].
+    /// Fastest clock during identification, in hertz [SD 4.2.1].
     pub const IDENTIFY_MAX_HZ: u32 = 400_000;
-    /// Slowest clock during ACMD41 [SD 4.2.1].
+    /// Slowest clock during ACMD41, in hertz [SD 4.2.1].
     pub const IDENTIFY_MIN_HZ: u32 = 100_000;
-    /// Supply ramp and stable supply before the clock [SD 6.4.1].
+    /// Time for the supply to rise and be stable before the clock starts [SD 6.4.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// Time with the supply below 0.5 V for a power cycle [SD 6.4.1.2].
+    /// Time for which a power cycle must keep the supply below 0.5 V [SD 6.4.1.2].
     pub const POWER_OFF_NS: u64 = 1_000_000;
-    /// From the first ACMD41 with a voltage window to "ready" [SD 4.2.3].
+    /// Longest time from the first ACMD41 with a voltage window until the card is ready [SD 4.2.3].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// Between two ACMD41, at most [SD 4.2.3].
+    /// Longest time between two ACMD41 [SD 4.2.3].
     pub const INIT_POLL_MAX_NS: u64 = 50_000_000;
-    /// Read access time of cards with fixed limits, the upper bound for others [SD 4.6.2.1].
+    /// Read access time of cards with fixed limits, and the upper bound for other cards [SD
+    /// 4.6.2.1].
     pub const READ_NS: u64 = 100_000_000;
-    /// Busy after a written block, up to 32 GB [SD 4.6.2.2].
+    /// Longest busy after a written block, for cards up to 32 GB [SD 4.6.2.2].
     pub const WRITE_NS: u64 = 250_000_000;
-    /// Busy after a written block, SDXC and SDUC [SD 4.6.2.2].
+    /// Longest busy after a written block, for SDXC and SDUC [SD 4.6.2.2].
     pub const WRITE_XC_NS: u64 = 500_000_000;
-    /// Erase of one write block, where the SD status does not declare it [SD 4.6.2.3].
+    /// Longest erase of one write block, if the SD status declares none [SD 4.6.2.3].
     pub const ERASE_BLOCK_NS: u64 = 250_000_000;
-    /// FULE: busy, at most [SD 4.6.2.3].
+    /// Longest busy of a full user area logical erase, FULE [SD 4.6.2.3].
     pub const FULE_NS: u64 = 1_000_000_000;
-    /// Discard: busy, at most [SD 4.6.2.3].
+    /// Longest busy of a discard [SD 4.6.2.3].
     pub const DISCARD_NS: u64 = 250_000_000;
-    /// CMD6: status block, at most [SD 4.6.2.1].
+    /// Longest time from CMD6 to its status block [SD 4.6.2.1].
     pub const SWITCH_NS: u64 = 100_000_000;
-    /// CMD6: clocks until the new function works, counted from the end of the status block
-    /// [SD 4.3.10].
+    /// Clocks from the end of CMD6's status block until the new function works [SD 4.3.10].
     pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
-    /// CMD11: how long the clock must be stopped at least while the voltage changes [SD 4.2.4.2].
+    /// Shortest time for which the clock must be stopped while the voltage changes after CMD11 [SD
+    /// 4.2.4.2].
     pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
-    /// CMD11: from the clock at 1.8 V to DAT high, at most [SD 4.2.4.2].
+    /// Longest time from the clock at 1.8 V until the card releases DAT, after CMD11 [SD 4.2.4.2].
     pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
-    /// CMD19: all of a tuning procedure [SD 4.2.4.5].
+    /// Longest duration of a whole tuning procedure by CMD19 [SD 4.2.4.5].
     pub const TUNING_NS: u64 = 150_000_000;
-    /// CMD19: tuning blocks, at most [SD 4.2.4.5].
+    /// Largest number of tuning blocks (CMD19) in a tuning procedure [SD 4.2.4.5].
     pub const TUNING_BLOCKS: u32 = 40;
-    /// Busy of CMD20 [SD 4.13].
+    /// Longest busy of CMD20 [SD 4.13].
     pub const SPEED_CLASS_CONTROL_NS: u64 = 1_000_000_000;
-    /// Busy of a write to an extension register (CMD49, CMD59) [SD 5.7].
+    /// Longest busy of a write to an extension register (CMD49, CMD59) [SD 5.7].
     pub const EXTENSION_WRITE_NS: u64 = 1_000_000_000;
-    /// Flush of the cache [SD 4.17].
+    /// Longest flush of the cache [SD 4.17].
     pub const FLUSH_NS: u64 = 1_000_000_000;
-    /// CMD42 with forced erase [SD 4.3.7].
+    /// Longest duration of CMD42 with forced erase [SD 4.3.7].
     pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
 
     const NARROW: &[Width] = &[Width::W1, Width::W4];
     const WIDE: &[Width] = &[Width::W4];
 
-    /// The bus speeds, slowest first [SD 3.9.2].
+    /// The bus speeds of SD, slowest first [SD 3.9.2].
     pub const SPEEDS: [Speed; 7] = [
         Speed::new(Timing::Legacy, 25_000_000, NARROW),
         Speed::new(Timing::HighSpeed, 50_000_000, NARROW),
@@ -182,88 +184,89 @@ pub mod sd {
         Speed::new(Timing::Sdr104, 208_000_000, WIDE).only_1v8().tuned(),
     ];
 
-    /// Returns the fastest clock of a mode; for a mode that SD does not have, that of
-    /// identification. Firmware that calls only this does not contain the table.
+    /// Returns the fastest clock of a timing in hertz; for a timing that SD does not have, the
+    /// clock of identification. Firmware that calls only this function does not contain the table.
     pub const fn max_hz(timing: Timing) -> u32 {
         const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the row of a mode; `None` if SD does not have it.
+    /// Returns the row of a timing; `None` if SD does not have the timing.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }
 }
 
-/// eMMC [eMMC 5, 6, 10].
+/// Clocks and time limits of eMMC [eMMC 5, 6, 10].
 pub mod emmc {
     use super::{Speed, Timing, Width};
 
-    /// Fastest clock during identification [eMMC 10.5].
+    /// Fastest clock during identification, in hertz [eMMC 10.5].
     pub const IDENTIFY_MAX_HZ: u32 = 400_000;
-    /// Supply ramp and stable supply before the first command [eMMC 10.1].
+    /// Time for the supply to rise and be stable before the first command [eMMC 10.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// From the first CMD1 to "ready" [eMMC 6.4.2]; longer once after partitioning, see
-    /// `ExtCsd::first_power_up_time_ns`.
+    /// Longest time from the first CMD1 until the device is ready [eMMC 6.4.2]. After partitioning
+    /// it is once longer, see `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// CMD6 where EXT_CSD does not declare it; the standard has no value, hosts usually take this
-    /// one.
+    /// Longest busy of CMD6 if EXT_CSD declares none. The standard has no value; hosts usually use
+    /// this one.
     pub const SWITCH_NS: u64 = 500_000_000;
-    /// CMD21: all of a tuning procedure [eMMC 6.6.5].
+    /// Longest duration of a whole tuning procedure by CMD21 [eMMC 6.6.5].
     pub const TUNING_NS: u64 = 150_000_000;
-    /// CMD21: tuning blocks, at most [eMMC 6.6.5].
+    /// Largest number of tuning blocks (CMD21) in a tuning procedure [eMMC 6.6.5].
     pub const TUNING_BLOCKS: u32 = 40;
-    /// CMD5 where EXT_CSD does not declare it: the largest value of the field [eMMC 7.4, 217].
+    /// Longest busy of CMD5 if EXT_CSD declares none: the largest value of the field [eMMC 7.4,
+    /// 217].
     pub const SLEEP_NS: u64 = 100 << 0x17;
-    /// Flush of the cache: the standard sets no limit, hosts usually take this one.
+    /// Longest flush of the cache. The standard sets no limit; hosts usually use this one.
     pub const FLUSH_NS: u64 = 30_000_000_000;
-    /// Reset pin held low, at least [eMMC 6.15.10].
+    /// Shortest time for which RST_n is held low [eMMC 6.15.10].
     pub const RESET_PULSE_NS: u64 = 1_000;
-    /// From the end of reset to the first command [eMMC 6.15.10].
+    /// Shortest time from the end of the reset pulse to the first command [eMMC 6.15.10].
     pub const RESET_RECOVERY_NS: u64 = 200_000;
-    /// CMD42 with forced erase [eMMC 6.6.19].
+    /// Longest duration of CMD42 with forced erase [eMMC 6.6.19].
     pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
-    /// Boot: from CMD low to the acknowledge, at most [eMMC 6.3.3].
+    /// Longest time from CMD low to the boot acknowledge [eMMC 6.3.3].
     pub const BOOT_ACK_NS: u64 = 50_000_000;
-    /// Boot: from CMD low to data, at most [eMMC 6.3.3].
+    /// Longest time from CMD low to the boot data [eMMC 6.3.3].
     pub const BOOT_DATA_NS: u64 = 1_000_000_000;
 
     const ALL: &[Width] = &[Width::W1, Width::W4, Width::W8];
     const WIDE: &[Width] = &[Width::W4, Width::W8];
     const EIGHT: &[Width] = &[Width::W8];
 
-    /// The bus speeds, slowest first [eMMC 5.3.2].
+    /// The bus speeds of eMMC, slowest first [eMMC 5.3.2].
     pub const SPEEDS: [Speed; 6] = [
         Speed::new(Timing::Legacy, 26_000_000, ALL).also_1v8(),
         Speed::new(Timing::HighSpeed, 52_000_000, ALL).also_1v8(),
         Speed::new(Timing::Ddr52, 52_000_000, WIDE).also_1v8().ddr(),
         Speed::new(Timing::Hs200, 200_000_000, WIDE).only_1v8().tuned(),
-        // The sampling point is that of HS200, tuned before the switch.
+        // HS400 uses the sampling point of HS200, which is tuned before the switch to HS400.
         Speed::new(Timing::Hs400, 200_000_000, EIGHT).only_1v8().ddr().tuned(),
         Speed::new(Timing::Hs400Es, 200_000_000, EIGHT).only_1v8().ddr(),
     ];
 
-    /// Returns the fastest clock of a mode; for a mode that eMMC does not have, that of
-    /// identification. Firmware that calls only this does not contain the table.
+    /// Returns the fastest clock of a timing in hertz; for a timing that eMMC does not have, the
+    /// clock of identification. Firmware that calls only this function does not contain the table.
     pub const fn max_hz(timing: Timing) -> u32 {
         const HZ: [u32; Timing::COUNT] = Speed::fastest_hz(&SPEEDS, IDENTIFY_MAX_HZ);
         HZ[timing as usize % Timing::COUNT]
     }
 
-    /// Returns the row of a mode; `None` if eMMC does not have it.
+    /// Returns the row of a timing; `None` if eMMC does not have the timing.
     pub fn speed(timing: Timing) -> Option<&'static Speed> {
         const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
     }
 }
 
-/// SDIO [SDIO 3, 4, 6].
+/// Time limits of SDIO [SDIO 3, 4, 6].
 pub mod sdio {
-    /// From the first CMD5 with a voltage window to "ready" [SDIO 3.2].
+    /// Longest time from the first CMD5 with a voltage window until the card is ready [SDIO 3.2].
     pub const INIT_NS: u64 = 1_000_000_000;
-    /// From CMD53 to its data, or the busy after it, at most, unless the function declares another
-    /// time [SDIO 5.3].
+    /// Longest time from CMD53 to its data, or of the busy after it, unless the function declares
+    /// another time [SDIO 5.3].
     pub const DATA_NS: u64 = 1_000_000_000;
-    /// Enabling a function, where its tuples do not declare a time [SDIO 16].
+    /// Longest time to enable a function if its tuples declare none [SDIO 16].
     pub const ENABLE_NS: u64 = 1_000_000_000;
 }
 
@@ -299,7 +302,7 @@ mod tests {
             [0x77, 0x77, 0xff, 0x77, 0xbb, 0xdd, 0xee, 0xff, 0xff, 0xff, 0xff, 0x00, 0xff, 0xff, 0xff, 0x00]
         );
         assert_eq!(TUNING_128[120..], [0xff, 0x77, 0x77, 0xff, 0x77, 0xbb, 0xdd, 0xee]);
-        // The second half is the first, one clock later.
+        // The second half equals the first half, one clock later.
         assert_eq!(TUNING_128[65..], TUNING_128[..63]);
     }
 }

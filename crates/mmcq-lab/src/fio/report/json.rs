@@ -1,6 +1,6 @@
 //! JSON with fio's keys, order and spacing. `json+` has every histogram bucket too.
 
-use super::replayed::{PERCENTILES, Program};
+use super::replayed::{Fact, PERCENTILES, Program};
 use super::{Entry, GroupDir, Origin, Report, cpu_percent, date, rate, share_of_group, shares};
 use crate::fio::hist;
 use crate::fio::job::{Dir, Job};
@@ -73,13 +73,21 @@ fn of_origin(origin: &Origin) -> Value {
     let phases = origin.phases.iter().map(|(name, ns)| (name.clone(), Value::Int(*ns)));
     put(&mut o, "phases_ns", Value::Object(phases.collect()));
     if !origin.replay.facts.is_empty() {
-        let facts = origin.replay.facts.iter().map(|(name, value)| (name.clone(), text(value)));
+        let facts = origin.replay.facts.iter().map(|(name, fact)| (name.clone(), of_fact(fact)));
         put(&mut o, "replay", Value::Object(facts.collect()));
     }
     if !origin.programs.is_empty() {
         put(&mut o, "programs", Value::List(origin.programs.iter().map(of_program).collect()));
     }
     Value::Object(o)
+}
+
+fn of_fact(fact: &Fact) -> Value {
+    match fact {
+        Fact::Count(count) => Value::Int(*count),
+        Fact::Number(number) => Value::Float(*number),
+        Fact::Word(word) => Value::Text(word.clone()),
+    }
 }
 
 /// Returns a program of a trace: its requests by kind, with the times from submission to completion

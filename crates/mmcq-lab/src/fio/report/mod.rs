@@ -12,7 +12,7 @@ mod terse;
 use super::job::{Dir, Job, Worker};
 use super::stats::{DirStats, DiskUtil, Running, Stats};
 pub use normal::normal;
-pub use replayed::{Figures, Program, Replayed};
+pub use replayed::{Fact, Figures, Program, Replayed};
 use std::sync::Arc;
 pub use terse::terse;
 
@@ -103,10 +103,14 @@ impl Origin {
         let counted = |name: &str| self.counters.iter().find(|(known, _)| known == name).map_or(0.0, |c| c.1);
         let counts = ["transfers", "commands", "interrupts", "context_switches"];
         let counts = counts.map(|name| format!("{} {}", counted(name), name.replace('_', " "))).join(", ");
+        let flushes = match counted("flushes") {
+            0.0 => String::new(),
+            flushes => format!("{flushes} flushes, "),
+        };
         let idle = 100.0 * counted("cpu_idle_share");
         let first = format!(
             "{}\n\
-             counted: {} I/Os, {counts}\n\
+             counted: {} I/Os, {flushes}{counts}\n\
              CPU {idle:.1} % idle of {} cores; {} I/Os failed; scheduler {}\n\
              times are virtual, from 1970 on; what a submission costs is in clat, so slat is 0\n",
             self.title(),

@@ -7,11 +7,32 @@ use std::fmt::Write;
 pub(super) const PERCENTILES: [(f64, &str); 4] =
     [(50.0, "p50"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")];
 
+/// A fact about a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A count, or a size in bytes.
+    Count(u64),
+    /// A number with a fraction.
+    Number(f64),
+    /// A word.
+    Word(String),
+}
+
+impl std::fmt::Display for Fact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fact::Count(count) => write!(f, "{count}"),
+            Fact::Number(number) => write!(f, "{number}"),
+            Fact::Word(word) => f.write_str(word),
+        }
+    }
+}
+
 /// A trace that is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// The trace, and the options of the replay, as name and value.
-    pub facts: Vec<(String, String)>,
+    pub facts: Vec<(String, Fact)>,
     /// The trace in sentences, for a page.
     pub told: Vec<String>,
     /// Names of its programs, by their number; empty: the trace has none.
@@ -87,25 +108,37 @@ impl Program {
     }
 }
 
-/// Returns a table with a line for each program and kind of request, in microseconds.
+/// Returns the sums over all programs, by kind of request.
+fn sums(programs: &[Program]) -> Program {
+    let mut stats = ProgramStats::default();
+    programs.iter().for_each(|program| stats.pool(&program.stats));
+    Program { name: "all".to_owned(), stats }
+}
+
+/// Returns a table with a line for each program and kind of request, in microseconds, and one for
+/// each kind of all. `time` is the share of the time that all requests took together.
 pub(super) fn lines(programs: &[Program]) -> String {
     if programs.is_empty() {
         return String::new();
     }
     let wide = programs.iter().map(|program| program.name.chars().count()).max().unwrap_or(0).max(7);
     let mut out = format!(
-        "{:<wide$}  {:<5} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-        "program", "usec", "requests", "KiB", "mean", "50.00th", "99.00th", "99.90th", "max"
+        "{:<wide$}  {:<5} {:>8} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "program", "usec", "requests", "KiB", "time", "mean", "50.00th", "99.00th", "99.90th", "max"
     );
-    for program in programs {
+    let all = sums(programs);
+    let took_us = |figures: &Figures| figures.mean_us * figures.ios as f64;
+    let whole_us: f64 = all.figures().iter().map(|(_, figures)| took_us(figures)).sum();
+    for program in programs.iter().chain([&all]) {
         for (kind, figures) in program.figures() {
             let [median, _, most, tail] = figures.percentiles_us;
             let _ = writeln!(
                 out,
-                "{:<wide$}  {kind:<5} {:>8} {:>10} {:>9.1} {median:>9.1} {most:>9.1} {tail:>9.1} {:>9.1}",
+                "{:<wide$}  {kind:<5} {:>8} {:>10} {:>5.1} % {:>9.1} {median:>9.1} {most:>9.1} {tail:>9.1} {:>9.1}",
                 program.name,
                 figures.ios,
                 figures.bytes / 1024,
+                100.0 * took_us(&figures) / whole_us.max(f64::MIN_POSITIVE),
                 figures.mean_us,
                 figures.max_us
             );

@@ -27,6 +27,8 @@ pub enum Load {
     RandWrite,
     /// Seven reads and three writes out of ten requests, at random places.
     Mixed,
+    /// Writes at random places of the card, each of which its job flushes and waits for.
+    Flushed,
     /// One job reads 4 KiB at random places, one request at a time, while the other jobs write in
     /// sequence.
     Beside,
@@ -44,6 +46,7 @@ impl Load {
             Load::RandRead => "randread",
             Load::RandWrite => "randwrite",
             Load::Mixed => "70/30",
+            Load::Flushed => "fsync",
             Load::Beside => "reader beside writer",
         }
     }
@@ -178,6 +181,7 @@ impl Cell {
             Load::RandRead => "randread",
             Load::RandWrite => "randwrite",
             Load::Mixed => "randrw\nrwmixread=70",
+            Load::Flushed => "randwrite\nfsync=1",
             Load::Beside => {
                 return format!(
                     "{global}time_based\nruntime={}\n[writer]\nrw=write\nbs={bytes}\niodepth={depth}\n\

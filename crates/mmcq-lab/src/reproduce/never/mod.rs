@@ -3,7 +3,8 @@
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
 //! the 99th percentile of its latency is more than 2 % longer than that of the best one. The
-//! percentile is compared for random loads, and for a reader beside a writer. Only the open losses
+//! percentile is compared for random loads, and for a reader beside a writer; where writes are
+//! flushed it is that of writes and flushes together. Only the open losses
 //! of [`KNOWN`] may be below.
 //!
 //! Some of Linux's settings report writes as done before the card has answered for them. mmcq is
@@ -91,6 +92,13 @@ const PLACES: [Place; 6] = [
     place("stream-rtsx", "pro-plus-128", STREAMS),
 ];
 
+/// Places of the loads that flush: eMMCs with a cache, and one with a queue engine.
+const FLUSHED: [Place; 3] = [
+    place("hsq-sprd", "hbg4a2", QUEUES),
+    place("generic", "emmc-hs200", QUEUES),
+    place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
+];
+
 /// Grid of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
@@ -106,6 +114,8 @@ pub struct Grid {
     pub wakes_us: &'static [u32],
     /// Bytes of a request, and depth, of the writers in [`Load::Beside`].
     pub writers: &'static [(u64, u32)],
+    /// Numbers of jobs that flush each write of 4 KiB ([`Load::Flushed`]).
+    pub flushing: &'static [u32],
     /// Loads that pause after each request, on hosts that can continue data.
     pub pauses: Pauses,
 }
@@ -130,6 +140,7 @@ impl Grid {
         jobs: &[1, 4, 20],
         wakes_us: &[5, 20, 60],
         writers: &[(4 << 10, 8), (64 << 10, 1), (64 << 10, 8), (64 << 10, 32), (512 << 10, 8)],
+        flushing: &[1, 2, 4, 8, 16, 32, 64],
         pauses: Pauses {
             sizes: &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
             pauses_us: &[50, 200, 400, 1_000, 5_000, 20_000, 140_000],
@@ -144,12 +155,14 @@ impl Grid {
         jobs: &[1, 20],
         wakes_us: &[20],
         writers: &[(64 << 10, 8)],
+        flushing: &[1, 8, 32],
         pauses: Pauses { sizes: &[64 << 10], pauses_us: &[400, 5_000], jitters: &[true] },
     };
 
     /// Returns the boards of the grid.
     pub fn platforms(&self) -> Vec<&'static str> {
-        let mut names: Vec<&str> = self.places.iter().map(|place| place.platform).collect();
+        let mut names: Vec<&str> = self.places.iter().chain(&FLUSHED).map(|place| place.platform).collect();
+        names.sort_unstable();
         names.dedup();
         names
     }
@@ -182,6 +195,14 @@ impl Grid {
             }
             if place.linux == STREAMS {
                 cells.extend(self.pauses.cells(place));
+            }
+        }
+        for &place in FLUSHED.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
+            for &jobs in self.flushing {
+                for &wake_us in self.wakes_us {
+                    let (load, bytes, depth, pause) = (Load::Flushed, 4 << 10, 1, None);
+                    cells.push(Cell { place, load, bytes, depth, jobs, wake_us, pause });
+                }
             }
         }
         (cells, reasons)
@@ -233,6 +254,8 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     };
     let mut latency = group.dirs[0].clat.clone();
     latency.pool(&group.dirs[1].clat);
+    // A job waits for its write, and then for its flush.
+    latency.pool(&group.sync);
     let p99_ns = latency.histogram.percentiles(&[99.0]).first().copied().unwrap_or(0);
     // By Little's law a run takes so many means.
     let rounds = latency.ns.samples as f64 / f64::from(cell.under_way().max(1));

@@ -1,10 +1,10 @@
-//! How an eMMC reacts to the bus.
+//! Reaction of an eMMC to changes of the bus: power, clock, lines and RST_n.
 
 use std::io;
 use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
-use super::super::flash::Flash;
+use super::super::flash::{Flash, Work};
 use super::super::interface::{Interface, Interfaced};
 use super::super::link::{self, Mode, PowerUp};
 use super::super::quirk::TMP_WRITE_PROTECT;
@@ -51,7 +51,7 @@ impl Interfaced for EmmcCard {
         self.written = false;
         self.lock.power_up();
         self.protection.power_up();
-        // Power-on protection ends with the power.
+        // Power-on write protection ends when the power goes off.
         self.ext_csd[usize::from(byte::USER_WP)] &= !1;
         self.ext_csd[usize::from(byte::BOOT_WP)] &= !1;
     }
@@ -89,7 +89,7 @@ impl Interfaced for EmmcCard {
         self.settle(now_ns);
         let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
         if self.interface.state == State::Btst && matches!(self.transfer, Transfer::BusTest) {
-            // No CRC is looked at in a bus test, and no status is sent.
+            // In a bus test (CMD19) the card does not check a CRC, and sends no CRC status.
             let len = data.len().min(8);
             self.scratch[..len].copy_from_slice(&data[..len]);
             return no_token;
@@ -292,6 +292,10 @@ impl Card for EmmcCard {
 
     fn fetching_ns(&self) -> u64 {
         self.queue.as_ref().map_or(0, |tasks| tasks.fetching_ns())
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.flash.work)
     }
 
     fn set_faults(&mut self, faults: Faults) {

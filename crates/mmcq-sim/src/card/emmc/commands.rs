@@ -13,7 +13,7 @@ use super::{Count, EmmcCard, EraseRange, Transfer};
 
 /// OCR bits of the voltages 1.70 to 1.95 V and 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8080;
-/// Argument of a CMD0 that resets.
+/// Argument of CMD0 that resets the device to `idle`.
 const GO_IDLE: u32 = 0;
 const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
 
@@ -32,7 +32,7 @@ impl EmmcCard {
         if self.lock.locked() && !matches!(index, 0..=16 | 42) {
             return self.illegal();
         }
-        // Falling asleep and waking up take their time.
+        // For a time after CMD5 the device is still changing to or from sleep.
         let changing =
             now_ns < self.interface.busy_until_ns && matches!(self.interface.state, State::Slp | State::Stby);
         if changing && index != 0 {
@@ -57,7 +57,7 @@ impl EmmcCard {
             (3, State::Ident) => {
                 let rca = (arg >> 16) as u16;
                 if rca == 0 {
-                    // 0 deselects all: no device may have it.
+                    // RCA 0 deselects all devices, so that no device may have it.
                     return self.illegal();
                 }
                 self.rca = rca;
@@ -70,7 +70,8 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command while the device is not selected, or while something is under way.
+    /// Executes a command while the device is not selected, or while a transfer or busy is under
+    /// way.
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.interface.state) {
@@ -126,7 +127,7 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command in the state `tran`: selected and free.
+    /// Executes a command in the state `tran`: the device is selected and nothing is under way.
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
         let rpmb = self.partition == Partition::Rpmb;
@@ -223,7 +224,7 @@ impl EmmcCard {
     }
 
     fn go_idle(&mut self, arg: u32, now_ns: u64) -> Reply {
-        // Any other argument asks for the boot operation, which is not answered here.
+        // Any other argument of CMD0 starts the boot operation, which this model ignores.
         if matches!(arg, GO_IDLE | GO_PRE_IDLE) {
             let powers_up = self.ready_ns.is_some_and(|ready_ns| now_ns < ready_ns);
             self.reset(now_ns);
@@ -232,7 +233,7 @@ impl EmmcCard {
                 self.interface.state = State::Ina;
             }
             if self.interface.trouble.stuck {
-                // No command helps: it needs the power off.
+                // The card is locked up: it ignores all commands until the power is switched off.
                 self.interface.trouble.locked_up = true;
                 self.interface.busy_until_ns = NEVER_NS;
             }
@@ -268,7 +269,7 @@ impl EmmcCard {
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if self.config.sector_mode() && arg >> 29 & 3 != 2 {
-            // The host cannot address it.
+            // The host cannot address a device of this capacity.
             self.interface.state = State::Ina;
             return Reply::ocr(VOLTAGES | sector_mode | 1 << 31);
         }
@@ -284,7 +285,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Stops a read. A page fetch may still be under way afterwards.
+    /// Stops a read. The flash may continue to fetch a page afterwards.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = self.transfer
             && self.interface.data_end_ns.is_none()
@@ -342,12 +343,13 @@ impl EmmcCard {
         reply
     }
 
-    /// Returns the byte address for an argument.
+    /// Returns the byte address that a command's argument means: the argument is in bytes or in
+    /// sectors.
     pub(super) fn byte_address(&self, arg: u32) -> u64 {
         if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
     }
 
-    /// Returns the byte address of a transfer, or its error bit.
+    /// Returns the byte address of a transfer; `Err` holds the error bit for R1.
     pub(super) fn address(&self, arg: u32) -> Result<u64, u32> {
         let at = self.byte_address(arg);
         let len = u64::from(self.transfer_len());
@@ -364,11 +366,11 @@ impl EmmcCard {
         if self.config.sector_mode() || self.width & 0x0f >= 5 { 512 } else { self.block_len }
     }
 
-    /// Executes CMD17, or CMD18 with the count of CMD23.
+    /// Executes CMD17 or CMD18; `left` is the number of blocks that CMD23 announced.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         self.pack.gives_up_read();
         if self.transfer_len() != 512 {
-            // READ_BL_PARTIAL is 0.
+            // The device does not read parts of blocks: READ_BL_PARTIAL of the CSD is 0.
             return self.refuse(index, status::BLOCK_LEN_ERROR);
         }
         match self.address(arg) {
@@ -446,12 +448,12 @@ impl EmmcCard {
         self.receive(25, Transfer::RpmbWrite { left: count.blocks, reliable: count.reliable }, 512)
     }
 
-    /// Returns whether this range of the selected partition is write protected.
+    /// Returns whether this byte range of the selected partition is write protected.
     pub(super) fn write_protected(&self, at: u64, bytes: u64) -> bool {
         self.protects(self.partition, at, bytes)
     }
 
-    /// Returns whether this range of a partition is write protected.
+    /// Returns whether this byte range of the partition is write protected.
     pub(super) fn protects(&self, partition: Partition, at: u64, bytes: u64) -> bool {
         let user = partition == Partition::User;
         let boot_wp = self.ext_csd[usize::from(byte::BOOT_WP)] & 0x05 != 0;
@@ -504,7 +506,7 @@ impl EmmcCard {
         };
         let mut reply = self.go(index, State::Prg);
         if index == 28 {
-            // US_PWR_WP_EN.
+            // US_PWR_WP_EN of USER_WP: CMD28 protects until the next power cycle.
             let until_power_off = self.ext_csd[usize::from(byte::USER_WP)] & 1 == 1;
             self.protection.set(at, until_power_off);
         } else if !self.protection.clear(at) {
@@ -515,7 +517,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Answers R1 with an error and no data; the state does not change.
+    /// Refuses a command: answers R1 with these error bits, sends no data, and stays in its state.
     pub(super) fn refuse(&mut self, index: u8, errors: u32) -> Reply {
         self.status.raise(errors);
         self.r1(index)

@@ -7,7 +7,7 @@ use super::super::registers::{Identity, emmc_cid, put, seal};
 use super::current::PowerClasses;
 use super::packed::PackedConfig;
 
-/// Places in EXT_CSD of the bytes that the model uses [eMMC 7.4].
+/// Indexes in EXT_CSD of the bytes that the model uses [eMMC 7.4].
 pub(super) mod byte {
     pub(crate) const CMDQ_MODE_EN: u8 = 15;
     pub(crate) const FLUSH_CACHE: u8 = 32;
@@ -37,7 +37,8 @@ pub(super) mod byte {
     pub(crate) const DRIVER_STRENGTH: u8 = 197;
     pub(crate) const SEC_FEATURE_SUPPORT: u8 = 231;
 
-    /// Bytes of EXT_CSD that survive a power cycle, as does a part of PARTITION_CONFIG.
+    /// Names and indexes of the bytes of EXT_CSD that a power cycle does not reset. A part of
+    /// PARTITION_CONFIG also survives.
     pub(crate) const KEPT: [(&str, u8); 6] = [
         ("RST_N_FUNCTION", RST_N_FUNCTION),
         ("BKOPS_EN", BKOPS_EN),
@@ -51,26 +52,26 @@ pub(super) mod byte {
 /// Mask of BOOT_ACK and BOOT_PARTITION_ENABLE in PARTITION_CONFIG.
 pub(super) const BOOT_CHOICE: u8 = 0x78;
 
-/// Bits of CARD_TYPE.
+/// Bits of CARD_TYPE in EXT_CSD: the bus timings that the device supports.
 pub(super) const TYPE_HS52: u8 = 0x02;
 pub(super) const TYPE_DDR52: u8 = 0x04;
 pub(super) const TYPE_HS200: u8 = 0x10;
 pub(super) const TYPE_HS400: u8 = 0x40;
 
-/// EXT_CSD_REV.
+/// Revision of the standard that the device follows, as EXT_CSD_REV holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Revision {
-    /// 4.41
+    /// eMMC 4.41.
     V4_41 = 5,
-    /// 4.5, 4.51
+    /// eMMC 4.5 or 4.51.
     V4_5 = 6,
-    /// 5.0, 5.01
+    /// eMMC 5.0 or 5.01.
     V5_0 = 7,
-    /// 5.1
+    /// eMMC 5.1.
     V5_1 = 8,
 }
 
-/// Fastest timing of the device; each includes the ones before it.
+/// Fastest bus timing of the device; each value includes the slower timings above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fastest {
     Hs26,
@@ -88,7 +89,7 @@ pub(crate) struct EmmcConfig {
     pub(crate) capacity_bytes: u64,
     pub(crate) revision: Revision,
     pub(crate) fastest: Fastest,
-    /// CACHE_SIZE as the host reads it.
+    /// CACHE_SIZE of EXT_CSD: the size of the write cache in KiB that the host reads.
     pub(crate) cache_size_kib: u32,
     pub(crate) boot_bytes: u64,
     pub(crate) gp_bytes: [u64; 4],
@@ -102,9 +103,9 @@ pub(crate) struct EmmcConfig {
     pub(crate) generic_cmd6_time_ms: u64,
     pub(crate) power_classes: PowerClasses,
     pub(crate) flash: Timing,
-    /// The command queue, from 5.1 on.
+    /// The command queue, which devices of revision 5.1 may have; `None`: the device has none.
     pub(crate) queue: Option<QueueConfig>,
-    /// Packed commands, from 4.5 on.
+    /// Packed commands, which devices from revision 4.5 on may have; `None`: the device has none.
     pub(crate) packed: Option<PackedConfig>,
     pub(crate) quirks: Quirks,
 }
@@ -113,9 +114,9 @@ pub(crate) struct EmmcConfig {
 pub(crate) const ERASE_GROUP_BYTES: u64 = 512 * 1024;
 /// Size in bytes of a write protect group: 16 erase groups.
 pub(crate) const WP_GROUP_BYTES: u64 = 16 * ERASE_GROUP_BYTES;
-/// Unit in bytes of BOOT_SIZE_MULT.
+/// Size in bytes of the unit in which BOOT_SIZE_MULT counts.
 pub(crate) const BOOT_UNIT_BYTES: u64 = 128 * 1024;
-/// Largest capacity in bytes of an eMMC that is addressed by bytes.
+/// Largest capacity in bytes of an eMMC whose commands take byte addresses.
 pub(crate) const BYTE_MODE_BYTES: u64 = 2 << 30;
 
 impl EmmcConfig {
@@ -133,7 +134,7 @@ impl EmmcConfig {
         let mut csd = [0u8; 16];
         put(&mut csd, 127, 126, 3);
         put(&mut csd, 125, 122, 4);
-        // TAAC 10 ms, NSAC 100 clocks, 26 MHz; classes 0, 2, 4, 5, 6, 7.
+        // TAAC 10 ms, NSAC 100 clocks, TRAN_SPEED 26 MHz, command classes 0, 2, 4, 5, 6, 7.
         put(&mut csd, 119, 112, 0x0f);
         put(&mut csd, 111, 104, 1);
         put(&mut csd, 103, 96, 0x32);
@@ -162,9 +163,9 @@ impl EmmcConfig {
     pub(crate) fn ext_csd(&self) -> [u8; 512] {
         let mut ext = [0u8; 512];
         let since = |revision| self.revision >= revision;
-        // Properties: what the host only reads.
+        // The properties segment of EXT_CSD: the host can only read it.
         ext[504] = 1;
-        // By CMD13.
+        // HPI_FEATURES: an HPI is sent by CMD13.
         ext[503] = self.hpi.into();
         ext[502] = 1;
         if let Some(packed) = self.packed {
@@ -189,7 +190,8 @@ impl EmmcConfig {
             ext[247] = 100;
         }
         ext[241] = (self.power_up_ns.div_ceil(100_000_000)).clamp(1, 255) as u8;
-        // TRIM_MULT; secure erase, secure bad block, trim, sanitize; the secure multipliers.
+        // TRIM_MULT; SEC_FEATURE_SUPPORT (secure erase, secure bad block, trim, sanitize); the
+        // secure multipliers.
         ext[232] = 2;
         ext[usize::from(byte::SEC_FEATURE_SUPPORT)] = if since(Revision::V4_5) { 0x55 } else { 0x15 };
         ext[230] = 10;
@@ -212,7 +214,7 @@ impl EmmcConfig {
         ext[198] = 5;
         self.power_classes.write_to(&mut ext);
         if self.fastest >= Fastest::Hs200 {
-            // Types 0 to 3; since 5.0 also type 4, 40 ohms.
+            // DRIVER_STRENGTH: types 0 to 3; from revision 5.0 on also type 4 (40 ohms).
             ext[usize::from(byte::DRIVER_STRENGTH)] = if since(Revision::V5_0) { 0x1f } else { 0x0f };
         }
         ext[usize::from(byte::CARD_TYPE)] = self.card_type();
@@ -220,7 +222,7 @@ impl EmmcConfig {
         ext[192] = self.revision as u8;
         ext[usize::from(byte::STROBE_SUPPORT)] = (self.fastest == Fastest::Hs400Es).into();
         ext[168] = (self.rpmb_bytes / BOOT_UNIT_BYTES) as u8;
-        // Partitioning is settled in the factory.
+        // The partitions were set up in the factory, and the host cannot change them.
         ext[167] = 0x1f;
         ext[166] = if self.rpmb_bytes > 0 && since(Revision::V5_1) { 0x14 } else { 0x04 };
         ext[160] = 0x03;
@@ -244,7 +246,7 @@ impl EmmcConfig {
     }
 }
 
-/// Returns the S_A_TIMEOUT code of a time: 100 ns << code.
+/// Returns the S_A_TIMEOUT code of a time in ns: the code means 100 ns << code.
 fn sleep_code(ns: u64) -> u8 {
     (1..=0x17).find(|code| 100u64 << code >= ns).unwrap_or(0x17)
 }

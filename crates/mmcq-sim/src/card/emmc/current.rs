@@ -1,11 +1,11 @@
-//! Power classes: the current that the device needs, and what the host has allowed [eMMC 6.6.3].
+//! Power classes: how much current the device draws, and how much the host allows [eMMC 6.6.3].
 
 use super::EmmcCard;
 use super::config::byte;
 use serde::Deserialize;
 
-/// Power class of each timing (PWR_CL_ff_vvv), with four lines and with eight; 0 to 15. The same at
-/// each voltage.
+/// Power class that each bus timing needs (PWR_CL_ff_vvv), with four lines and with eight; 0 to 15.
+/// The classes do not depend on the voltage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PowerClasses {
@@ -17,7 +17,7 @@ pub(crate) struct PowerClasses {
 }
 
 impl PowerClasses {
-    /// Returns whether each class fits in its four bits.
+    /// Returns whether each class fits in the four bits that EXT_CSD has for it.
     pub(crate) fn fit(&self) -> bool {
         [self.hs26, self.hs52, self.ddr52, self.hs200, self.hs400]
             .as_flattened()
@@ -41,8 +41,8 @@ impl PowerClasses {
 }
 
 impl EmmcCard {
-    /// Checks, when data are transferred, that the host has selected the power class that this
-    /// needs.
+    /// Checks at a data transfer that POWER_CLASS, which the host has set, is at least what the
+    /// present bus timing and width need. Otherwise the card reports a violation.
     pub(super) fn draw(&mut self, now_ns: u64) {
         let classes = &self.config.power_classes;
         let mode = self.mode();

@@ -1,4 +1,4 @@
-//! CMD35, CMD36, CMD38 and sanitize [eMMC 6.6.9 to 6.6.13].
+//! Erase, trim, discard (CMD35, CMD36, CMD38) and sanitize on an eMMC [eMMC 6.6.9 to 6.6.13].
 
 use super::super::Reply;
 use super::super::cut::mixed;
@@ -9,7 +9,7 @@ use super::config::{ERASE_GROUP_BYTES, Revision, byte};
 use crate::faults::{Point, Strike};
 use crate::plant;
 
-/// Arguments of CMD38.
+/// Arguments of CMD38: they select the kind of erase.
 const ERASE: u32 = 0;
 const TRIM: u32 = 1;
 const DISCARD: u32 = 3;
@@ -18,15 +18,15 @@ const SECURE_TRIM_1: u32 = 0x8000_0001;
 const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
-    /// Executes CMD35 and CMD36.
+    /// Executes CMD35 (`is_start`) and CMD36, which set the first and the last block of an erase.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = self.byte_address(arg) & !511;
         let errors = self.erase.edge(is_start, at, self.capacity());
         self.status.raise(errors);
     }
 
-    /// Returns the operation of CMD38 on a card that takes it from EXT_CSD[113] instead of the
-    /// argument.
+    /// Returns the operation of CMD38. A card with this quirk takes it from EXT_CSD[113] and not
+    /// from the argument.
     fn hidden_argument(&mut self, arg: u32, now_ns: u64) -> u32 {
         let hidden = match self.ext_csd[usize::from(byte::INAND_CMD38)] {
             0x01 => TRIM,
@@ -41,7 +41,7 @@ impl EmmcCard {
         hidden
     }
 
-    /// Executes CMD38: an erase works on whole groups, trim and discard on sectors.
+    /// Executes CMD38: an erase works on whole erase groups, trim and discard work on sectors.
     pub(super) fn erase_command(&mut self, arg: u32, now_ns: u64) -> Reply {
         let range = std::mem::take(&mut self.erase);
         let (Some(start), Some(end)) = (range.start, range.end) else {
@@ -71,7 +71,7 @@ impl EmmcCard {
             return self.refuse(38, status::WP_ERASE_SKIP);
         }
         let erased = match (arg, self.flash.faults.strike(Point::Medium)) {
-            // The first step of a secure trim only marks.
+            // The first step of a secure trim only marks the sectors.
             (SECURE_TRIM_1, _) | (_, Some(Strike::Lost)) => Ok(()),
             (_, Some(Strike::Fail)) => Err(std::io::ErrorKind::Other.into()),
             _ => self.wipe(from, to, arg == DISCARD, now_ns),
@@ -90,13 +90,13 @@ impl EmmcCard {
         let usual_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
         self.interface.busy_until_ns = fixed_ns.map_or(usual_ns, |ns| now_ns.saturating_add(ns));
         reply.busy_until_ns = Some(self.interface.busy_until_ns);
-        // A secure erase is over only when nothing is left of the data.
+        // A secure erase ends only when the old data are gone from the flash.
         let past_cache = secure || !self.flash.journal.volatile || self.partition.number() != 0;
         self.flash.journal.end(self.interface.busy_until_ns, past_cache, false);
         reply
     }
 
-    /// Makes sectors read as erased or as discarded.
+    /// Erases or discards the sectors of a byte range: afterwards they read as such.
     fn wipe(&mut self, from: u64, to: u64, discard: bool, now_ns: u64) -> std::io::Result<()> {
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Erased };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };
@@ -116,11 +116,11 @@ impl EmmcCard {
         }
     }
 
-    /// Destroys the content of the erase group that begins here.
+    /// Destroys the content of the erase group at byte address `from` (a quirk of the card).
     fn damage(&mut self, from: u64) {
         let bytes = ERASE_GROUP_BYTES.min(self.capacity().saturating_sub(from));
         if let Some(medium) = self.stores.get_mut(self.partition) {
-            // Beyond repair: the host is not told.
+            // The host gets no error for this damage.
             let _ = medium.erase(from, bytes, 0xbd);
         }
     }

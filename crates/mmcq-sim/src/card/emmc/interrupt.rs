@@ -7,9 +7,10 @@ use super::config::byte;
 
 /// Time in ns after an HPI until the card is free again, within OUT_OF_INTERRUPT_TIME.
 const INTERRUPT_NS: u64 = 1_000_000;
-/// Time in ns of the background work of one level.
+/// Time in ns of the background work that lowers BKOPS_STATUS by one level.
 const LEVEL_NS: u64 = 50_000_000;
-/// Extra time in ns of a write while background work is urgent; twice as long if it is critical.
+/// Extra busy time in ns of a write while background work is urgent (BKOPS_STATUS 2); the extra
+/// time is twice as long at level 3.
 const NEGLECTED_NS: u64 = 5_000_000;
 /// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
 const URGENT_BKOPS: u8 = 1 << 0;
@@ -18,7 +19,8 @@ const PACKED_FAILURE: u8 = 1 << 3;
 /// Bit EXCEPTION_EVENT of R1.
 const EXCEPTION_EVENT: u32 = 1 << 6;
 
-/// Background work: its begin, its end, and the written bytes that it covers.
+/// Background work under way: its begin and end in ns, and the number of written bytes that it
+/// processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Background {
     begin_ns: u64,
@@ -27,7 +29,7 @@ pub(super) struct Background {
 }
 
 impl EmmcCard {
-    /// Handles CMD13 with bit 0 set (HPI) while the device is busy.
+    /// Handles CMD13 with bit 0 set (HPI): a busy device interrupts its work.
     pub(super) fn high_priority_interrupt(&mut self, now_ns: u64) {
         if self.ext_csd[usize::from(byte::HPI_MGMT)] & 1 == 0 || self.interface.state != State::Prg {
             return;
@@ -45,13 +47,13 @@ impl EmmcCard {
         self.interface.busy_until_ns = free_ns;
         let Background { begin_ns, end_ns, bytes } = std::mem::take(&mut self.background);
         if free_ns < end_ns {
-            // What is left waits again.
+            // The interrupted part of the background work stays to be done.
             let left = u128::from(bytes) * u128::from(end_ns - free_ns) / u128::from(end_ns - begin_ns);
             self.background_done_bytes -= left as u64;
         }
     }
 
-    /// Returns BKOPS_STATUS: 0 nothing to do, 2 and 3 urgent.
+    /// Returns BKOPS_STATUS: 0 means no background work, 2 and 3 mean urgent work.
     pub(super) fn background_level(&self) -> u8 {
         let Some(mib) = self.config.quirks.urgent_after_mib else { return 0 };
         let waiting = self.flash.wear.written_bytes - self.background_done_bytes;
@@ -73,7 +75,8 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// Returns the extra time in ns of a write that must first make a free block.
+    /// Returns the extra busy time in ns of a write that must first free a flash block, since
+    /// background work was neglected.
     pub(super) fn neglected_ns(&self) -> u64 {
         NEGLECTED_NS * u64::from(self.background_level().saturating_sub(1))
     }
@@ -97,7 +100,7 @@ impl EmmcCard {
         if self.exceptions() & shown != 0 { EXCEPTION_EVENT } else { 0 }
     }
 
-    /// Returns EXT_CSD as CMD8 sends it, with the bytes that change by themselves.
+    /// Returns EXT_CSD as CMD8 sends it, with the status bytes that the device itself changes.
     pub(super) fn live_ext_csd(&self) -> [u8; 512] {
         let mut ext = self.ext_csd;
         let level = self.background_level();

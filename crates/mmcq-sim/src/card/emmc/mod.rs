@@ -1,4 +1,4 @@
-//! eMMC device [JESD84-B51], as far back as 4.41.
+//! eMMC device of the revisions 4.41 to 5.1 [JESD84-B51].
 
 mod bus;
 mod commands;
@@ -33,11 +33,11 @@ use rpmb::Rpmb;
 pub use stores::Partition;
 use stores::Stores;
 
-/// Transfer under way on the data lines.
+/// Transfer that is under way on the data lines.
 #[derive(Clone, Copy, Debug)]
 enum Transfer {
     None,
-    /// A register or a tuning block: one block, sent from `scratch`.
+    /// A single block that the card sends from `scratch`: a register or a tuning block.
     Register {
         len: u16,
     },
@@ -46,15 +46,15 @@ enum Transfer {
         write: Write,
         single: bool,
     },
-    /// Header and entries of a packed command.
+    /// The blocks after the CMD25 of a packed command: its header, and the data of packed writes.
     Packed,
-    /// Entries of a packed read.
+    /// The data blocks of a packed read.
     PackedRead,
-    /// Frames sent from RPMB, and their number.
+    /// Frames that the RPMB partition sends, and how many are left.
     RpmbRead {
         left: u32,
     },
-    /// Frames received for RPMB.
+    /// Frames that the RPMB partition receives.
     RpmbWrite {
         left: u32,
         reliable: bool,
@@ -65,14 +65,14 @@ enum Transfer {
     BusTest,
 }
 
-/// Announcement of CMD23: the length of the next transfer.
+/// What CMD23 has announced: the length and the kind of the next transfer.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     blocks: u32,
     reliable: bool,
-    /// Forced programming: the data bypass the cache.
+    /// Forced programming: the data bypass the write cache.
     forced: bool,
-    /// Whether a packed command is announced; its header has the rest.
+    /// Whether CMD23 announced a packed command; the header of the pack describes the entries.
     packed: bool,
 }
 
@@ -84,26 +84,27 @@ pub struct EmmcCard {
     rpmb: Option<Rpmb>,
     partition: Partition,
     flash: Flash,
-    /// Whether anything was written since power-up.
+    /// Whether the host has written any data since power-up.
     written: bool,
-    /// Number of read commands so far.
+    /// Number of read commands since the card was made.
     reads: u32,
-    /// Extra busy time in ns at the end of the write under way.
+    /// Extra busy time in ns at the end of the present write.
     extra_busy_ns: u64,
-    /// Written bytes that background work has covered.
+    /// Number of written bytes that background work has already processed.
     background_done_bytes: u64,
-    /// Background work under way, or the last one.
+    /// The background work that is under way, or the last one.
     background: Background,
-    /// Time in ns since which RST_n is low.
+    /// Time in ns at which RST_n went low; `None`: RST_n is high.
     reset_low_ns: Option<u64>,
-    /// Whether the card was initialised before.
+    /// Whether the card was initialised at least once since it was made.
     was_up: bool,
     lock: Lock,
     protection: Protection,
     ext_csd: [u8; 512],
-    /// Byte 14 of the CSD.
+    /// Byte 14 of the CSD, which holds the write protection and copy flags.
     csd_flags: u8,
-    /// HS_TIMING and BUS_WIDTH in force on the bus. They change when the busy of their switch ends.
+    /// HS_TIMING and BUS_WIDTH as they apply on the bus. After a switch they change when its busy
+    /// ends.
     timing: u8,
     width: u8,
     interface: Interface,
@@ -115,9 +116,9 @@ pub struct EmmcCard {
     transfer: Transfer,
     scratch: Box<[u8; 512]>,
     erase: EraseRange,
-    /// The command queue, if the device has one.
+    /// The command queue; `None`: the device has none.
     queue: Option<Tasks>,
-    /// The packed command under way, or the last one.
+    /// The packed command that is under way, or the last one.
     pack: Pack,
 }
 
@@ -162,7 +163,7 @@ impl EmmcCard {
         })
     }
 
-    /// Returns the medium of a partition, if the device has it.
+    /// Returns the medium of a partition; `None`: the device does not have this partition.
     #[must_use]
     pub fn store(&self, partition: Partition) -> Option<&Medium> {
         self.stores.get(partition)
@@ -185,17 +186,18 @@ impl EmmcCard {
         self.lock = Lock::with_password(password);
     }
 
-    /// Returns the present state, as a status at this time would show it.
+    /// Returns the state of the device (idle, tran, prg ...) at this time.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
         self.interface.state
     }
 
-    /// Resets the device to `idle`, by CMD0 or a power cycle. Bytes of EXT_CSD that survive it are
-    /// kept.
+    /// Resets the device to `idle`, by CMD0 or a power cycle. Some bytes of EXT_CSD survive the
+    /// reset.
     fn reset(&mut self, now_ns: u64) {
         use byte::PARTITION_CONFIG;
-        // A reset turns the cache off; that it saves what is in it is not promised [eMMC 6.6.31].
+        // A reset turns the cache off. The standard does not promise that the cached data are
+        // written out first [eMMC 6.6.31].
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
         }
@@ -211,7 +213,7 @@ impl EmmcCard {
         for (_, kept) in byte::KEPT {
             self.ext_csd[usize::from(kept)] = old[usize::from(kept)];
         }
-        // The boot choice stays, the access goes back to the user area.
+        // A reset keeps the boot bits of PARTITION_CONFIG, and selects the user area.
         self.ext_csd[usize::from(PARTITION_CONFIG)] = old[usize::from(PARTITION_CONFIG)] & BOOT_CHOICE;
         self.partition = Partition::User;
         self.timing = 0;
@@ -230,7 +232,7 @@ impl EmmcCard {
         }
     }
 
-    /// Returns what the card's present mode requires of the bus.
+    /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode {
         let (max_hz, signal18) = match (self.interface.state, self.timing & 0xf) {
             (State::Idle | State::Ready | State::Ident, _) => (IDENTIFICATION_HZ, None),
@@ -249,7 +251,7 @@ impl EmmcCard {
         Mode { max_hz, width, ddr, signal18, strobe }
     }
 
-    /// Handles everything that was due until now.
+    /// Handles all events that were due until this time.
     fn settle(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));
@@ -292,7 +294,7 @@ impl EmmcCard {
             busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.written = true;
             match &mut self.queue {
-                // What goes wrong in a queue is known at the end of programming.
+                // The card reports an error of a queued write at the end of programming.
                 Some(queue) if !queue.is_empty() => queue.owes(busy_ns, errors),
                 _ => self.status.raise(errors),
             }
@@ -307,14 +309,15 @@ impl EmmcCard {
         busy_ns
     }
 
-    /// Changes another partition at a write to the user area (a planted lie).
+    /// Changes a block of another partition at a write to the user area. This is a planted bug,
+    /// which the tests must find.
     #[cold]
     fn lie_about_partitions(&mut self) {
         for (lie, partition) in
             [(Lie::ChangesBoot, Partition::Boot(0)), (Lie::ChangesGeneral, Partition::Gp(0))]
         {
             if let Some(medium) = self.stores.get_mut(partition).filter(|_| plant::is(lie)) {
-                // The host hears nothing of a lie.
+                // The host gets no error for a planted bug.
                 let _ = medium.write(0, &[0; 512]);
             }
         }
@@ -325,7 +328,7 @@ impl EmmcCard {
 
     fn take_register(&mut self, data: &[u8], now_ns: u64) {
         match self.transfer {
-            // The CID was written in the factory.
+            // The CID was programmed in the factory, and cannot be programmed again.
             Transfer::ProgramCid => self.status.raise(status::CSD_OVERWRITE),
             Transfer::ProgramCsd => self.take_csd(data),
             Transfer::Lock => match self.lock.apply(data) {
@@ -348,7 +351,7 @@ impl EmmcCard {
         let mut now = self.config.csd();
         let Some(new) = data.get(..16) else { return };
         let same = new[..14] == now[..14];
-        // COPY and PERM_WRITE_PROTECT can be set only.
+        // The bits COPY and PERM_WRITE_PROTECT can be set, but not cleared.
         let gone = self.csd_flags & 0x60 & !new[14];
         now[14] = new[14];
         super::registers::seal(&mut now);

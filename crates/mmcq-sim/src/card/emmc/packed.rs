@@ -13,35 +13,36 @@ use super::super::{Flow, Reply, WriteBlock};
 use super::{Count, EmmcCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// Word 0 of a header.
+/// Word 0 of a packed header: version 1 of its format.
 const VERSION: u32 = 1;
 const READS: u32 = 1;
 const WRITES: u32 = 2;
-/// Most entries of a header of one block.
+/// Largest number of entries in a header of one block.
 const MOST: usize = 63;
-/// Values of PACKED_COMMAND_STATUS: an error; PACKED_FAILURE_INDEX is valid.
+/// Value of PACKED_COMMAND_STATUS after an error: PACKED_FAILURE_INDEX is valid.
 const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
-/// Packed commands of a device.
+/// Support of packed commands by a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedConfig {
-    /// Most entries of a packed write; 0: not supported.
+    /// Largest number of entries in a packed write; 0: packed writes are not supported.
     pub writes: u8,
-    /// Most entries of a packed read.
+    /// Largest number of entries in a packed read.
     pub reads: u8,
     /// Busy time in ns after each entry except the last.
     pub entry_ns: u64,
-    /// Flash units that read at the same time.
+    /// Number of flash units that read in parallel.
     pub units: u8,
-    /// Whether an entry that fails shows by the exception bit alone, and not by an error bit.
+    /// Whether the card reports a failed entry by the bit EXCEPTION_EVENT alone, without an error
+    /// bit in R1.
     pub exception_alone: bool,
 }
 
 /// One entry of a packed command.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Byte address.
+    /// Byte address of the entry's first block.
     at: u64,
     blocks: u32,
     reliable: bool,
@@ -53,7 +54,8 @@ struct Entry {
 /// State of a packed command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pack {
-    /// Blocks left, of the number in CMD23. The first block is the header.
+    /// Number of blocks that are still to come, of those that CMD23 announced. The first block is
+    /// the header.
     left: u32,
     headed: bool,
     entries: Vec<Entry>,
@@ -61,16 +63,17 @@ pub(super) struct Pack {
     place: usize,
     write: Option<Write>,
     read: Option<Read>,
-    /// Whether the header of a read has come, and its CMD18 has not.
+    /// Whether the header of a packed read was received, and its CMD18 was not.
     awaits_read: bool,
-    /// Whether nothing more is stored of this command.
+    /// Whether the card ignores further blocks of this command.
     over: bool,
-    /// Whether a damaged block has come; later blocks get no answer then.
+    /// Whether a block with a wrong CRC has come. The card sends no CRC status for later blocks.
     deaf: bool,
     /// PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
     status: u8,
     index: u8,
-    /// Fault: index of the entry that fails, and the error of the index that is reported.
+    /// Fault: index of the entry that fails, and an offset that is added to the index that the card
+    /// reports.
     struck: Option<(usize, i32)>,
 }
 
@@ -79,29 +82,30 @@ impl Pack {
         self.status != 0
     }
 
-    /// Returns PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX.
+    /// Returns the bytes PACKED_COMMAND_STATUS and PACKED_FAILURE_INDEX of EXT_CSD.
     pub(super) fn told(&self) -> (u8, u8) {
         (self.status, self.index)
     }
 
-    /// Forgets the header of a read because other data follow.
+    /// Forgets the header of a packed read, since another data transfer comes instead of its CMD18.
     pub(super) fn gives_up_read(&mut self) {
         self.awaits_read = false;
     }
 
-    /// Refuses the header or the whole command: no entry is named in the status.
+    /// Refuses the whole packed command: PACKED_FAILURE_INDEX names no entry.
     fn refuse(&mut self) {
         (self.status, self.index, self.over) = (FAILED, 0, true);
     }
 
-    /// Fails the current entry.
+    /// Fails the current entry and stores its index.
     fn fail(&mut self) {
         let astray = self.struck.filter(|(place, _)| *place == self.place).map_or(0, |(_, by)| by);
         let index = (self.place as i32 + 1).saturating_add(astray);
         (self.status, self.index, self.over) = (FAILED | INDEXED, index.clamp(0, 255) as u8, true);
     }
 
-    /// Parses the header. `blocks`: number in CMD23. Returns false if the header is not valid.
+    /// Parses the header; `blocks` is the number of blocks in CMD23. Returns false if the header is
+    /// not valid.
     fn head(&mut self, data: &[u8], blocks: u32, (writes, reads): (u8, u8), sectors: bool) -> bool {
         let word = |n: usize| {
             let bytes = data.get(4 * n..4 * n + 4).and_then(|bytes| bytes.try_into().ok());
@@ -129,14 +133,15 @@ impl Pack {
             .collect();
         let sum: u32 = self.entries.iter().map(|entry| entry.blocks).sum();
         self.awaits_read = direction == READS;
-        // The header of a read comes alone.
+        // The header of a packed read is sent without data.
         self.entries.iter().all(|entry| entry.blocks > 0)
             && blocks == if direction == READS { 1 } else { 1 + sum }
     }
 }
 
 impl EmmcCard {
-    /// Returns whether a CMD23 with this argument may announce a packed command.
+    /// Returns whether a CMD23 with this argument announces a packed command that the device
+    /// supports.
     pub(super) fn takes_packed(&self, arg: u32) -> bool {
         let flags = 0xff << 24;
         self.config.packed.is_some_and(|packed| packed.writes > 0 || packed.reads > 0)
@@ -144,13 +149,14 @@ impl EmmcCard {
             && self.partition == super::Partition::User
     }
 
-    /// Executes the CMD25 after such a CMD23: the header comes, and the data of writes.
+    /// Executes the CMD25 of a packed command: the card receives the header, and the data of packed
+    /// writes.
     pub(super) fn packed_write(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let blocks = count.map_or(0, |count| count.blocks);
         if let Err(errors) = self.address(arg) {
             return self.refuse(25, errors);
         }
-        // What is known of the last one is known no more.
+        // A new packed command resets the status of the last one.
         self.pack = Pack { left: blocks, ..Pack::default() };
         self.interface.busy_until_ns = now_ns;
         self.counted(true, now_ns);
@@ -158,7 +164,7 @@ impl EmmcCard {
         self.receive(25, Transfer::Packed, 512)
     }
 
-    /// Executes the CMD18 of a packed read, whose header has come.
+    /// Executes the CMD18 of a packed read after its header was received.
     pub(super) fn packed_read(&mut self, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let sum: u32 = self.pack.entries.iter().map(|entry| entry.blocks).sum();
         let first = self.pack.entries.first().map(|entry| entry.at);
@@ -176,7 +182,7 @@ impl EmmcCard {
         reply
     }
 
-    /// Takes a block of a packed command.
+    /// Takes a received block of a packed command: the header or data.
     pub(super) fn take_packed(&mut self, data: &[u8], good: bool, now_ns: u64) -> WriteBlock {
         if self.pack.deaf {
             return WriteBlock { status: None, busy_until_ns: now_ns };
@@ -233,7 +239,7 @@ impl EmmcCard {
         }
     }
 
-    /// Takes a block of an entry. Returns the end of busy in ns.
+    /// Takes a data block of the current entry. Returns the end of busy in ns.
     fn take_entry(&mut self, data: &[u8], now_ns: u64) -> u64 {
         if self.pack.over {
             return now_ns;
@@ -268,7 +274,8 @@ impl EmmcCard {
         }
     }
 
-    /// Raises the error bits of an entry that fails, where the card shows them.
+    /// Raises the error bits of a failed entry in R1, unless the card reports such errors by
+    /// EXCEPTION_EVENT alone.
     fn tell_of_entry(&mut self, errors: u32) {
         if !self.config.packed.is_some_and(|packed| packed.exception_alone) {
             self.status.raise(errors);
@@ -302,7 +309,7 @@ impl EmmcCard {
         Ok(write)
     }
 
-    /// Ends the data of an entry and programs it.
+    /// Ends the data of an entry, and begins to program them.
     fn entry_ends(&mut self, mut write: Write, now_ns: u64) -> u64 {
         let medium = self.stores.active(self.partition);
         let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::config::WP_GROUP_BYTES;
 
-/// Protected groups of the user area. Protection by CMD28 is temporary (it ends with CMD29) or
-/// power-on (it ends with a power cycle).
+/// Write-protected groups of the user area. CMD28 sets temporary protection, which ends with CMD29,
+/// or power-on protection, which ends with a power cycle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     temporary: BTreeSet<u64>,
@@ -18,13 +18,14 @@ impl Protection {
         self.until_power_off.clear();
     }
 
-    /// Executes CMD28.
+    /// Executes CMD28: protects the group at byte address `at`.
     pub(super) fn set(&mut self, at: u64, until_power_off: bool) {
         let groups = if until_power_off { &mut self.until_power_off } else { &mut self.temporary };
         groups.insert(at / WP_GROUP_BYTES);
     }
 
-    /// Executes CMD29. Returns false if this protection cannot be lifted.
+    /// Executes CMD29: removes the protection of the group at byte address `at`. Returns false if
+    /// it cannot be removed.
     pub(super) fn clear(&mut self, at: u64) -> bool {
         let group = at / WP_GROUP_BYTES;
         if self.until_power_off.contains(&group) {
@@ -34,12 +35,12 @@ impl Protection {
         true
     }
 
-    /// Returns whether a group is protected beyond the next power cycle.
+    /// Returns whether a group has temporary protection, which a power cycle does not end.
     pub(super) fn is_temporary(&self) -> bool {
         !self.temporary.is_empty()
     }
 
-    /// Returns whether any byte of the range is protected.
+    /// Returns whether any byte of the range is write protected.
     #[inline]
     pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {
         if self.temporary.is_empty() && self.until_power_off.is_empty() {
@@ -50,13 +51,15 @@ impl Protection {
         any(&self.temporary) || any(&self.until_power_off)
     }
 
-    /// Executes CMD30: returns the state of 32 groups from this address, the first in bit 0.
+    /// Executes CMD30: returns one bit for each of 32 groups from this address on, the first in bit
+    /// 0. Bit 1: write protected.
     pub(super) fn bits(&self, at: u64) -> u32 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))
     }
 
-    /// Executes CMD31: returns two bits for each of 32 groups: 0 none, 1 temporary, 2 power-on.
+    /// Executes CMD31: returns two bits for each of 32 groups: 0 not protected, 1 temporary, 2
+    /// power-on.
     pub(super) fn kinds(&self, at: u64) -> u64 {
         let first = at / WP_GROUP_BYTES;
         (0..32).fold(0, |bits, n| bits | (self.kind(first + n) << (2 * n)))

@@ -8,9 +8,10 @@ use super::config::byte;
 use super::{EmmcCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// Argument bit of CMD13 that requests the queue's status instead of the device's.
+/// Bit of CMD13's argument that requests the queue status register (QSR) instead of the device
+/// status.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// Arguments of CMD48.
+/// Arguments of CMD48: which tasks to discard.
 const DISCARD_ALL: u32 = 1;
 const DISCARD_ONE: u32 = 2;
 
@@ -20,17 +21,19 @@ impl EmmcCard {
         self.ext_csd[usize::from(byte::CMDQ_MODE_EN)] & 1 == 1
     }
 
-    /// Returns whether CMDQ_MODE_EN may be written: the queue is empty, and RPMB is not selected.
+    /// Returns whether the host may now write CMDQ_MODE_EN: the queue is empty, and RPMB is not
+    /// selected.
     pub(super) fn queue_may_change(&self) -> bool {
         self.queue_is_idle() && self.partition != super::Partition::Rpmb
     }
 
-    /// Returns whether there is no queue, or no task in it.
+    /// Returns whether the device holds no task: it has no queue, or its queue is empty.
     pub(super) fn queue_is_idle(&self) -> bool {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// Executes a command while the queue is on. Returns `None` if it works as without the queue.
+    /// Executes a command while the queue is on. Returns `None` for a command that works as without
+    /// the queue.
     pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         use State::{Data, Prg, Rcv, Stby, Tran};
         let state = self.interface.state;
@@ -41,7 +44,7 @@ impl EmmcCard {
         match (index, state) {
             (13, Tran | Data | Rcv | Prg) if arg & SEND_QUEUE_STATUS != 0 => {
                 let addressed = (arg >> 16) as u16 == self.rca;
-                // Nothing of the status is shown, so nothing of it is gone.
+                // The card sends no status here, so no status bit is cleared.
                 if !addressed {
                     return Some(Reply::SILENT);
                 }
@@ -62,9 +65,9 @@ impl EmmcCard {
                 _ => self.discard_tasks(arg, now_ns),
             }),
             (44..=48, _) => Some(self.illegal()),
-            // Data outside of a task.
+            // Commands with data that belong to no task are illegal while the queue is on.
             (16..=18 | 23..=25, _) => Some(self.illegal()),
-            // Where the queue must be empty.
+            // Commands that are legal only with an empty queue.
             (5 | 8 | 14 | 19 | 21 | 26..=31 | 35 | 36 | 38 | 42, _) if !empty => Some(self.illegal()),
             (12, _) => {
                 if state == Data {
@@ -79,13 +82,13 @@ impl EmmcCard {
         }
     }
 
-    /// Returns the time in ns from the begin of a flash unit's read to the task's first page in its
-    /// buffer.
+    /// Returns the time in ns from the start of a read in a flash unit until the first page of the
+    /// task is in its buffer.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }
 
-    /// Ends the data of a task, if the data were of a task.
+    /// Ends a task if the data that ended belonged to one.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         if let Some(queue) = &mut self.queue {
@@ -93,7 +96,7 @@ impl EmmcCard {
         }
     }
 
-    /// Executes CMD45, which completes a task.
+    /// Executes CMD45: it carries the address of a task and queues the task.
     fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
         let at = self.byte_address(arg);
         let (capacity, load_ns) = (self.capacity(), self.load_ns());
@@ -112,7 +115,7 @@ impl EmmcCard {
         self.r1(45)
     }
 
-    /// Executes CMD46 and CMD47.
+    /// Executes CMD46 and CMD47: they transfer the data of a ready task.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
@@ -150,7 +153,7 @@ impl EmmcCard {
         self.receive(47, Transfer::Write { write, single: false }, 512)
     }
 
-    /// Executes CMD48.
+    /// Executes CMD48: it discards one task or all tasks.
     fn discard_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
         let load_ns = self.load_ns();
         let Some(queue) = &mut self.queue else { return self.illegal() };

@@ -20,38 +20,39 @@ const COUNT: std::ops::Range<usize> = 506..508;
 const RESULT: std::ops::Range<usize> = 508..510;
 const KIND: std::ops::Range<usize> = 510..512;
 
-/// Requests. The answer to each has the same number in the high byte.
+/// Types of RPMB requests. The response to a request has the request's number in its high byte.
 const PROGRAM_KEY: u16 = 1;
 const READ_COUNTER: u16 = 2;
 const WRITE: u16 = 3;
 const READ: u16 = 4;
 const READ_RESULT: u16 = 5;
 
-/// Results of a request.
+/// Result codes of an RPMB request.
 const GENERAL_FAILURE: u16 = 1;
 const AUTHENTICATION_FAILURE: u16 = 2;
 const COUNTER_FAILURE: u16 = 3;
 const ADDRESS_FAILURE: u16 = 4;
 const NO_KEY: u16 = 7;
-/// Flag of a result: the write counter has expired.
+/// Flag in a result code: the write counter has reached its largest value.
 const EXPIRED: u16 = 0x80;
 
 const BLOCK: usize = 256;
 
 type Frame = [u8; 512];
 
-/// Attack between host and device.
+/// Simulated attack on the bus between host and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// The next answer is replaced by the one before.
+    /// The attacker replaces the next response by the response before it.
     Replay,
-    /// The authentication code of the next answer is wrong.
+    /// The attacker damages the authentication code of the next response.
     ForgedMac,
-    /// The data of the next answer are changed.
+    /// The attacker changes the data of the next response.
     ForgedData,
-    /// The next answer does not come.
+    /// The attacker removes the next response.
     DroppedAnswer,
-    /// The next authenticated write does not reach the device, and gets no answer.
+    /// The attacker removes the next authenticated write: the device does not get it, and sends no
+    /// response.
     DroppedWrite,
 }
 
@@ -59,19 +60,19 @@ pub enum Attack {
 #[derive(Debug)]
 pub(super) struct Rpmb {
     data: Vec<u8>,
-    /// Sectors of 512 bytes that were written.
+    /// Numbers of the RPMB's 512-byte sectors that were written.
     written: BTreeSet<u64>,
     key: Option<[u8; 32]>,
     counter: u32,
     /// Frames of the request that is being received.
     incoming: Vec<Frame>,
-    /// Frames to be sent, the last one first.
+    /// Frames that wait to be sent, in reverse order: the next one is at the end.
     outgoing: Vec<Frame>,
-    /// The last valid request.
+    /// The last valid request of the host.
     request: Option<Frame>,
-    /// Answer to READ_RESULT.
+    /// Response that a request READ_RESULT will get.
     result: Option<Frame>,
-    /// The last message sent.
+    /// Frames of the last response that was sent.
     sent: Vec<Frame>,
     attack: Option<Attack>,
 }
@@ -117,14 +118,14 @@ impl Rpmb {
         mac.finalize().into_bytes().into()
     }
 
-    /// Takes a frame from the host.
+    /// Takes a frame of a request from the host.
     pub(super) fn take(&mut self, frame: &[u8]) {
         if let Ok(frame) = frame.try_into() {
             self.incoming.push(frame);
         }
     }
 
-    /// Executes a request whose frames are complete. `reliable`: it was announced as a reliable
+    /// Executes a request whose frames are complete. With `reliable`, CMD23 announced a reliable
     /// write.
     pub(super) fn requested(&mut self, reliable: bool) {
         let frames = std::mem::take(&mut self.incoming);
@@ -201,14 +202,15 @@ impl Rpmb {
         0
     }
 
-    /// Changes the first block without a request (a planted lie).
+    /// Changes the first block without a request. This is a planted bug, which the tests must find.
     #[cold]
     pub(super) fn lie(&mut self) {
         self.data[0] ^= 1;
         self.written.insert(0);
     }
 
-    /// Calls `each` with the sectors that were written; with all sectors once there is a key.
+    /// Calls `each` with the ranges of sectors that were written, or with all sectors if the key is
+    /// programmed.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         match self.key {
             Some(_) => each(0..self.data.len() as u64 / SECTOR_BYTES),
@@ -216,7 +218,7 @@ impl Rpmb {
         }
     }
 
-    /// Prepares the frames that a CMD18 for this number of blocks reads.
+    /// Prepares the response frames for a CMD18 that reads this number of blocks.
     pub(super) fn asked(&mut self, blocks: u32) {
         self.outgoing.clear();
         let Some(request) = self.request.take() else { return };
@@ -283,7 +285,7 @@ impl Rpmb {
         self.sent = honest;
     }
 
-    /// Returns the next frame of the answer.
+    /// Returns the next frame of the response; `None` if there is no further frame.
     pub(super) fn send(&mut self) -> Option<Frame> {
         self.outgoing.pop()
     }

@@ -1,4 +1,4 @@
-//! The partitions of an eMMC, each with its own bytes.
+//! The partitions of an eMMC, each with a medium of its own.
 
 use super::super::cut::Media;
 use super::super::medium::{Medium, MediumError};
@@ -10,16 +10,16 @@ use std::ops::Range;
 pub enum Partition {
     /// The user area.
     User,
-    /// Boot partition 1 or 2, counted from 0.
+    /// Boot partition 1 or 2; the value is 0 or 1.
     Boot(u8),
     /// Replay protected memory block.
     Rpmb,
-    /// General purpose partition 1 to 4, counted from 0.
+    /// General purpose partition 1 to 4; the value is 0 to 3.
     Gp(u8),
 }
 
 impl Partition {
-    /// Returns the number of the partition in PARTITION_ACCESS.
+    /// Returns the number of the partition in the field PARTITION_ACCESS.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -30,7 +30,7 @@ impl Partition {
         }
     }
 
-    /// Returns the partition with this number in PARTITION_ACCESS.
+    /// Returns the partition that has this number in the field PARTITION_ACCESS.
     pub(super) fn from_number(number: u8) -> Self {
         match number & 7 {
             0 => Self::User,
@@ -41,7 +41,7 @@ impl Partition {
     }
 }
 
-/// Media of all partitions except RPMB, which is no block device.
+/// Media of all partitions except RPMB, which has no block commands.
 #[derive(Debug)]
 pub(super) struct Stores {
     pub(super) user: Medium,
@@ -87,7 +87,8 @@ impl Stores {
         }
     }
 
-    /// Calls `each` with all sectors that were ever written or erased.
+    /// Calls `each` with the partition number and the range of all sectors that were ever written
+    /// or erased.
     pub(super) fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         for partition in (0..8).map(Partition::from_number) {
             if let Some(medium) = self.get(partition) {

@@ -1,33 +1,34 @@
-//! CMD6 on an eMMC: which bytes of EXT_CSD may be written, and with what [eMMC 6.6.1, 7.4].
+//! CMD6 (SWITCH) on an eMMC: which bytes of EXT_CSD the host may write, and which values they
+//! accept [eMMC 6.6.1, 7.4].
 
 use super::config::{Revision, TYPE_DDR52, TYPE_HS52, TYPE_HS200, TYPE_HS400, byte};
 use super::{EmmcCard, Partition};
 
-/// Effect of a switch besides the changed byte.
+/// What a CMD6 does apart from the change of a byte in EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// No other effect; the switch takes its usual time.
+    /// No further effect: the card is busy for the usual time of a switch.
     Usual,
-    /// The cache is flushed; the byte is a command.
+    /// The cache is flushed, and no byte changes (FLUSH_CACHE).
     Flush,
-    /// The byte changes, and the cache is flushed.
+    /// The byte changes and the cache is flushed first.
     CacheOff,
-    /// Background operations start.
+    /// Background operations start (BKOPS_START).
     Background,
-    /// Erased data become unreadable for good (sanitize).
+    /// Sanitize: the flash destroys all data that were erased before.
     Sanitize,
-    /// Another partition is selected.
+    /// PARTITION_CONFIG selects another partition.
     Partition(Partition),
 }
 
 impl EmmcCard {
-    /// Executes the switch. Returns `None` for SWITCH_ERROR.
+    /// Executes CMD6 with this argument. Returns `None` if the card reports SWITCH_ERROR.
     pub(super) fn switch(&mut self, arg: u32) -> Option<Effect> {
         let index = (arg >> 16) as u8;
         let given = (arg >> 8) as u8;
         let old = self.ext_csd[usize::from(index)];
         let value = match arg >> 24 & 3 {
-            // Another command set: there is only the standard one.
+            // Access mode 0 selects a command set: the device has only the standard one.
             0 => return (arg & 7 == 0).then_some(Effect::Usual),
             1 => old | given,
             2 => old & !given,
@@ -47,14 +48,15 @@ impl EmmcCard {
         match index {
             byte::CMDQ_MODE_EN if self.config.queue.is_some() && self.queue_may_change() => within(0x01),
             byte::FLUSH_CACHE if has_cache && value == 1 => Some(Effect::Flush),
-            // Turning the cache off writes it out first.
+            // The card writes its cache to the flash before it turns the cache off.
             byte::CACHE_CTRL if has_cache => match value {
                 0 => Some(Effect::CacheOff),
                 1 => Some(Effect::Usual),
                 _ => None,
             },
             byte::POWER_OFF_NOTIFICATION if since(Revision::V4_5) => {
-                // Going to be switched off, or to sleep: the cache is written out.
+                // POWER_OFF_NOTIFICATION announces power-off or sleep: the card writes out its
+                // cache.
                 let effect = if value >= 2 { Effect::CacheOff } else { Effect::Usual };
                 (value <= if since(Revision::V5_0) { 4 } else { 3 }).then_some(effect)
             }
@@ -97,8 +99,8 @@ impl EmmcCard {
         Some(Effect::Partition(partition))
     }
 
-    /// Returns whether HS_TIMING may get this value. HS200 needs a wide bus with single data rate
-    /// before, HS400 needs HS with eight lines and double data rate.
+    /// Returns whether HS_TIMING may be set to this value. HS200 needs a bus of four or eight lines
+    /// with single data rate. HS400 needs HS with eight lines and double data rate.
     fn hs_timing(&self, value: u8) -> bool {
         let strengths = self.ext_csd[usize::from(byte::DRIVER_STRENGTH)] | 1;
         let strength = value >> 4;
@@ -117,14 +119,14 @@ impl EmmcCard {
         }
     }
 
-    /// Returns whether BUS_WIDTH may get this value. Double data rate is possible only at HS, the
-    /// enhanced strobe only with eight lines on a device that has it.
+    /// Returns whether BUS_WIDTH may be set to this value. Double data rate needs the timing HS.
+    /// The enhanced strobe needs eight lines and a device that supports it.
     fn bus_width(&self, value: u8) -> bool {
         let card_type = self.ext_csd[usize::from(byte::CARD_TYPE)];
         let timing = self.ext_csd[usize::from(byte::HS_TIMING)] & 0xf;
         let strobe = self.ext_csd[usize::from(byte::STROBE_SUPPORT)] == 1;
         match value {
-            // HS200 has no one-line form.
+            // HS200 does not work with one data line.
             0 => matches!(timing, 0 | 1),
             1 | 2 => timing != 3,
             5 => timing == 1 && card_type & TYPE_DDR52 != 0,

@@ -1,27 +1,27 @@
 //! Flash times that the write cache does not hide.
 //!
-//! With the cache on, a write is over when its data are in the cache; the cache drains in the
-//! background. With the cache off, and for a reliable or forced write, a write is over when the
-//! flash has programmed its data. That is after everything received earlier, and
-//! [`Cache::program_ns`] more. A flush takes the time to drain the cache, and [`Cache::flush_ns`]
-//! for the mapping tables. With nothing written since the last flush it takes as long as any
-//! switch.
+//! With the cache on, a write ends when its data are in the cache, which drains to the flash in the
+//! background. A write bypasses the cache if the cache is off, or if the write is reliable or
+//! forced. Such a write ends when the flash has programmed everything received earlier and its own
+//! data, and then [`Cache::program_ns`] more. A flush lasts until the cache has drained, and then
+//! [`Cache::flush_ns`] more for the mapping tables. A flush with nothing written since the last one
+//! takes the time of a usual switch.
 
 use super::Flash;
 
-/// Times of a device that the cache would hide.
+/// Times of the flash that show only in writes that bypass the cache, and in flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Extra busy time in ns of a write command that bypasses the cache, once its data have
+    /// Extra busy time in ns of a write command that bypasses the cache, after its data have
     /// drained.
     pub program_ns: u64,
-    /// Extra busy time in ns of a flush, once the cache has drained.
+    /// Extra busy time in ns of a flush, after the cache has drained.
     pub flush_ns: u64,
 }
 
 impl Flash {
-    /// Returns the end of busy in ns of a write command that would otherwise be busy until
-    /// `busy_ns`. `past`: it bypasses the cache.
+    /// Returns the end of busy in ns of a write command that would be busy until `busy_ns` without
+    /// this effect. With `past` the write bypasses the cache.
     pub(crate) fn settled_ns(&mut self, now_ns: u64, busy_ns: u64, past: bool) -> u64 {
         match (self.timing.cache, past) {
             (Some(cache), true) => {
@@ -36,7 +36,7 @@ impl Flash {
         }
     }
 
-    /// Returns the end in ns of a flush that begins now.
+    /// Returns the end in ns of a flush that begins now; `least_ns` is its earliest end.
     pub(super) fn flushed_ns(&mut self, now_ns: u64, least_ns: u64) -> u64 {
         let drained_ns = self.drained_ns(now_ns);
         let flush_ns = match self.timing.cache {
@@ -60,7 +60,7 @@ mod tests {
             write_first_ns: 20_000,
             write_next_4k_ns: 0,
             cache_bytes: 1 << 20,
-            // 4 KiB in 40.96 us.
+            // At this rate 4 KiB drain in 40.96 us.
             drain_bytes_per_s: 100_000_000,
             cache,
             ..super::super::tests::timing()
@@ -81,7 +81,7 @@ mod tests {
     fn a_write_past_the_cache_waits_for_the_flash() {
         let mut flash = flash(Some(CACHE));
         assert_eq!(write(&mut flash, 0, false), 20_000);
-        // Both drain, and the second is programmed.
+        // Both writes drain, and the second is programmed.
         assert_eq!(write(&mut flash, 0, true), 2 * 40_960 + 150_000);
         assert_eq!(write(&mut flash, 9_000_000, true), 9_000_000 + 40_960 + 150_000);
     }
@@ -93,7 +93,7 @@ mod tests {
         for count in [1, 4, 16] {
             (0..count).for_each(|_| _ = write(&mut flash, 0, false));
             assert_eq!(flush(&mut flash, 0, 400).0, count * 40_960 + 500_000);
-            // All is in the flash by then.
+            // By then all data are in the flash.
             flash = self::flash(Some(CACHE));
         }
         write(&mut flash, 0, false);

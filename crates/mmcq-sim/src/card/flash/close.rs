@@ -6,75 +6,77 @@
 //! waits until the cache is empty and then takes [`Close::close_ns`]. A write that continues in an
 //! open transfer does not pay that time.
 //!
-//! A *run* is a chain of write commands in which each begins where the one before ended. To end a
-//! command of a run that was already long when the command began takes [`Reopen::reopen_ns`] more.
+//! A *run* is a sequence of write commands in which each command begins where the one before ended.
+//! Ending a command takes [`Reopen::reopen_ns`] more if its run was already longer than
+//! [`Reopen::from_bytes`] when the command began.
 //!
-//! The first [`Gc::run_bytes`] of each run count as not sequential. For every [`Gc::every_bytes`]
-//! of these bytes there is one stall of garbage collection. Its place in the stretch moves from
-//! stretch to stretch by the golden ratio: the same in each run of the model, but without a rhythm.
-//! The command that passes the place is busy for [`Gc::stall_ns`] longer.
+//! The first [`Gc::run_bytes`] of each run count as not sequential. The card stalls once for
+//! garbage collection in every [`Gc::every_bytes`] of such bytes. The golden ratio places the stall
+//! inside each stretch: the places are the same in each execution of the model, but have no rhythm.
+//! The write command that passes the place is busy for [`Gc::stall_ns`] longer.
 //!
-//! With [`Close::volatile`] a power loss takes what the cache holds, which is the newest blocks.
-//! Their places then read as before they were written.
+//! With [`Close::volatile`] a power loss loses the newest blocks, which are still in the cache.
+//! Their sectors then read as before the write.
 
 use std::collections::VecDeque;
 
 use super::super::medium::Medium;
 use super::Flash;
 
-/// How a write command ends.
+/// Times that the card needs at the end of a write command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Busy time in ns once all data are in the flash.
+    /// Busy time in ns at the end of a write command, after all its data are in the flash.
     pub close_ns: u64,
-    /// Extra time for a command that continues a long run.
+    /// Extra busy time of a command that continues a long run; `None`: no extra time.
     pub reopen: Option<Reopen>,
-    /// Garbage collection.
+    /// Stalls of writes for garbage collection; `None`: no stalls.
     pub gc: Option<Gc>,
-    /// Whether a power loss loses the data that are not yet in the flash.
+    /// Whether a power loss loses the data that are in the cache and not yet in the flash.
     pub volatile: bool,
 }
 
-/// Extra time to end the same run again and again.
+/// Extra busy time for ending a command in the middle of a long run of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopen {
-    /// Extra busy time in ns at the end.
+    /// Extra busy time in ns at the end of such a write command.
     pub reopen_ns: u64,
-    /// Length in bytes of the run at the begin of a command, from which on it takes the extra time.
+    /// Length in bytes that the run must have at the begin of a command for the extra time to
+    /// apply.
     pub from_bytes: u64,
 }
 
-/// Garbage collection.
+/// Garbage collection, which stalls writes that are not sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gc {
-    /// Bytes at the beginning of each run that count as not sequential.
+    /// Number of bytes at the beginning of each run of writes that count as not sequential.
     pub run_bytes: u64,
-    /// Bytes that are not sequential for each stall.
+    /// Number of not sequential bytes in which one stall occurs.
     pub every_bytes: u64,
     /// Length of a stall in ns.
     pub stall_ns: u64,
 }
 
 impl Gc {
-    /// Returns the number of bytes after which stall number `index`, counted from 0, is due.
+    /// Returns the number of not sequential bytes after which stall number `index` (from 0) is due.
     fn due_bytes(&self, index: u64) -> u64 {
-        // 2^64 / golden ratio: multiples of it spread evenly over the stretch.
+        // 2^64 / golden ratio: its multiples spread evenly over the stretch.
         let place = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let offset = (u128::from(self.every_bytes) * u128::from(place)) >> 64;
         self.every_bytes.saturating_mul(index).saturating_add(offset as u64)
     }
 }
 
-/// State left by earlier write commands.
+/// What the times depend on: the present run of writes, and the stalls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// Byte address at which the last command ended.
+    /// Byte address at which the last write command ended.
     end: Option<u64>,
-    /// Length of its run in bytes.
+    /// Length in bytes of the run to which the last write command belongs.
     bytes: u64,
-    /// Bytes so far that were not sequential.
+    /// Number of bytes so far that were not sequential.
     scattered: u64,
-    /// Number of stalls so far.
+    /// Number of garbage collection stalls so far.
     stalls: u64,
 }
 
@@ -83,7 +85,8 @@ impl Runs {
         self.end = None;
     }
 
-    /// Records a write command. Returns its busy time in ns once all data are in the flash.
+    /// Records a write command. Returns how long in ns the card stays busy after all data are in
+    /// the flash.
     fn close(&mut self, close: &Close, at: u64, bytes: u64) -> u64 {
         let before = if self.end == Some(at) { self.bytes } else { 0 };
         self.end = at.checked_add(bytes);
@@ -109,14 +112,14 @@ impl Runs {
     }
 }
 
-/// A block that was received, and the content before it.
+/// A written block that may not be in the flash yet, and the content before the write.
 #[derive(Clone, Debug)]
 struct Before {
     at: u64,
     bytes: Box<[u8]>,
 }
 
-/// The newest blocks that may not be in the flash yet, oldest first.
+/// The newest written blocks that may not be in the flash yet, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unprogrammed {
     blocks: VecDeque<Before>,
@@ -134,7 +137,7 @@ impl Unprogrammed {
         self.blocks.push_back(before);
     }
 
-    /// Drops the blocks that are safe: those beyond the bytes that are still in the cache.
+    /// Drops the blocks that are safe in the flash: all but the newest `cached_bytes`.
     fn keep(&mut self, cached_bytes: u64) {
         while let Some(oldest) = self.blocks.front()
             && self.bytes - oldest.bytes.len() as u64 >= cached_bytes
@@ -144,11 +147,11 @@ impl Unprogrammed {
         }
     }
 
-    /// Restores the content before the blocks that the cache held.
+    /// Restores the old content of the newest `cached_bytes`, which the cache has lost.
     pub(super) fn undo(&mut self, medium: &mut Medium, cached_bytes: u64) {
         self.keep(cached_bytes);
         while let Some(newest) = self.blocks.pop_back() {
-            // The supply is gone: no host is there to be told of a failure.
+            // The card has no power, so that a failure cannot be reported to the host.
             let _ = medium.write(newest.at, &newest.bytes);
         }
         let _ = medium.commit();
@@ -157,7 +160,7 @@ impl Unprogrammed {
 }
 
 impl Flash {
-    /// Returns the content of a place before it is written, if it may have to be restored.
+    /// Returns the content of a block before a write, if a power loss may have to restore it.
     pub(crate) fn before(
         &self,
         medium: &mut Medium,
@@ -172,8 +175,8 @@ impl Flash {
         Ok(Some(bytes))
     }
 
-    /// Takes a block of an open write into the cache. Returns the time in ns at which there was
-    /// room for it.
+    /// Takes a block of an open write into the cache. Returns the time in ns at which the cache had
+    /// room.
     pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
         let room_ns = self.make_room(now_ns, len);
         if let Some(bytes) = before {
@@ -215,7 +218,7 @@ mod tests {
         let mut runs = Runs::default();
         let stalls: u64 = (0..100).map(|n| runs.close(&close, n * MIB / 4, MIB / 4)).sum();
         assert_eq!((stalls, runs.scattered), (1, MIB));
-        // One long command: the same.
+        // In one long command the same stalls come.
         assert_eq!(runs.close(&close, 500 * MIB, 100 * MIB), 1);
         assert_eq!(runs.scattered, 2 * MIB);
     }

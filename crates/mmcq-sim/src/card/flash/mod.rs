@@ -3,22 +3,22 @@
 //! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB, and
 //! [`Timing::read_next_4k_ns`] before each further 4 KiB.
 //!
-//! Writes: data are received at wire speed into a buffer. At the end of the command's data the card
-//! is busy for [`Timing::write_first_ns`], and [`Timing::write_next_4k_ns`] for each 4 KiB touched,
-//! and for as long as the write cache has no room. The cache drains into the flash at a steady
-//! rate, a token bucket that is exact to the nanosecond. It programs whole pages
-//! ([`Timing::program_bytes`]): a write of 4 KiB may fill the cache as much as one of 16. A write
-//! command that does not continue the one before, and is longer than what the card gathers, may
-//! take [`Scatter::busy_ns`] more: the card closes the stripe that it had open.
+//! Writes: a buffer receives data at wire speed. At the end of the command's data the card is busy
+//! for [`Timing::write_first_ns`], for [`Timing::write_next_4k_ns`] for each 4 KiB touched, and
+//! until the write cache has room. The cache drains into the flash at a steady rate (a token
+//! bucket, exact to the nanosecond). The flash programs whole pages ([`Timing::program_bytes`]): a
+//! write of 4 KiB may fill the cache as much as a write of 16 KiB. A long write command that does
+//! not continue the one before may take [`Scatter::busy_ns`] more: the card closes its open stripe.
 //!
 //! A card profile may enable more:
 //! - [`Prefetch`]: a read that continues where the last one ended is served from prefetched data.
-//! - [`Pages`]: reads go by page through a pipeline, and beyond what was requested ([`Ahead`]).
+//! - [`Pages`]: the card reads by flash page through a pipeline, and continues beyond what was
+//!   requested ([`Ahead`]).
 //! - [`Cache`]: a write that bypasses the cache waits for the flash, and a flush takes time.
-//! - [`Spread`]: reads that need further tries, writes that meet garbage collection, and a part of
-//!   the flash that is written faster ([`Slc`]).
-//! - [`Close`]: a write command ends only when all of its data are in the flash; data that were
-//!   sent and are not there yet may be lost with the power.
+//! - [`Spread`]: some reads need further tries, some writes meet garbage collection, and a part of
+//!   the flash is written faster ([`Slc`]).
+//! - [`Close`]: a write command ends only when all of its data are in the flash. A power loss may
+//!   lose data that are still in the cache.
 
 mod cache;
 mod close;
@@ -26,6 +26,7 @@ mod pages;
 mod prefetch;
 mod slc;
 mod spread;
+mod work;
 
 pub use cache::Cache;
 pub use close::{Close, Gc, Reopen};
@@ -34,6 +35,7 @@ pub use pages::{Ahead, Pages};
 pub use prefetch::Prefetch;
 pub use slc::Slc;
 pub use spread::{Delays, Spread, WHOLE};
+pub use work::{Times, Work};
 
 use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
@@ -41,106 +43,111 @@ use super::quirk::{Quirks, Wear};
 use crate::faults::{Faults, Point, Strike};
 use close::{Runs, Unprogrammed};
 
-/// Unit of flash management in bytes.
+/// Size in bytes of the unit in which the card's flash translation layer works.
 pub const UNIT_BYTES: u64 = 4096;
 
-/// Parameters of the flash.
+/// Times and sizes of a card's flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time in ns from the read command to the first block.
     pub read_first_ns: u64,
-    /// Time in ns before the first block of each further 4 KiB of the same command; not with
+    /// Time in ns before the first block of each further 4 KiB of a read command. Not used with
     /// [`Timing::pages`].
     pub read_next_4k_ns: u64,
-    /// Prefetching; not with [`Timing::pages`].
+    /// Prefetching of sequential reads; `None`: no prefetching. Not used with [`Timing::pages`].
     pub prefetch: Option<Prefetch>,
-    /// Reads by page.
+    /// Reads by flash page; `None`: reads go by 4 KiB.
     pub pages: Option<Pages>,
-    /// Busy time in ns at the end of a write command. This field, the next and
-    /// [`Timing::buffer_bytes`] are not used with [`Timing::close`].
+    /// Busy time in ns at the end of a write command. [`Timing::close`] replaces this field,
+    /// `write_next_4k_ns` and `buffer_bytes`.
     pub write_first_ns: u64,
-    /// Extra busy time in ns for each 4 KiB touched.
+    /// Extra busy time in ns of a write command for each 4 KiB that it touches.
     pub write_next_4k_ns: u64,
     /// Size of the write cache in bytes; 0: no limit.
     pub cache_bytes: u64,
-    /// Rate at which the cache drains; 0: at once.
+    /// Rate in bytes per second at which the cache drains into the flash; 0: it drains at once.
     pub drain_bytes_per_s: u64,
     /// Size in bytes of a page that is programmed as a whole. Each page that a write touches drains
     /// as a whole, unless the write before touched it too. 0: only the written bytes drain. Not
     /// with [`Timing::close`].
     pub program_bytes: u64,
-    /// Extra time of writes that do not continue the one before.
+    /// Extra busy time of a write that does not continue the one before; `None`: no extra time.
     pub scatter: Option<Scatter>,
     /// Size of the receive buffer in bytes. A longer transfer goes into the cache in pieces of this
-    /// size, with busy between blocks. 0: never.
+    /// size, and the card is busy after each piece. 0: a transfer goes into the cache as a whole.
     pub buffer_bytes: u64,
-    /// Times that the cache does not hide. `None`: a write takes the same with the cache off, and a
-    /// flush takes the time to drain the cache.
+    /// Times of writes that bypass the cache, and of flushes. `None`: a write takes the same time
+    /// with the cache off, and a flush lasts until the cache has drained.
     pub cache: Option<Cache>,
-    /// Set if a write command ends only when all of its data are in the flash.
+    /// Times of a card whose write commands end only when all data are in the flash; `None`: a
+    /// write command ends when its data are in the cache.
     pub close: Option<Close>,
-    /// How latencies spread. `None`: each command of a kind takes the same time.
+    /// How the times of single commands vary. `None`: all commands of a kind take the same time.
     pub spread: Option<Spread>,
     /// Busy time in ns of an erase command.
     pub erase_first_ns: u64,
-    /// Extra busy time in ns for each erase group.
+    /// Extra busy time in ns of an erase command for each erase group.
     pub erase_next_group_ns: u64,
 }
 
-/// Extra time of a write command that does not begin where the one before ended.
+/// Extra busy time of a write command that does not begin where the one before ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
-    /// Extra busy time in ns at the end.
+    /// Extra busy time in ns at the end of such a command.
     pub busy_ns: u64,
-    /// Length in bytes above which a command takes the extra time; the card gathers shorter ones.
+    /// Length in bytes above which a command takes the extra time; the card collects shorter
+    /// commands.
     pub from_bytes: u64,
 }
 
 impl Timing {
-    /// Returns the busy time in ns of a write into a register.
+    /// Returns the busy time in ns of a write to a register.
     #[must_use]
     pub fn register_ns(&self) -> u64 {
         self.close.map_or(self.write_first_ns, |close| close.close_ns)
     }
 }
 
-/// State of the flash.
+/// State of a card's flash: its cache, its sequential reads and writes, and its faults.
 #[derive(Clone, Debug)]
 pub struct Flash {
     timing: Timing,
     /// Fill level of the cache in bytes times 10^9: one nanosecond drains `drain_bytes_per_s` of
     /// it.
     level: u64,
-    /// Time in ns for which `level` is valid.
+    /// Time in ns at which the cache has the fill level `level`.
     level_ns: u64,
-    /// Whether anything was written into the cache since the last flush.
+    /// Whether the host wrote anything into the cache since the last flush.
     dirty: bool,
-    /// The run of consecutive reads, each beginning where the one before ended.
+    /// The run of consecutive reads: each read begins where the one before ended.
     run: Option<prefetch::Run>,
-    /// Time in ns until which a page that is no longer wanted is fetched.
+    /// Time in ns until which the flash still fetches a page that no read needs any more.
     fetching_until_ns: u64,
-    /// Number of the page that was programmed last.
+    /// Number of the flash page that was programmed last.
     page: Option<u64>,
-    /// Byte address at which the last write command ended.
+    /// Byte address at which the last write command ended; `None`: the next write continues
+    /// nothing.
     written_to: Option<u64>,
     runs: Runs,
     unprogrammed: Unprogrammed,
     chances: spread::Chances,
     slc: slc::Filled,
-    /// Journal of the sectors that are not safe in the flash.
+    /// What the flash did since [`Work`] was last taken.
+    pub(crate) work: Work,
+    /// Journal of the written sectors that are not yet safe in the flash.
     pub(crate) journal: Journal,
-    /// Faults that strike the card.
+    /// Faults that strike the card's flash.
     pub(crate) faults: Faults,
-    /// The real capacity and life of the flash.
+    /// Real capacity of the flash, and how worn out it is.
     pub(crate) wear: Wear,
-    /// Number of the partition that is written.
+    /// Number of the partition that the card writes now.
     pub(crate) partition: u8,
-    /// Whether the power dips at the end of the present block.
+    /// Whether the supply voltage dips at the end of the present block (a fault).
     pub(crate) dips: bool,
 }
 
 impl Flash {
-    /// Makes idle flash with an empty cache.
+    /// Makes the flash of a card after power-up: idle, with an empty cache.
     #[must_use]
     pub fn new(timing: Timing) -> Self {
         Self {
@@ -156,6 +163,7 @@ impl Flash {
             unprogrammed: Unprogrammed::default(),
             chances: spread::Chances::new(timing.spread),
             slc: slc::Filled::default(),
+            work: Work::default(),
             journal: Journal::default(),
             faults: Faults::none(),
             wear: Wear::default(),
@@ -164,7 +172,7 @@ impl Flash {
         }
     }
 
-    /// Applies the card's quirks.
+    /// Applies the quirks of the card to its flash.
     #[must_use]
     pub(crate) fn with(mut self, quirks: &Quirks) -> Self {
         self.wear = quirks.wear();
@@ -173,14 +181,14 @@ impl Flash {
         self
     }
 
-    /// Returns the times.
+    /// Returns the times and sizes of the flash.
     #[must_use]
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Takes bytes from `at` on at the end of (a part of) a write. Returns the end of busy in ns.
-    /// `last`: the command's data end here.
+    /// Handles the end of a write, or of a part of it, with `bytes` from byte address `at` on.
+    /// Returns the end of busy in ns. With `last` the command's data end here.
     pub fn write(&mut self, now_ns: u64, at: u64, bytes: u64, units: u64, last: bool) -> u64 {
         self.run = None;
         let programmed = self.programmed_bytes(at, bytes);
@@ -189,15 +197,15 @@ impl Flash {
         room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
     }
 
-    /// Ends a write command of these bytes. Returns the extra busy time in ns because it did not
-    /// continue the one before.
+    /// Ends a write command with `bytes` at byte address `at`. Returns the extra busy time in ns if
+    /// it did not continue the one before.
     pub(crate) fn scatter_ns(&mut self, at: u64, bytes: u64) -> u64 {
         let Some(scatter) = self.timing.scatter else { return 0 };
         let goes_on = self.written_to.replace(at.saturating_add(bytes)) == Some(at);
         if goes_on || bytes <= scatter.from_bytes { 0 } else { scatter.busy_ns }
     }
 
-    /// Returns the number of bytes that are programmed for a write of these bytes.
+    /// Returns how many bytes the flash programs for a write of `bytes`: whole pages.
     fn programmed_bytes(&mut self, at: u64, bytes: u64) -> u64 {
         let size = self.timing.program_bytes;
         if size == 0 || bytes == 0 {
@@ -219,7 +227,7 @@ impl Flash {
 
     /// Returns the end in ns of an erase of this number of groups.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
-        // What was there before may not come back.
+        // After an erase, prefetched data of the old content must not be read.
         self.run = None;
         self.unprogrammed.clear();
         now_ns
@@ -227,8 +235,8 @@ impl Flash {
             .saturating_add(groups.saturating_mul(self.timing.erase_next_group_ns))
     }
 
-    /// Handles a power loss: what the cache held is lost, and the medium is restored to the content
-    /// before.
+    /// Handles a power loss: the cache loses its content, and the medium gets back the content
+    /// before the lost writes.
     pub fn power_lost(&mut self, medium: &mut Medium, now_ns: u64) {
         let bytes = self.cached_bytes(now_ns);
         self.unprogrammed.undo(medium, bytes);
@@ -244,7 +252,7 @@ impl Flash {
     /// journal does not track are lost.
     pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         if self.journal.follows() {
-            // The journal knows the same sectors, and more.
+            // The journal has the same sectors as `unprogrammed`, and more.
             self.unprogrammed.clear();
             self.journal.cut(media, now_ns, keep);
         }
@@ -253,16 +261,17 @@ impl Flash {
         }
     }
 
-    /// Flushes the cache, which takes until `least_ns` at least. Returns the end in ns, and error
-    /// bits if it fails.
+    /// Flushes the cache; the flush ends at `least_ns` or later. Returns its end in ns, and its
+    /// error bits for R1.
     pub(crate) fn flush(&mut self, media: &mut dyn Media, now_ns: u64, least_ns: u64) -> (u64, u32) {
         let done_ns = self.flushed_ns(now_ns, least_ns);
+        self.work.flushes.note(done_ns - now_ns);
         match self.faults.strike(Point::Cache) {
             Some(Strike::Fail) => {
                 self.journal.fail_flush(media, now_ns);
                 (done_ns, super::status::ERROR)
             }
-            // It says so, and it is not true.
+            // Fault: the card reports a successful flush without flushing.
             Some(Strike::Lost) => (done_ns, 0),
             _ => {
                 self.journal.flush(done_ns);
@@ -274,7 +283,7 @@ impl Flash {
     /// Returns the number of received bytes that are not in the flash yet.
     fn cached_bytes(&mut self, now_ns: u64) -> u64 {
         self.drain(now_ns);
-        // The level may be that of a later moment: the end of a wait for room.
+        // The level may belong to a later time, such as the end of a wait for room in the cache.
         let early_ns = self.level_ns.saturating_sub(now_ns);
         let level = self.level.saturating_add(early_ns.saturating_mul(self.timing.drain_bytes_per_s));
         level.div_ceil(1_000_000_000)
@@ -285,7 +294,7 @@ impl Flash {
         let gone = self.level.min(self.programmed(gone_ns));
         if let Some(slc) = self.slc() {
             let idle_ns = gone_ns.saturating_sub(self.programming_ns(gone));
-            self.slc.fill(&slc, gone);
+            self.work.beyond_slc_bytes += self.slc.fill(&slc, gone);
             self.slc.idle(&slc, idle_ns);
         }
         self.level -= gone;
@@ -296,7 +305,7 @@ impl Flash {
         self.timing.spread.and_then(|spread| spread.slc)
     }
 
-    /// Returns how much is programmed in this time, in bytes times 10^9.
+    /// Returns how much the flash programs in this time, in bytes times 10^9.
     fn programmed(&self, ns: u64) -> u64 {
         let rate = self.timing.drain_bytes_per_s;
         match self.slc() {
@@ -305,7 +314,7 @@ impl Flash {
         }
     }
 
-    /// Returns the time in ns in which this much is programmed.
+    /// Returns the time in ns that the flash needs to program this amount (bytes times 10^9).
     fn programming_ns(&self, amount: u64) -> u64 {
         let rate = self.timing.drain_bytes_per_s;
         match self.slc() {
@@ -314,7 +323,7 @@ impl Flash {
         }
     }
 
-    /// Puts bytes into the cache. Returns the time in ns at which they are in.
+    /// Puts bytes into the cache. Returns the time in ns at which the cache has taken all of them.
     fn make_room(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let rate = self.timing.drain_bytes_per_s;
         if self.timing.cache_bytes == 0 || rate == 0 {
@@ -327,7 +336,7 @@ impl Flash {
         let in_ns = self.level_ns.saturating_add(wait_ns);
         let gone = wanted.min(self.programmed(wait_ns));
         if let Some(slc) = self.slc() {
-            self.slc.fill(&slc, gone);
+            self.work.beyond_slc_bytes += self.slc.fill(&slc, gone);
         }
         self.level = wanted - gone;
         self.level_ns = in_ns;
@@ -365,9 +374,9 @@ mod tests {
         let mut flash = Flash::new(timing());
         assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 34_200);
         assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 34_200);
-        // Full: 4096 bytes drain in 1 ms.
+        // The cache is full: 4096 bytes drain in 1 ms.
         assert_eq!(flash.write(1_000, 0, 4096, 1, true), 1_000 + 1_000_000 + 34_200);
-        // A quarter of a millisecond after that, three quarters are missing.
+        // 0.25 ms later, room for 4096 bytes comes after 0.75 ms more.
         assert_eq!(flash.write(1_251_000, 0, 4096, 1, true), 1_251_000 + 750_000 + 34_200);
         assert_eq!(flash.drained_ns(2_001_000), 4_001_000);
         assert_eq!(flash.drained_ns(9_000_000), 9_000_000);
@@ -377,13 +386,13 @@ mod tests {
     fn a_page_is_programmed_as_a_whole_and_once_for_writes_that_go_on_in_it() {
         let page = Timing { program_bytes: 16384, cache_bytes: 16384, ..timing() };
         let mut flash = Flash::new(page);
-        // The pages 0 and 5; 16 KiB drain in 4 ms.
+        // The writes touch flash pages 0 and 5; 16 KiB drain in 4 ms.
         assert_eq!(flash.write(0, 0, 4096, 1, true), 34_200);
         assert_eq!(flash.write(0, 5 * 16384, 4096, 1, true), 4_000_000 + 34_200);
-        // It goes on in page 5, and then into page 6.
+        // The write continues in page 5, and then in page 6.
         assert_eq!(flash.write(4_000_000, 5 * 16384 + 4096, 12288, 3, true), 4_000_000 + 54_200);
         assert_eq!(flash.write(4_000_000, 6 * 16384, 512, 1, true), 8_000_000 + 34_200);
-        // Back in page 5: it is programmed once more.
+        // A write to page 5 again: the flash programs this page once more.
         assert_eq!(flash.write(8_000_000, 5 * 16384, 512, 1, true), 12_000_000 + 34_200);
     }
 

@@ -1,70 +1,72 @@
 //! Reads by page, and reading ahead of what was requested.
 //!
-//! The first page comes [`super::Timing::read_first_ns`] after the command. The array is a
+//! The first page comes [`super::Timing::read_first_ns`] after the command. The flash array is a
 //! pipeline: the second page of the command comes [`Pages::second_ns`] after the end of the first
-//! one, all later ones in time. Blocks follow each other at wire time plus [`Pages::gap_ns`]. That
-//! is also the rate at which the card fetches.
+//! page, and all later pages come without a delay. Blocks follow each other at wire time plus
+//! [`Pages::gap_ns`]; the card also fetches at this rate.
 //!
 //! While an open-ended read waits for the host, the card continues to fetch until its buffer is
-//! full. So a transfer that continues after a pause finds its next pages in the buffer. The price:
-//! a stop interrupts a page fetch, and the first page of the next read begins only
-//! [`Ahead::abort_ns`] later, unless the buffer was full or the end of the card was reached. A read
-//! counted by CMD23 is either fetched up to its count, or like an open-ended one
-//! ([`Ahead::when_counted`]). CMD17 fetches only its block.
+//! full. So a transfer that continues after a pause finds its next pages in the buffer. But a stop
+//! interrupts a page fetch: then the first page of the next read begins [`Ahead::abort_ns`] later.
+//! This delay is absent if the buffer was full or the fetch had reached the end of the card. For a
+//! read counted by CMD23 the card stops fetching at the count, or continues as for an open-ended
+//! read ([`Ahead::when_counted`]). CMD17 fetches only its block.
 //!
-//! The bus is never faster than the array, so the pages in the buffer grow only while the host
-//! pauses. The buffer is assumed to be large enough to hide the restart of the pipeline: four pages
-//! or more.
+//! The bus is never faster than the flash array, so that the number of buffered pages grows only
+//! while the host pauses. The model assumes a buffer of four pages or more, which hides the restart
+//! of the pipeline.
 
 use super::super::{BusState, link};
 use super::Flash;
 
-/// Reads by page.
+/// Times of a card that reads by flash page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Size of a page, a power of two.
+    /// Size of a flash page in bytes, a power of two.
     pub page_bytes: u64,
-    /// Time in ns from the end of the first page to the second, while the pipeline is not yet full.
+    /// Time in ns from the end of a command's first page to its second page, while the pipeline
+    /// fills.
     pub second_ns: u64,
-    /// Time in ns from block to block, in addition to the wire time.
+    /// Extra time in ns between two blocks, in addition to the wire time.
     pub gap_ns: u64,
-    /// Reading ahead, if the card does it.
+    /// How the card reads ahead of the host; `None`: it does not.
     pub ahead: Option<Ahead>,
 }
 
-/// Reading ahead.
+/// How far a card reads ahead of the host, and what it costs to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Number of bytes that the card reads ahead.
+    /// Number of bytes that the card reads ahead of the host.
     pub bytes: u64,
-    /// Time in ns from the end of a read to the first page of the next, if a page fetch was
-    /// interrupted.
+    /// Time in ns from the end of a read to the first page of the next read, if the stop
+    /// interrupted a page fetch.
     pub abort_ns: u64,
     /// Whether the card also reads ahead beyond the count of CMD23.
     pub when_counted: bool,
 }
 
-/// Clocks between two blocks [SD 4.12.1: N_AC at least].
+/// Clocks between two blocks: the shortest N_AC [SD 4.12.1].
 const GAP_CLK: u64 = 8;
 
 /// State of a read command in the pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
-    /// The page being sent, once a block was sent.
+    /// Number of the page that is being sent; `None` before the first block.
     page: Option<u64>,
-    /// Whether the pipeline has delivered a second page.
+    /// Whether the pipeline has delivered the second page, so that later pages come without a
+    /// delay.
     full: bool,
-    /// Earliest time in ns of the next block.
+    /// Earliest time in ns at which the next block can start.
     due_ns: u64,
     /// Time in ns from block to block.
     block_ns: u64,
-    /// Time in ns in which blocks could have been sent, but the host did not take any.
+    /// Time in ns that the host has paused, in which the card could have sent blocks.
     paused_ns: u64,
 }
 
 impl Reading {
-    /// Returns the time in ns at which the block at this address starts. `ready_ns`: time of the
-    /// command's first page.
+    /// Returns the time in ns at which the block at this address starts; `ready_ns` is the time of
+    /// the command's first page.
     pub(crate) fn start_ns(
         &mut self,
         pages: &Pages,
@@ -94,8 +96,8 @@ impl Reading {
         start_ns
     }
 
-    /// Returns whether the card is fetching at this time. `len`: bytes in a block. `limit`: address
-    /// up to which it reads ahead.
+    /// Returns whether the flash is fetching a page for this read now. `len` is the number of bytes
+    /// in a block, `limit` the byte address up to which the card reads ahead.
     fn fetching(&self, pages: &Pages, ahead: &Ahead, len: u16, limit: u64, now_ns: u64) -> bool {
         let Some(page) = self.page else {
             return true;
@@ -108,7 +110,8 @@ impl Reading {
         room > 0 && paused_ns < fill_ns
     }
 
-    /// Ends the read at `now_ns`, when the card would have continued to the address `limit`.
+    /// Stops the read at `now_ns`; `limit` is the byte address up to which the card would have read
+    /// ahead.
     pub(crate) fn stop(&self, flash: &mut Flash, len: u16, limit: u64, now_ns: u64) {
         if let Some(pages) = flash.timing.pages
             && let Some(ahead) = pages.ahead

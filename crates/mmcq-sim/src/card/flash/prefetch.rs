@@ -1,35 +1,35 @@
 //! Prefetching for reads that continue where the last one ended.
 //!
-//! After a read command the card fetches what follows, up to [`Prefetch::bytes`] beyond what the
-//! host has read, at [`Prefetch::bytes_per_s`]. A command that begins exactly where the last read
-//! ended is served from these data: its first block comes after [`Prefetch::hit_ns`], or when its 4
-//! KiB have been fetched. The same holds for each further 4 KiB, and the card continues to fetch
-//! meanwhile. Any other read takes its time as without prefetching. A write or an erase ends the
-//! run.
+//! After a read command the card fetches what follows at [`Prefetch::bytes_per_s`], up to
+//! [`Prefetch::bytes`] beyond what the host has read. The next command may begin exactly where the
+//! last read ended. Then its first block comes after [`Prefetch::hit_ns`], or as soon as its first
+//! 4 KiB are fetched. Each further 4 KiB come as soon as they are fetched, and the card continues
+//! to fetch meanwhile. Any other read takes as long as without prefetching. A write or an erase
+//! ends the run of reads.
 
 use super::{Flash, UNIT_BYTES};
 
-/// A second, in nanoseconds.
+/// Nanoseconds in a second.
 const S: u128 = 1_000_000_000;
 
-/// Prefetching along a run of consecutive reads.
+/// Size and rate of a card's prefetching for consecutive reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// Number of bytes fetched beyond what the host has read.
+    /// Number of bytes that the card fetches beyond what the host has read.
     pub bytes: u64,
-    /// Time in ns from a command that continues the run to its first block, if that is already
-    /// fetched.
+    /// Time in ns from a command that continues the run of reads to its first block, if this block
+    /// is already fetched.
     pub hit_ns: u64,
-    /// Rate at which the flash fills the buffer.
+    /// Rate in bytes per second at which the flash fills the prefetch buffer.
     pub bytes_per_s: u64,
 }
 
-/// The run of reads under way.
+/// The run of consecutive reads that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Address up to which the host has read.
     next: u64,
-    /// Address up to which the card has fetched, and the time in ns of that.
+    /// Byte address up to which the card had fetched at the time `at_ns`.
     fetched: u64,
     at_ns: u64,
 }
@@ -44,7 +44,7 @@ impl Run {
         self.at_ns = self.at_ns.max(now_ns);
     }
 
-    /// Returns the time in ns at which everything below this address is fetched.
+    /// Returns the time in ns at which all data below this address are fetched.
     fn there_ns(&self, prefetch: &Prefetch, address: u64) -> u64 {
         let missing = u128::from(address.saturating_sub(self.fetched));
         let wait_ns = (missing * S).div_ceil(u128::from(prefetch.bytes_per_s.max(1)));
@@ -52,7 +52,7 @@ impl Run {
     }
 }
 
-/// Returns the end of the 4 KiB that contain this address.
+/// Returns the end address of the 4 KiB unit that contains this address.
 fn unit_end(at: u64) -> u64 {
     (at / UNIT_BYTES + 1).saturating_mul(UNIT_BYTES)
 }
@@ -68,8 +68,8 @@ impl Flash {
         Some(there_ns.max(now_ns.saturating_add(prefetch.hit_ns)))
     }
 
-    /// Returns the time in ns at which the next 4 KiB of such a command, from this address on, are
-    /// fetched.
+    /// Returns the time in ns at which the next 4 KiB of a read that continues the run, from this
+    /// address on, are fetched.
     pub(crate) fn fetched_ns(&mut self, at: u64, now_ns: u64) -> u64 {
         let (Some(prefetch), Some(run)) = (self.timing.prefetch, &mut self.run) else { return now_ns };
         run.advance(&prefetch, now_ns);
@@ -77,7 +77,8 @@ impl Flash {
         run.there_ns(&prefetch, unit_end(at)).max(now_ns)
     }
 
-    /// Records that a read command has ended at this address. `on`: it continued the run.
+    /// Records that a read command ended at this address; `on`: the command continued the run of
+    /// reads.
     pub(crate) fn read_to(&mut self, at: u64, on: bool, now_ns: u64) {
         let Some(prefetch) = self.timing.prefetch else { return };
         match &mut self.run {
@@ -95,7 +96,7 @@ mod tests {
     use super::super::Timing;
     use super::*;
 
-    /// 4 KiB in 40.96 us, three of them ahead.
+    /// 4 KiB are fetched in 40.96 us, at most three units ahead.
     const PREFETCH: Prefetch = Prefetch { bytes: 12_288, hit_ns: 10_000, bytes_per_s: 100_000_000 };
 
     fn flash() -> Flash {
@@ -107,12 +108,12 @@ mod tests {
         let mut flash = flash();
         assert_eq!(flash.goes_on_ns(0, 0), None);
         flash.read_to(4096, false, 100_000);
-        // Elsewhere, and the same place again.
+        // A read at another place, and a second read of the same place: neither continues the run.
         assert_eq!(flash.goes_on_ns(0, 500_000), None);
-        // At once: the fetch has only begun.
+        // Read again at once: the fetch has only begun.
         assert_eq!(flash.goes_on_ns(4096, 100_000), Some(140_960));
         assert_eq!(flash.goes_on_ns(4096, 135_000), Some(145_000));
-        // Later: it is there.
+        // Read later: the data are fetched already.
         assert_eq!(flash.goes_on_ns(4096, 500_000), Some(510_000));
     }
 
@@ -121,7 +122,7 @@ mod tests {
         let mut flash = flash();
         flash.read_to(0, false, 0);
         assert_eq!(flash.goes_on_ns(0, 1_000_000), Some(1_010_000));
-        // Three units are there; the bus takes each in 1 us.
+        // Three units are fetched; the bus takes 1 us for each.
         let mut now_ns = 1_010_000;
         let mut waits = Vec::new();
         for unit in 1..6 {

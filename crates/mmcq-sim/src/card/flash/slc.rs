@@ -1,29 +1,32 @@
-//! An SLC cache: a part of the flash that is written with one bit a cell, and faster.
+//! An SLC cache: a part of the flash that stores one bit per flash cell, and is written faster.
 //!
-//! As long as it has room, what drains goes there at [`Slc::bytes_per_s`]. Then comes the cliff:
-//! further bytes drain at [`super::Timing::drain_bytes_per_s`]. While nothing waits to be
-//! programmed, the card moves its content to the rest of the flash, and frees it at
-//! [`Slc::free_bytes_per_s`].
+//! As long as the SLC cache has room, the write cache drains into it at [`Slc::bytes_per_s`]. When
+//! it is full, further bytes drain at the lower [`super::Timing::drain_bytes_per_s`]. While nothing
+//! waits to be programmed, the card moves the content of the SLC cache to the other flash. This
+//! frees its room at [`Slc::free_bytes_per_s`].
 
-/// The part of the flash that is written faster.
+/// Size and rates of the SLC cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slc {
-    /// Its size in bytes.
+    /// Size of the SLC cache in bytes.
     pub bytes: u64,
-    /// Rate at which it is programmed.
+    /// Rate in bytes per second at which the flash programs the SLC cache.
     pub bytes_per_s: u64,
-    /// Rate at which an idle card frees it; 0: never.
+    /// Rate in bytes per second at which an idle card frees the SLC cache; 0: never.
     pub free_bytes_per_s: u64,
 }
 
-/// Bytes times 10^9, of which a nanosecond programs as many as the rate is bytes a second.
+/// Factor of amounts: they are in bytes times 10^9, so that a rate in bytes per second is an amount
+/// per nanosecond.
 const SCALE: u128 = 1_000_000_000;
 
-/// How full it is.
+/// How full the SLC cache is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
-    /// Bytes in it, times 10^9.
+    /// Number of bytes in the SLC cache, times 10^9.
     level: u128,
+    /// What was programmed beyond it and is no whole byte yet, times 10^9.
+    beyond: u128,
 }
 
 impl Filled {
@@ -31,7 +34,8 @@ impl Filled {
         (u128::from(slc.bytes) * SCALE).saturating_sub(self.level)
     }
 
-    /// Returns how much is programmed in this time, in bytes times 10^9.
+    /// Returns how much the flash programs in this time, in bytes times 10^9; `slow` is the rate
+    /// without room in the SLC cache.
     pub(super) fn programmed(&self, slc: &Slc, slow: u64, ns: u64) -> u64 {
         let (room, ns) = (self.room(slc), u128::from(ns));
         let fast_ns = room.div_ceil(u128::from(slc.bytes_per_s.max(1)));
@@ -42,7 +46,8 @@ impl Filled {
         u64::try_from(amount).unwrap_or(u64::MAX)
     }
 
-    /// Returns the time in ns in which this much is programmed.
+    /// Returns the time in ns that the flash needs to program this amount (bytes times 10^9);
+    /// `slow` is the rate without room in the SLC cache.
     pub(super) fn time_ns(&self, slc: &Slc, slow: u64, amount: u64) -> u64 {
         let (room, amount) = (self.room(slc), u128::from(amount));
         let fast_ns = amount.min(room).div_ceil(u128::from(slc.bytes_per_s.max(1)));
@@ -50,12 +55,18 @@ impl Filled {
         u64::try_from(fast_ns + slow_ns).unwrap_or(u64::MAX)
     }
 
-    /// Records that this much was programmed.
-    pub(super) fn fill(&mut self, slc: &Slc, amount: u64) {
-        self.level += self.room(slc).min(amount.into());
+    /// Records that the flash programmed this amount (bytes times 10^9). Returns the number of bytes
+    /// for which the SLC cache had no room.
+    pub(super) fn fill(&mut self, slc: &Slc, amount: u64) -> u64 {
+        let amount = u128::from(amount);
+        let inside = self.room(slc).min(amount);
+        self.level += inside;
+        let beyond = self.beyond + (amount - inside);
+        self.beyond = beyond % SCALE;
+        u64::try_from(beyond / SCALE).unwrap_or(u64::MAX)
     }
 
-    /// Records that the card was idle for this time.
+    /// Records that the card was idle for this time, in which it frees the SLC cache.
     pub(super) fn idle(&mut self, slc: &Slc, ns: u64) {
         self.level = self.level.saturating_sub(u128::from(ns) * u128::from(slc.free_bytes_per_s));
     }
@@ -69,7 +80,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 64 KiB of it at four times the rate of the rest, which drains 4096 bytes in 1 ms.
+    /// A flash with an SLC cache of 64 KiB at four times the rate of the other flash, which drains
+    /// 4096 bytes in 1 ms.
     fn flash(free_bytes_per_s: u64) -> Flash {
         let slc = Slc { bytes: 65_536, bytes_per_s: 4 * 4_096_000, free_bytes_per_s };
         let spread = Spread { seed: 1, retries: None, collections: None, slc: Some(slc) };
@@ -77,7 +89,7 @@ mod tests {
         Flash::new(Timing { spread: Some(spread), ..timing })
     }
 
-    /// Writes this many units of 4096 bytes, each as soon as the one before is in the cache.
+    /// Writes this many units of 4096 bytes, each as soon as the unit before is in the write cache.
     fn written(flash: &mut Flash, from_ns: u64, units: u64) -> u64 {
         (0..units).fold(from_ns, |now_ns, unit| flash.write(now_ns, unit * 4096, 4096, 1, true))
     }
@@ -85,14 +97,15 @@ mod tests {
     #[test]
     fn writes_are_fast_up_to_the_cliff_and_slow_after_it() {
         let mut flash = flash(0);
-        // Two units are in the cache, 14 drain.
+        // Two units are in the write cache, 14 have drained.
         let full_ns = written(&mut flash, 0, 16);
         assert_eq!(full_ns, 14 * MS / 4);
-        // The two of the cache still fit, then it is slow.
+        // The two units in the write cache still fit into the SLC cache, then the rate is low.
         let later_ns = written(&mut flash, full_ns, 10);
         assert_eq!(later_ns - full_ns, 2 * MS / 4 + 8 * MS);
         assert_eq!(flash.drained_ns(later_ns), later_ns + 2 * MS);
-        // A pause does not bring it back.
+        assert_eq!(flash.work.beyond_slc_bytes, 8 * 4096);
+        // A pause does not free the SLC cache.
         let again_ns = written(&mut flash, later_ns + 1000 * MS, 4);
         assert_eq!(again_ns, later_ns + 1000 * MS + 2 * MS);
     }
@@ -114,10 +127,10 @@ mod tests {
     fn a_wait_across_the_cliff_has_both_rates() {
         let mut flash = flash(0);
         assert_eq!(flash.write(0, 0, 61_440 + 8192, 17, true), 15 * MS / 4);
-        // One unit still fits.
+        // Room for one unit is left in the SLC cache.
         let from_ns = 15 * MS / 4;
         assert_eq!(flash.write(from_ns, 0, 8192, 2, true) - from_ns, MS / 4 + MS);
-        // Asked early or late, it is the same.
+        // The result does not depend on how often the time is asked for.
         let done_ns = flash.drained_ns(from_ns);
         assert_eq!(flash.drained_ns(from_ns + 2 * MS), done_ns);
     }

@@ -1,46 +1,47 @@
-//! Latencies that spread: reads that the flash must repeat, and garbage collection in writes.
+//! Times that vary from command to command: reads that the flash must repeat, and garbage
+//! collection in writes.
 //!
-//! A share of the read commands needs [`Delays`]: the first page comes only after one or more
-//! further tries with other reference voltages. A share of the write commands meets garbage
-//! collection, and is busy for longer. How many tries or collections follow each other is
-//! geometric: after each one, another follows with the same probability.
+//! A share of the read commands is delayed: their first page comes only after one or more further
+//! tries with other reference voltages. A share of the write commands meets garbage collection, and
+//! is busy for longer. The number of tries or collections in a command is geometric: after each
+//! one, another follows with the same probability.
 //!
-//! Both are drawn from sequences of their own that begin at [`Spread::seed`]: the same commands
-//! take the same times in each run.
+//! Each of the two kinds has its own sequence of random numbers, which begins at [`Spread::seed`].
+//! So the same commands take the same times whenever the model is executed.
 
 use super::{Flash, Slc};
 
-/// Unit of a [`Delays::share`]: a part of 10^9.
+/// The whole of a share or a probability: [`Delays::share`] counts parts of 10^9.
 pub const WHOLE: u32 = 1_000_000_000;
-/// Most tries or collections in one command.
+/// Largest number of tries or collections in one command.
 const MOST: u64 = 32;
 
-/// How the flash's latencies spread.
+/// How the times of a card's single commands vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Begin of the sequences that decide which commands are delayed.
+    /// Seed of the random sequences that decide which commands are delayed.
     pub seed: u64,
-    /// Reads that need further tries.
+    /// Read commands that need further tries; `None`: none do.
     pub retries: Option<Delays>,
-    /// Writes that meet garbage collection.
+    /// Write commands that meet garbage collection; `None`: none do.
     pub collections: Option<Delays>,
-    /// The part of the flash that is written faster.
+    /// The SLC cache, which is written faster than the other flash; `None`: there is none.
     pub slc: Option<Slc>,
 }
 
-/// Delays of a share of all commands.
+/// Delays that a share of all read or write commands has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// Commands that are delayed, in parts of [`WHOLE`].
+    /// Share of the commands that are delayed, in parts of [`WHOLE`].
     pub share: u32,
-    /// Time in ns of one delay.
+    /// Time in ns of one further try or one collection.
     pub each_ns: u64,
     /// Probability that another delay follows, in parts of [`WHOLE`].
     pub again: u32,
 }
 
 impl Delays {
-    /// Draws the delay of the next command in ns.
+    /// Draws the delay of the next command in ns; 0 for most commands.
     fn next_ns(&self, chance: &mut Chance) -> u64 {
         if !chance.draw_below(self.share) {
             return 0;
@@ -72,14 +73,14 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Draws the next number, and returns true for this part of all numbers.
+    /// Draws the next number. Returns true with the probability `part` of [`WHOLE`].
     fn draw_below(&mut self, part: u32) -> bool {
         let scaled = (u128::from(self.next()) * u128::from(WHOLE)) >> 64;
         scaled < u128::from(part)
     }
 }
 
-/// The two sequences of a card.
+/// The two random sequences of a card, for reads and for writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chances {
     reads: Chance,
@@ -94,20 +95,26 @@ impl Chances {
 }
 
 impl Flash {
-    /// Draws the time in ns by which the first page of the next read command comes later.
+    /// Draws the delay in ns of the first page of the next read command.
     pub(crate) fn retries_ns(&mut self) -> u64 {
         let retries = self.timing.spread.and_then(|spread| spread.retries);
-        retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads))
+        let later_ns = retries.map_or(0, |retries| retries.next_ns(&mut self.chances.reads));
+        if later_ns > 0 {
+            self.work.retries.note(later_ns);
+        }
+        later_ns
     }
 
-    /// Draws the garbage collection of a write command that is otherwise busy until `busy_ns`.
-    /// Returns the end of busy in ns. The cache does not drain while the flash collects.
+    /// Draws whether a write command, which otherwise is busy until `busy_ns`, meets garbage
+    /// collection. Returns the end of busy in ns. The cache does not drain while the flash
+    /// collects.
     pub(crate) fn collected_ns(&mut self, busy_ns: u64) -> u64 {
         let Some(collections) = self.timing.spread.and_then(|spread| spread.collections) else {
             return busy_ns;
         };
         let stall_ns = collections.next_ns(&mut self.chances.writes);
         if stall_ns > 0 {
+            self.work.collections.note(stall_ns);
             self.drain(busy_ns);
             self.level_ns = self.level_ns.saturating_add(stall_ns);
         }
@@ -135,12 +142,13 @@ mod tests {
         let count = 1_000_000;
         let all: Vec<u64> = (0..count).map(|_| flash.retries_ns()).collect();
         let of = |least_ns: u64| all.iter().filter(|ns| **ns >= least_ns).count();
-        // A fiftieth; of these a fourth has a second one, and so on.
+        // One command in 50 is delayed; a fourth of these is delayed a second time, and so on.
         for (least_ns, expected) in [(1, 20_000), (101, 5_000), (201, 1_250)] {
             let found = of(least_ns);
             assert!(found.abs_diff(expected) < expected / 10, "{least_ns}: {found}, expected {expected}");
         }
         assert!(all.iter().all(|ns| ns % 100 == 0 && *ns <= 100 * MOST));
+        assert_eq!((flash.work.retries.count, flash.work.retries.ns), (of(1) as u64, all.iter().sum()));
     }
 
     #[test]
@@ -163,10 +171,11 @@ mod tests {
     fn the_cache_does_not_drain_while_the_flash_collects() {
         let delays = Delays { share: WHOLE, each_ns: 5_000_000, again: 0 };
         let mut flash = flash(spread(delays));
-        // 4096 bytes drain in 1 ms, the cache takes 8192.
+        // 4096 bytes drain in 1 ms, the cache holds 8192.
         assert_eq!(flash.write(0, 0, 8192, 2, true), 44_200);
         assert_eq!(flash.collected_ns(44_200), 5_044_200);
         assert_eq!(flash.drained_ns(5_044_200), 5_000_000 + 2_000_000);
+        assert_eq!(flash.work.collections, super::super::Times { count: 1, ns: 5_000_000 });
     }
 
     #[test]

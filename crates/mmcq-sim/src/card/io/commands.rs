@@ -11,12 +11,12 @@ pub(super) mod flag {
     pub const ERROR: u8 = 0x08;
     pub const FUNCTION_NUMBER: u8 = 0x02;
     pub const OUT_OF_RANGE: u8 = 0x01;
-    /// Values of IO_CURRENT_STATE.
+    /// Values of IO_CURRENT_STATE, the state of the I/O part in R5.
     pub const STATE_CMD: u8 = 0x10;
     pub const STATE_TRN: u8 = 0x20;
 }
 
-/// R1 of a card without memory: CURRENT_STATE is 15.
+/// State bits in the R1 of a card without memory: CURRENT_STATE is 15.
 const R1_STATE: u32 = 15 << 9;
 const R1_ILLEGAL: u32 = 1 << 22;
 
@@ -25,7 +25,7 @@ impl IoCard {
         let addressed = self.rca != 0 && (arg >> 16) as u16 == self.rca;
         self.calm_down();
         match (index, self.state) {
-            // CMD0 is the memory part's alone.
+            // Only the memory part executes CMD0.
             (0, _) => Reply::SILENT,
             (3, State::Init | State::Stby) if self.is_up(now_ns) => self.take_address(memory),
             (5, State::Init) => self.operating_conditions(arg, now_ns),
@@ -57,7 +57,7 @@ impl IoCard {
             }
             (52, State::Cmd) => self.direct(arg, now_ns),
             (53, State::Cmd) if self.transfer.is_none() => self.extended(arg, now_ns),
-            // What the memory part has answered is not illegal.
+            // A command that the memory part has answered is legal.
             _ if memory.answer.is_some() => Reply::SILENT,
             _ => {
                 self.illegal = true;
@@ -94,7 +94,7 @@ impl IoCard {
         Reply::ocr(content)
     }
 
-    /// Executes CMD3: takes one address for both the I/O part and the memory part.
+    /// Executes CMD3: the I/O part and the memory part of the card get the same address.
     fn take_address(&mut self, memory: &Reply) -> Reply {
         if let Some(Answer::Short { content, .. }) = memory.answer {
             self.rca = (content >> 16) as u16;
@@ -117,7 +117,8 @@ impl IoCard {
         Reply::short(index, u32::from(flags | illegal | state) << 8 | u32::from(data))
     }
 
-    /// Returns the error flags of an access to `span` addresses of a function from `address` on.
+    /// Returns the error flags (R5) of an access to `span` addresses of a function from `address`
+    /// on; `None`: the access is allowed.
     fn fault(&self, number: usize, address: u32, span: u32, now_ns: u64) -> Option<u8> {
         let addresses = match number.checked_sub(1).map(|place| self.slots.get(place)) {
             None => super::function::ADDRESSES,
@@ -152,7 +153,7 @@ impl IoCard {
         let (write, number, raw) = (arg >> 31 != 0, (arg >> 28 & 7) as usize, arg >> 27 & 1 != 0);
         let (address, value) = (arg >> 9 & 0x1_ffff, arg as u8);
         let abort = write && number == 0 && address == 0x06;
-        // The SDC bit speaks of the card's data, its memory's too.
+        // The SDC bit in CCCR 08h allows CMD52 during data of the I/O part and of the memory part.
         let moving = self.transfer.is_some() || self.memory_is_moving(now_ns);
         if moving && !abort && self.config.capabilities & capability::DIRECT == 0 {
             self.illegal = true;
@@ -182,7 +183,7 @@ impl IoCard {
         self.r5(52, 0, shown)
     }
 
-    /// Executes a write to ASx and RES [SDIO 6.9].
+    /// Executes a write to CCCR 06h: ASx aborts a transfer, RES resets the I/O part [SDIO 6.9].
     fn abort(&mut self, value: u8, now_ns: u64) -> Reply {
         if value & 8 != 0 {
             let reply = self.r5(52, 0, value);
@@ -195,7 +196,7 @@ impl IoCard {
         self.r5(52, 0, value)
     }
 
-    /// Ends a transfer because the card is deselected in the middle of it.
+    /// Ends a transfer because the host deselects the card during it.
     fn abandon(&mut self, now_ns: u64) {
         if self.transfer.is_some() {
             self.end_transfer(now_ns);

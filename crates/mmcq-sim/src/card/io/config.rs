@@ -1,4 +1,4 @@
-//! Identity of an I/O card, and the bytes of its CIS [SDIO 6.9, 16].
+//! Identity of an I/O card, and the bytes of its CIS (card information structure) [SDIO 6.9, 16].
 
 use super::quirk::IoQuirks;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 /// First address of the CIS area in function 0.
 pub const CIS_BASE: u32 = 0x1000;
 
-/// Bytes of the CIS area, and the begin of each tuple chain.
+/// Bytes of the CIS area, and the address at which each tuple chain begins.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cis {
-    /// Bytes from [`CIS_BASE`] on.
+    /// Bytes of the CIS area from [`CIS_BASE`] on.
     pub image: Vec<u8>,
     /// Value of all bytes after the image.
     pub fill: u8,
-    /// Pointers of the card and of the functions 1 to 7, 24 bits.
+    /// CIS pointers of the card (index 0) and of the functions 1 to 7, 24 bits each.
     pub pointers: [u32; 8],
 }
 
@@ -24,7 +24,7 @@ impl fmt::Debug for Cis {
 }
 
 impl Cis {
-    /// Makes a CIS of chains one after the other: the card's, and one for each function.
+    /// Makes a CIS from tuple chains: first the card's chain, then a chain for each function.
     #[must_use]
     pub fn chains(chains: &[Vec<u8>]) -> Self {
         let mut cis = Cis { image: Vec::new(), fill: 0xff, pointers: [0; 8] };
@@ -36,7 +36,7 @@ impl Cis {
     }
 
     /// Makes a CIS with these bytes as the chain of the card and of every function, and `fill`
-    /// after them. Nothing is checked.
+    /// after them. The bytes need not be valid.
     #[must_use]
     pub fn raw(image: Vec<u8>, fill: u8) -> Self {
         Cis { image, fill, pointers: [CIS_BASE; 8] }
@@ -52,17 +52,17 @@ impl Cis {
 /// Identity of one function of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionConfig {
-    /// Standard interface code: 2 is Bluetooth Type-A; 0: none.
+    /// Standard interface code of the function: 2 is Bluetooth Type-A, 0 is none.
     pub class: u8,
-    /// Largest block, and most bytes of a CMD53 in byte mode: 1 to 2048.
+    /// Largest block in bytes, and largest number of bytes of a CMD53 in byte mode: 1 to 2048.
     pub max_block_bytes: u16,
-    /// Time in ns from IOEx to IORx; `u64::MAX`: never ready.
+    /// Time in ns from the enable bit IOEx to the ready bit IORx; `u64::MAX`: never ready.
     pub enable_ns: u64,
-    /// The same time as the CIS declares it, in units of 10 ms.
+    /// Time from IOEx to IORx as the CIS declares it, in units of 10 ms.
     pub enable_timeout_10ms: u16,
 }
 
-/// Identity of an I/O card, without what its functions do.
+/// Identity and registers of an I/O card, without the behaviour of its functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoConfig {
     /// CCCR 00h: versions of CCCR and of the SDIO specification.
@@ -71,31 +71,31 @@ pub struct IoConfig {
     pub sd_revision: u8,
     /// CCCR 08h: capabilities. Bit 5 (interrupt between blocks) starts at 0.
     pub capabilities: u8,
-    /// Supply voltages of R4, bits 23:0.
+    /// Supply voltages that the card supports: bits 23:0 of R4.
     pub ocr: u32,
-    /// CCCR 13h bit 0.
+    /// Whether the card supports high speed: CCCR 13h bit 0.
     pub high_speed: bool,
-    /// CCCR 14h: bits 0 SDR50, 1 SDR104, 2 DDR50.
+    /// UHS modes that the card supports, CCCR 14h: bits 0 SDR50, 1 SDR104, 2 DDR50.
     pub uhs: u8,
-    /// CCCR 16h bit 0: the interrupt needs no clock.
+    /// Whether the card can interrupt while the clock is stopped: CCCR 16h bit 0.
     pub async_interrupt: bool,
-    /// Largest block of function 0.
+    /// Largest block of function 0 in bytes.
     pub max_block_bytes: u16,
     /// Time in ns from the first CMD5 with voltages until the card is ready.
     pub power_up_ns: u64,
-    /// Time in ns after which the card releases the lines in a voltage switch.
+    /// Time in ns that the card needs to release the lines in a voltage switch.
     pub voltage_release_ns: u64,
-    /// Relative card address; 0 is not one.
+    /// Relative card address (RCA) that the card chooses; not 0.
     pub rca: u16,
-    /// One for each function, 1 to 7.
+    /// Identity of each function, 1 to 7 in order.
     pub functions: Vec<FunctionConfig>,
-    /// The CIS.
+    /// Card information structure: the tuple chains of the card and its functions.
     pub cis: Cis,
-    /// Quirks of the card.
+    /// Points in which the card differs from the standard.
     pub quirks: IoQuirks,
 }
 
-/// Returns the TRAN_SPEED code of a clock, if there is an exact one.
+/// Returns the TRAN_SPEED code for a clock in kHz; `None` if no code means exactly this clock.
 pub(super) fn tran_speed(khz: u32) -> Option<u8> {
     const VALUES: [u32; 15] = [10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
     let mut unit_khz = 10;
@@ -114,7 +114,7 @@ fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Returns the tuple chain of the card: manufacturer, function 0's extension.
+/// Returns the tuple chain of the card: manufacturer, and the extension tuple of function 0.
 pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
     let mut chain = Vec::new();
     let ([m0, m1], [d0, d1], [b0, b1]) =
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn speeds_have_the_codes_of_the_standard() {
-        // [SD 5.3.2]: 25 MHz, 50 MHz; 10 MHz is 1.0 in units of 10 MHz or 10 in none.
+        // [SD 5.3.2]: 25 MHz is 2.5 times 10 MHz, and 50 MHz is 5.0 times 10 MHz.
         assert_eq!((tran_speed(25_000), tran_speed(50_000)), (Some(0x32), Some(0x5a)));
         assert_eq!((tran_speed(400), tran_speed(26)), (Some(0x48), None));
     }

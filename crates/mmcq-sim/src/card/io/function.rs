@@ -1,42 +1,42 @@
-//! The trait of what is behind a function's registers, and a plain function for tests.
+//! The trait for the behaviour of an I/O function, and a simple function for tests.
 
 use std::collections::VecDeque;
 
 /// Number of addresses in a function's register space: 17 bits [SDIO 5.1].
 pub const ADDRESSES: u32 = 0x2_0000;
 
-/// What an I/O function of a card does when its register space is accessed.
+/// Behaviour of an I/O function when the host accesses its registers.
 ///
-/// The card handles enabling, interrupt enables and the forms of CMD52 and CMD53. A function only
-/// sees bytes at addresses. Times are absolute and never decrease.
+/// The card handles the enable bits, the interrupt enables and the formats of CMD52 and CMD53. The
+/// function only gets reads and writes of single bytes. Times are absolute and never decrease.
 pub trait Function {
-    /// Returns the number of addresses; higher ones are out of range.
+    /// Returns the number of register addresses; accesses beyond are out of range.
     fn addresses(&self) -> u32 {
         ADDRESSES
     }
 
-    /// Reads a byte, with the side effects of the read.
+    /// Reads a register byte, with the side effects that a read has.
     fn read(&mut self, address: u32, now_ns: u64) -> u8;
 
-    /// Writes a byte.
+    /// Writes a register byte.
     fn write(&mut self, address: u32, value: u8, now_ns: u64);
 
-    /// Returns the least time in ns from a read command to its first block.
+    /// Returns the shortest time in ns from a read command to its first block.
     fn access_ns(&self) -> u64 {
         0
     }
 
-    /// Returns the busy time in ns after a written block.
+    /// Returns the busy time in ns after each written block.
     fn busy_ns(&self) -> u64 {
         0
     }
 
-    /// Ends a CMD53: all of its data are transferred, or it was aborted.
+    /// Handles the end of a CMD53: all data were transferred, or the host aborted it.
     fn ended(&mut self, write: bool, now_ns: u64) {
         let _ = (write, now_ns);
     }
 
-    /// Returns whether the function asserts its interrupt.
+    /// Returns whether the function requests an interrupt.
     fn interrupt(&self, now_ns: u64) -> bool;
 
     /// Returns the next time in ns after `now_ns` at which [`Function::interrupt`] changes by
@@ -48,25 +48,26 @@ pub trait Function {
     fn reset(&mut self, now_ns: u64);
 }
 
-/// Registers of [`Loopback`].
+/// Register addresses of [`Loopback`].
 pub mod loopback {
-    /// FIFO: bytes come back in the order in which they were written; zero when it is empty.
+    /// FIFO register: bytes are read back in the order in which they were written; an empty FIFO
+    /// reads as zero.
     pub const FIFO: u32 = 0x00;
-    /// Bytes in the FIFO, at most 255.
+    /// FIFO count register: number of bytes in the FIFO; a larger number than 255 reads as 255.
     pub const COUNT: u32 = 0x04;
-    /// Bit 0: the interrupt. Writing sets or clears it at once.
+    /// Interrupt register: bit 0 is the interrupt. A write sets or clears it at once.
     pub const INTERRUPT: u32 = 0x08;
-    /// Writing n sets the interrupt after n microseconds.
+    /// Timer register: writing n sets the interrupt after n microseconds.
     pub const TIMER_US: u32 = 0x0c;
-    /// From here to the end: memory.
+    /// First address of the memory, which goes up to the last address.
     pub const MEMORY: u32 = 0x100;
-    /// Bytes of memory.
+    /// Size of the memory in bytes.
     pub const MEMORY_BYTES: u32 = 0x2000;
-    /// Capacity of the FIFO in bytes; further bytes are lost.
+    /// Capacity of the FIFO in bytes; the function drops further bytes.
     pub const FIFO_BYTES: usize = 0x1_0000;
 }
 
-/// A test function: a FIFO, some memory, and an interrupt that the host sets itself.
+/// A test function with a FIFO, memory, and an interrupt that the host sets by a register.
 #[derive(Debug)]
 pub struct Loopback {
     fifo: VecDeque<u8>,
@@ -78,8 +79,8 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Makes the function in its state after power-up, with these times in ns to the first block
-    /// and after a written block.
+    /// Makes the function in its state after power-up. `access_ns` is the time to the first block
+    /// of a read, `busy_ns` the busy time after each written block.
     #[must_use]
     pub fn new(access_ns: u64, busy_ns: u64) -> Self {
         Loopback {

@@ -1,13 +1,13 @@
 //! I/O card, SD mode of the SDIO specification: up to seven functions, alone or with the memory
 //! part of a combo card.
 //!
-//! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs`
-//! (CMD53), `config.rs` (identity of the card), `profile.rs` (TOML), `function.rs` and `type_a.rs`
-//! (what the functions do).
+//! `commands.rs` has the states and commands, `registers.rs` function 0 (CCCR, FBR, CIS),
+//! `transfer.rs` the data of CMD53. `config.rs` has the identity of the card, `profile.rs` the
+//! TOML, `function.rs` and `type_a.rs` the behaviour of functions.
 //!
-//! Where the standard leaves something open, the card is strict: a command to a function that is
-//! not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE, block
-//! mode without a block size with ERROR.
+//! Where the standard is open, the card is strict. It answers ERROR to a command for a function
+//! that is not ready, and to block mode without a block size. It answers OUT_OF_RANGE to byte mode
+//! with more bytes than the largest block.
 
 mod commands;
 pub mod config;
@@ -28,6 +28,7 @@ pub use quirk::IoQuirks;
 pub use type_a::TypeA;
 
 use super::cut::{AtStake, Kept};
+use super::flash::Work;
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::sd::voltage::Voltage;
 use super::trouble::{Trouble, Violation};
@@ -40,24 +41,24 @@ use transfer::Transfer;
 /// The state of the I/O part [SDIO 3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before CMD3.
+    /// State before CMD3: the card has no address.
     Init,
-    /// Has an address, not selected.
+    /// The card has an address and is not selected.
     Stby,
-    /// Selected; also while data are transferred.
+    /// The card is selected; also while data are transferred.
     Cmd,
-    /// Silent until the next power cycle.
+    /// Inactive: the card ignores all commands until the next power cycle.
     Ina,
 }
 
-/// A function and the card's state of it.
+/// A function, and what the card stores about it.
 struct Slot {
     config: FunctionConfig,
     function: Box<dyn Function>,
     block_bytes: u16,
     /// Time in ns from which the enabled function is ready; `None`: not enabled.
     ready_ns: Option<u64>,
-    /// Faults of the function.
+    /// Faults that strike the function.
     sick: Sick,
 }
 
@@ -73,33 +74,35 @@ pub struct IoCard {
     ready_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
-    /// Whether the command before was illegal.
+    /// Whether the command before this one was illegal, which the next R5 reports.
     illegal: bool,
     registers: Registers,
     transfer: Option<Transfer>,
     tuning: bool,
     busy_until_ns: u64,
-    /// Whether the memory part uses the DAT lines.
+    /// Whether the memory part of the card uses the DAT lines now.
     memory_moves: bool,
-    /// Level of DAT1 while the clock is stopped, which the card would need to change it.
+    /// Level of DAT1 while the clock is stopped: `Some(true)` is an interrupt. The card cannot
+    /// change the level without a clock. `None`: the level follows the functions.
     frozen: Option<bool>,
     faults: Faults,
     trouble: Trouble,
-    /// Whether CCCR 05h was read, and FFh was not read since.
+    /// Whether the host has read CCCR 05h (pending interrupts) and has not read FFh since (a
+    /// quirk).
     polled: bool,
     /// Whether CCCR 05h shows an interrupt that does not exist.
     fake_interrupt: bool,
-    /// Whether the byte that wakes the functions was written.
+    /// Whether the host has written the byte that wakes the functions (a quirk).
     woken: bool,
 }
 
 impl IoCard {
-    /// Makes a card with these functions, number 1 first; one for each function of the
-    /// configuration.
+    /// Makes a card with these functions, function 1 first; the configuration must have an entry
+    /// for each.
     ///
     /// # Panics
     ///
-    /// If there are not as many functions as in the configuration, or more than seven.
+    /// If the number of functions differs from the configuration's, or is more than seven.
     #[must_use]
     pub fn new(config: IoConfig, functions: Vec<Box<dyn Function>>) -> Self {
         assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
@@ -144,7 +147,7 @@ impl IoCard {
         IoCard { memory: Some(memory), ..self }
     }
 
-    /// Replaces the CIS by this one, which is not checked.
+    /// Replaces the CIS of the card by this one, which need not be valid.
     #[must_use]
     pub fn with_cis(mut self, cis: Cis) -> Self {
         self.config.cis = cis;
@@ -157,12 +160,12 @@ impl IoCard {
         &self.config
     }
 
-    /// Returns the memory part of a combo card.
+    /// Returns the memory part of a combo card; `None` for a card with functions only.
     pub fn memory_mut(&mut self) -> Option<&mut SdCard> {
         self.memory.as_mut()
     }
 
-    /// Returns what the card's present mode requires of the bus.
+    /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode {
         let is_18 = self.voltage.is_18();
         let (max_hz, ddr) = match (self.state, self.registers.speed) {
@@ -176,8 +179,8 @@ impl IoCard {
         Mode { max_hz, width: self.registers.width(), ddr, signal18: Some(is_18), strobe: false }
     }
 
-    /// Resets the I/O part, by a CMD52 write of RES or by a power cycle. The memory part does not
-    /// notice.
+    /// Resets the I/O part, by a CMD52 write of RES or by a power cycle. The memory part stays as
+    /// it is.
     fn reset(&mut self, now_ns: u64) {
         self.state = State::Init;
         self.ready_ns = None;
@@ -199,7 +202,7 @@ impl IoCard {
         }
     }
 
-    /// Handles everything that was due until now.
+    /// Handles all events that were due until this time.
     fn settle(&mut self, now_ns: u64) {
         if let Some(transfer) = &self.transfer
             && transfer.end_ns.is_some_and(|end_ns| now_ns >= end_ns)
@@ -208,23 +211,25 @@ impl IoCard {
         }
     }
 
-    /// Returns whether data of the memory part are on the lines.
+    /// Returns whether data of the memory part are on the DAT lines.
     fn memory_is_moving(&mut self, now_ns: u64) -> bool {
         let state = self.memory.as_mut().map(|memory| memory.state(now_ns));
         matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
-    /// Returns whether a function that may use DAT1 asserts its interrupt, regardless of the clock.
+    /// Returns whether a function requests an interrupt and may use DAT1 for it, regardless of the
+    /// clock.
     fn asked(&self, now_ns: u64) -> bool {
         self.audible(now_ns).any(|slot| slot.interrupt(now_ns))
     }
 
-    /// Returns the functions that are ready and have their interrupt enabled.
+    /// Returns the functions whose interrupt request reaches the host: ready, with interrupt
+    /// enabled.
     fn audible(&self, now_ns: u64) -> impl Iterator<Item = &Slot> {
         self.enabled().filter(move |slot| slot.ready(now_ns))
     }
 
-    /// Returns the functions that have their interrupt enabled.
+    /// Returns the functions whose interrupt is enabled.
     fn enabled(&self) -> impl Iterator<Item = &Slot> {
         let enable = if self.state == State::Cmd && self.registers.interrupts & 1 != 0 {
             self.registers.interrupts
@@ -278,7 +283,7 @@ impl Card for IoCard {
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         self.settle(now_ns);
         let from_memory = match &mut self.memory {
-            // CMD5, CMD52 and CMD53 are not the memory part's.
+            // The memory part does not get CMD5, CMD52 and CMD53.
             Some(memory) if !matches!(index, 5 | 52 | 53) => memory.command(index, arg, now_ns),
             _ => Reply::SILENT,
         };
@@ -376,6 +381,10 @@ impl Card for IoCard {
             memory.set_faults(faults.clone());
         }
         self.faults = faults;
+    }
+
+    fn take_work(&mut self) -> Work {
+        self.memory.as_mut().map_or_else(Work::default, Card::take_work)
     }
 
     fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {

@@ -94,24 +94,24 @@ struct PacketKeys {
     count: Option<u64>,
 }
 
-/// What a function of the card does.
+/// Behaviour of an I/O function, as a profile selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// Bluetooth Type-A with a source of packets.
+    /// A Bluetooth Type-A function with a source of packets.
     TypeA(Source),
     /// The test function [`Loopback`] with FIFO, memory and interrupt.
     Loopback,
 }
 
-/// Profile from which an I/O card can be built.
+/// A card profile from which an I/O card can be built.
 #[derive(Clone, Debug)]
 pub struct IoProfile {
     name: String,
     description: String,
     sources: Vec<(String, String)>,
     config: IoConfig,
-    /// For each function: what it does, time in ns to the first block, busy time in ns after a
-    /// written block.
+    /// For each function: its behaviour, the time in ns to the first block of a read, and the busy
+    /// time in ns after a written block.
     behind: Vec<(Behind, u64, u64)>,
 }
 
@@ -196,23 +196,25 @@ impl IoProfile {
         &self.description
     }
 
-    /// Returns where the numbers come from: group and source.
+    /// Returns the sources of the numbers in the profile, as pairs of table and source.
     #[must_use]
     pub fn sources(&self) -> &[(String, String)] {
         &self.sources
     }
 
-    /// Returns the identity of the card, to be changed before the card is built.
+    /// Returns the identity of the card for changes before the card is built.
     pub fn config_mut(&mut self) -> &mut IoConfig {
         &mut self.config
     }
 
-    /// Returns what the functions do, number 1 first, to be changed before the card is built.
+    /// Returns the behaviour of each function, function 1 first, for changes before the card is
+    /// built.
     pub fn behind_mut(&mut self) -> impl Iterator<Item = &mut Behind> {
         self.behind.iter_mut().map(|(behind, ..)| behind)
     }
 
-    /// Builds the card. Also returns the counters of its Type-A functions, by function number.
+    /// Builds the card. Also returns the packet counters of its Type-A functions, each with its
+    /// function number.
     #[must_use]
     pub fn build(&self) -> (IoCard, Vec<(u8, type_a::Handle)>) {
         let mut handles = Vec::new();

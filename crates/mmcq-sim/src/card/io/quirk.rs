@@ -10,48 +10,48 @@ use super::{IoCard, Voltage};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IoQuirks {
-    /// Source of the knowledge about the quirks.
+    /// Where the knowledge about the quirks comes from.
     pub source: String,
-    /// The function's interface code (FBR 00h) cannot be read: a command that reads it fails.
+    /// The function's interface code (FBR 00h) cannot be read: a command that tries it fails.
     pub nonstandard_interface: bool,
-    /// On four lines data are damaged until the resistor for card detection is disconnected (CCCR
-    /// 07h bit 7).
+    /// Data on four lines are damaged until the host disconnects the pull-up resistor for card
+    /// detection (CCCR 07h bit 7).
     pub needs_cd_off: bool,
-    /// Functions become ready only after this byte of function 0 was written. It is outside of the
-    /// vendor's bytes F0h to FFh.
+    /// Functions become ready only after the host wrote this byte of function 0. Its address is
+    /// outside of the vendor's range F0h to FFh.
     pub wakes_by: Option<u8>,
-    /// Byte mode with more than a block fails.
+    /// A CMD53 in byte mode with more bytes than the block size fails.
     pub byte_mode_within_block: bool,
-    /// Byte mode with 512 bytes fails.
+    /// A CMD53 in byte mode with 512 bytes fails.
     pub byte_mode_512_fails: bool,
     /// A second read of the pending interrupts (CCCR 05h) shows an interrupt that does not exist,
     /// unless FFh was read in between.
     pub polling_fakes_interrupts: bool,
-    /// Clock in kHz above which data are damaged.
+    /// Clock in kHz above which data are damaged; `None`: data are good up to the declared clock.
     pub real_max_khz: Option<u32>,
-    /// The card offers 1.8 V, and fails for good at the switch.
+    /// The card offers 1.8 V signalling, and fails until power-off when the host switches to it.
     pub breaks_at_1v8: bool,
-    /// The card is soldered to a rail of 1.8 V: it signals so from power-up on, offers no switch to
-    /// it, and knows no CMD11.
+    /// The card is soldered to a 1.8 V rail: it signals at 1.8 V from power-up on, offers no
+    /// voltage switch, and does not know CMD11.
     pub always_1v8: bool,
-    /// Bytes of the tuple chains that replace those from the rest of the profile.
+    /// Bytes of the tuple chains that replace the bytes that the profile would otherwise give.
     pub cis: Vec<Spanned<CisBytes>>,
 }
 
-/// Bytes of a tuple chain.
+/// Replacement bytes for a tuple chain.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CisBytes {
-    /// Function that the chain belongs to; 0 is the card.
+    /// Function that the chain belongs to; 0 is the card itself.
     pub function: u8,
-    /// Place of the first byte in the chain.
+    /// Index in the chain of the first replaced byte.
     pub at: usize,
-    /// The bytes.
+    /// Values of the replacement bytes.
     pub bytes: Vec<u8>,
 }
 
 impl CisBytes {
-    /// Puts the bytes into their chain. Returns false if the chain has no such place.
+    /// Replaces the bytes in their chain. Returns false if the chain is too short.
     pub(super) fn put_into(&self, chains: &mut [Vec<u8>]) -> bool {
         let chain = chains.get_mut(usize::from(self.function));
         let place = chain.and_then(|chain| chain.get_mut(self.at..self.at.saturating_add(self.bytes.len())));
@@ -63,13 +63,13 @@ impl CisBytes {
 }
 
 impl IoCard {
-    /// Returns the card's signalling after its power-up.
+    /// Returns the signalling voltage of the card after power-up.
     pub(super) fn first_voltage(&self) -> Voltage {
         if self.config.quirks.always_1v8 { Voltage::Switched(0) } else { Voltage::High }
     }
 
-    /// Applies quirks before CMD52 reads a byte of function 0. Returns flags of R5 if the read
-    /// fails.
+    /// Applies quirks before CMD52 reads a byte of function 0. Returns the error flags of R5 if the
+    /// read fails.
     pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {
         let quirks = &self.config.quirks;
         match address {
@@ -90,7 +90,8 @@ impl IoCard {
         None
     }
 
-    /// Returns whether a quirk makes this CMD53 fail. `bytes`: number of bytes in byte mode.
+    /// Returns whether a quirk makes this CMD53 fail. `bytes` is the number of bytes in byte mode,
+    /// `None` in block mode.
     pub(super) fn stumbles(&mut self, bytes: Option<u16>, block: u16, now_ns: u64) -> bool {
         let quirks = &self.config.quirks;
         let bad = bytes.is_some_and(|bytes| {
@@ -103,7 +104,7 @@ impl IoCard {
         bad
     }
 
-    /// Returns whether a quirk damages data because of how the host drives the bus.
+    /// Returns whether a quirk damages data at the clock and width that the host uses.
     pub(super) fn damaged(&mut self, now_ns: u64) -> bool {
         let quirks = &self.config.quirks;
         if quirks.needs_cd_off && self.registers.width() == 4 && !self.registers.cd_off() {
@@ -117,7 +118,7 @@ impl IoCard {
         false
     }
 
-    /// Handles an accepted CMD11.
+    /// Applies the quirk of a card that fails at 1.8 V, after it has accepted CMD11.
     pub(super) fn leaves_3v3(&mut self, now_ns: u64) {
         self.voltage = Voltage::Low;
         if self.config.quirks.breaks_at_1v8 {

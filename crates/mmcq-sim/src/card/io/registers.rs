@@ -2,15 +2,15 @@
 
 use super::IoCard;
 
-/// Bits of CCCR 08h.
+/// Bits of the card capability register, CCCR 08h.
 pub(super) mod capability {
-    /// CMD52 works while data are transferred.
+    /// SDC: CMD52 works while data are transferred.
     pub const DIRECT: u8 = 0x01;
-    /// CMD53 works in block mode.
+    /// SMB: CMD53 works in block mode.
     pub const MULTI_BLOCK: u8 = 0x02;
-    /// Interrupt between blocks in 4-bit mode: enable bit.
+    /// E4MI: enables the interrupt between blocks in 4-bit mode.
     pub const BETWEEN_ENABLE: u8 = 0x20;
-    /// Interrupt between blocks in 4-bit mode: support bit.
+    /// S4MI: the card supports the interrupt between blocks in 4-bit mode.
     pub const BETWEEN: u8 = 0x10;
 }
 
@@ -27,28 +27,28 @@ pub(super) enum Speed {
     Ddr50 = 4,
 }
 
-/// Registers that the host has written.
+/// Values of the CCCR registers that the host has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Registers {
-    /// CCCR 04h.
+    /// CCCR 04h: interrupt enable bits of the functions, and the master enable.
     pub interrupts: u8,
-    /// CCCR 07h.
+    /// CCCR 07h: bus width and card detection resistor.
     interface: u8,
-    /// CCCR 08h bit 5: interrupt between blocks.
+    /// CCCR 08h bit 5: the interrupt between blocks is enabled.
     between: bool,
-    /// CCCR 10h: block size of function 0.
+    /// CCCR 10h: block size of function 0 in bytes.
     pub block_bytes: u16,
     /// CCCR 12h bit 1 (EMPC): the host has enabled power control of the card.
     power: bool,
     pub speed: Speed,
-    /// CCCR 15h bits 5:4.
+    /// CCCR 15h bits 5:4: driver strength.
     drive: u8,
-    /// CCCR 16h bit 1.
+    /// CCCR 16h bit 1: the asynchronous interrupt is enabled.
     pub async_interrupt: bool,
 }
 
 impl Registers {
-    /// Returns whether the resistor for card detection is disconnected.
+    /// Returns whether the host has disconnected the resistor for card detection.
     pub fn cd_off(&self) -> bool {
         self.interface & 0x80 != 0
     }
@@ -59,19 +59,19 @@ impl Registers {
     }
 }
 
-/// Returns one byte of a number.
+/// Returns byte `place` of a number; byte 0 is the lowest.
 fn byte(value: u32, place: u32) -> u8 {
     (value >> (8 * place)) as u8
 }
 
-/// Returns `old` with one byte changed.
+/// Returns `old` with byte `place` replaced by `value`.
 fn with_byte(old: u16, place: u32, value: u8) -> u16 {
     let mask = 0xffu16 << (8 * place);
     old & !mask | u16::from(value) << (8 * place)
 }
 
 impl IoCard {
-    /// Returns a byte of function 0.
+    /// Returns a byte of function 0 as the host reads it.
     pub(super) fn read_zero(&self, address: u32, now_ns: u64) -> u8 {
         match address {
             0..=0xff => self.read_cccr(address, now_ns),
@@ -114,7 +114,7 @@ impl IoCard {
     fn read_fbr(&self, number: u32, address: u32) -> u8 {
         let Some(slot) = self.slots.get(number as usize - 1) else { return 0 };
         match address {
-            // Codes from 15 on are in the extension.
+            // A standard interface code of 15 or more is in the extended code register.
             0x00 => slot.config.class.min(15),
             0x01 if slot.config.class >= 15 => slot.config.class,
             0x09..=0x0b => byte(self.config.cis.pointers[number as usize], address - 0x09),
@@ -123,7 +123,7 @@ impl IoCard {
         }
     }
 
-    /// Writes a byte of function 0, except ABORT (06h).
+    /// Handles a write of a byte of function 0, except to ABORT (06h).
     pub(super) fn write_zero(&mut self, address: u32, value: u8, now_ns: u64) {
         let (number, place) = (address >> 8, address & 0xff);
         match (number, place) {
@@ -133,7 +133,8 @@ impl IoCard {
             }
             (0, 0x04) => self.registers.interrupts = value & (self.each(|_| true) | 1),
             (0, 0x07) => {
-                // Width 1 or 4; continuous interrupt and detection resistor are only remembered.
+                // The width may be 1 or 4; the bits for continuous interrupts and the detection
+                // resistor are only stored.
                 let width = if matches!(value & 3, 0 | 2) { value & 3 } else { self.registers.interface & 3 };
                 self.registers.interface = value & 0xa0 | width;
             }
@@ -172,8 +173,8 @@ impl IoCard {
         }
     }
 
-    /// Selects a bus speed. A speed that the card does not have, or not at this voltage, changes
-    /// nothing.
+    /// Selects a bus speed. A speed that the card does not support, or not at the present voltage,
+    /// is ignored.
     fn select_speed(&mut self, code: u8) {
         let is_18 = self.voltage.is_18();
         let uhs = if is_18 { self.config.uhs } else { 0 };

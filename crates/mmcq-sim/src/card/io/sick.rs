@@ -4,21 +4,22 @@ use super::IoCard;
 use super::commands::flag;
 use crate::faults::{Point, Strike};
 
-/// Faults of one function.
+/// Faults that strike one function of an I/O card.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sick {
-    /// Whether the function does not answer any more, until the card is reset.
+    /// Whether the function has stopped answering, until the card is reset.
     pub(super) gone: bool,
     /// Number of further commands to the card for which the interrupt stays asserted; `u32::MAX`:
     /// for ever.
     pub(super) storm: u32,
-    /// Number of bytes that are missing: they read as ones, and the function keeps its own for
-    /// later.
+    /// Number of bytes that the function withholds: they read as FFh, and the function keeps its
+    /// real bytes for later reads.
     pub(super) missing: u32,
 }
 
 impl IoCard {
-    /// Lets a fault strike a function that is accessed. Returns flags of R5 if the access fails.
+    /// Lets a fault strike a function that the host accesses. Returns error flags of R5 if the
+    /// access fails.
     pub(super) fn strike_function(
         &mut self,
         number: usize,
@@ -35,7 +36,7 @@ impl IoCard {
             Strike::Fail => return Some(flag::ERROR),
             Strike::Spurious(times) => slot.sick.storm = slot.sick.storm.max(times),
             Strike::Never => slot.sick.storm = u32::MAX,
-            // A FIFO that holds less than it said, or more.
+            // A FIFO that holds fewer or more bytes than it reported.
             Strike::Astray(bytes) if bytes < 0 => slot.sick.missing = bytes.unsigned_abs(),
             Strike::Astray(bytes) if read => {
                 for _ in 0..bytes.min(2048) {
@@ -48,7 +49,7 @@ impl IoCard {
         None
     }
 
-    /// Counts a command against the interrupt storms, which end after a number of commands.
+    /// Counts a command: an interrupt storm ends after a number of commands.
     pub(super) fn calm_down(&mut self) {
         for slot in self.slots.iter_mut().filter(|slot| slot.sick.storm != u32::MAX) {
             slot.sick.storm = slot.sick.storm.saturating_sub(1);

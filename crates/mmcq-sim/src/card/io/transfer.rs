@@ -10,18 +10,18 @@ pub(super) struct Transfer {
     pub write: bool,
     pub increment: bool,
     pub address: u32,
-    /// Bytes in a block; byte mode has one block.
+    /// Number of bytes in a block; a CMD53 in byte mode has one block.
     pub size: u16,
-    /// Blocks left; `None`: until an abort.
+    /// Number of blocks left; `None`: the transfer lasts until the host aborts it.
     pub left: Option<u32>,
-    /// Earliest time in ns of the first block.
+    /// Earliest time in ns at which the first block starts.
     pub first_ns: u64,
-    /// End in ns of the last block of a read.
+    /// Time in ns at which the last block of a read ended; `None`: not the last block yet.
     pub end_ns: Option<u64>,
 }
 
 impl Transfer {
-    /// Returns the address of the next byte.
+    /// Returns the address of the next byte, and advances it if the address increments.
     fn step(&mut self) -> u32 {
         let address = self.address;
         self.address = address.wrapping_add(u32::from(self.increment)) & 0x1_ffff;
@@ -35,7 +35,7 @@ impl Transfer {
 }
 
 impl IoCard {
-    /// Ends the transfer, complete or not.
+    /// Ends the data of the CMD53, complete or not.
     pub(super) fn end_transfer(&mut self, now_ns: u64) {
         let Some(transfer) = self.transfer.take() else { return };
         if let Some(slot) = transfer.number.checked_sub(1).and_then(|place| self.slots.get_mut(place)) {
@@ -70,7 +70,8 @@ impl IoCard {
             return WriteBlock { status: None, busy_until_ns: now_ns };
         };
         if !(crc_ok && self.mode().data_ok(&self.bus)) || self.damaged(now_ns) {
-            // A single block has had its chance; several wait for the abort.
+            // A failed single block ends the transfer; with several blocks the card waits for an
+            // abort.
             if transfer.left == Some(1) {
                 self.end_transfer(now_ns);
             }

@@ -5,79 +5,81 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Registers.
+/// Register addresses of a Type-A function.
 pub mod register {
-    /// Data: packets are read and written here, with a fixed address.
+    /// Data register: the host reads and writes packets here, with a fixed address.
     pub const DATA: u32 = 0x00;
-    /// Read packet control: 0 acknowledges the packet, 1 requests it again.
+    /// Read packet control register: writing 0 acknowledges the packet, writing 1 requests it
+    /// again.
     pub const PC_RRT: u32 = 0x10;
-    /// Write packet control: 1 drops the packet that is being written.
+    /// Write packet control register: writing 1 drops the packet that is being written.
     pub const PC_WRT: u32 = 0x11;
-    /// Retry control; 1: retries work.
+    /// Retry control register: reads as 1 if retries work.
     pub const RTC: u32 = 0x12;
-    /// Interrupt: bit 0; writing 1 clears it.
+    /// Interrupt register: bit 0 is the interrupt; writing 1 clears it.
     pub const INTRD: u32 = 0x13;
-    /// Interrupt enable: bit 0.
+    /// Interrupt enable register: bit 0.
     pub const EN_INTRD: u32 = 0x14;
-    /// Mode.
+    /// Mode register.
     pub const MODE: u32 = 0x20;
 }
 
-/// Bytes of a header: length (24 bits, little endian, header included) and type.
+/// Number of bytes in a packet header: length (24 bits, little endian, header included) and type.
 pub const HEADER_BYTES: usize = 4;
-/// Type of ACL data.
+/// Packet type of ACL data.
 pub const ACL: u8 = 2;
-/// Most written packets that are kept for inspection.
+/// Largest number of written packets that are stored for inspection.
 const KEPT_SENT: usize = 16;
 
-/// Source of packets for the host at a steady rate, from the time that the host enables the
+/// A source of packets for the host at a steady rate. It starts when the host enables the
 /// interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Bytes of a packet after its header: 4 to 65 531.
+    /// Number of bytes in a packet after its header: 4 to 65 531.
     pub payload_bytes: u32,
     /// Time in ns from one packet to the next.
     pub period_ns: u64,
-    /// Number of packets; `None`: no end.
+    /// Number of packets that the source makes; `None`: no end.
     pub packets: Option<u64>,
-    /// Packets that the card can buffer; a packet that finds the buffer full is lost.
+    /// Number of packets that the card can buffer; a packet that finds the buffer full is lost.
     pub buffer_packets: usize,
 }
 
-/// Counters of the function.
+/// Counters of a Type-A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets generated, lost ones included.
+    /// Number of packets that the source has made, including lost ones.
     pub offered: u64,
-    /// Packets read to their end and acknowledged.
+    /// Number of packets that the host read to their end and acknowledged.
     pub delivered: u64,
-    /// Packets acknowledged before they were read to their end.
+    /// Number of packets that the host acknowledged before it had read them to their end.
     pub cut_short: u64,
-    /// Packets lost because the buffer was full.
+    /// Number of packets lost because the buffer was full.
     pub overrun: u64,
-    /// Packets that the host requested again.
+    /// Number of times that the host requested a packet again.
     pub retried: u64,
-    /// Acknowledgements and retries when there was no packet.
+    /// Number of acknowledgements and retries without a packet.
     pub stray: u64,
-    /// Bytes read when there was no packet.
+    /// Number of bytes that the host read without a packet.
     pub empty_reads: u64,
-    /// Times in ns from each assertion of the interrupt to its clearing.
+    /// Time in ns from each rise of the interrupt until the host cleared it.
     pub latency_ns: Vec<u64>,
     /// Arrival and acknowledgement time in ns of each delivered packet.
     pub packets_ns: Vec<(u64, u64)>,
-    /// Packets written by the host.
+    /// Number of packets that the host wrote.
     pub sent_count: u64,
-    /// The latest packets written by the host, headers included.
+    /// The latest packets that the host wrote, with their headers.
     pub sent: VecDeque<Vec<u8>>,
-    /// Written packets that the host dropped, or that were too long or too short.
+    /// Number of packets that the host dropped while writing them, or that were too long or too
+    /// short.
     pub sent_dropped: u64,
 }
 
-/// The counters, shared with the test that reads them.
+/// The counters of the function, shared with the test that reads them.
 pub type Handle = Rc<RefCell<Counts>>;
 
-/// Returns a packet of the source, header included. Its first four payload bytes are its number;
-/// the rest depends on number and place.
+/// Returns packet `number` of the source, header included. Its first four payload bytes are the
+/// number; the other bytes depend on the number and their position.
 #[must_use]
 pub fn packet(number: u64, payload_bytes: u32) -> Vec<u8> {
     let length = payload_bytes + HEADER_BYTES as u32;
@@ -100,7 +102,7 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
-/// The Type-A function.
+/// The Bluetooth Type-A function: a byte FIFO for HCI packets.
 #[derive(Debug)]
 pub struct TypeA {
     source: Source,
@@ -108,12 +110,12 @@ pub struct TypeA {
     busy_ns: u64,
     counts: Handle,
     queue: VecDeque<Waiting>,
-    /// Bytes already read of the first packet.
+    /// Number of bytes that the host has already read of the first packet.
     at: usize,
     /// Arrival time in ns of the next packet.
     next_ns: Option<u64>,
     made: u64,
-    /// Time in ns since which the interrupt is asserted.
+    /// Time in ns at which the interrupt rose; `None`: no interrupt.
     up_ns: Option<u64>,
     enabled: bool,
     mode: u8,
@@ -122,8 +124,8 @@ pub struct TypeA {
 }
 
 impl TypeA {
-    /// Makes the function in its state after power-up, with these times in ns to the first block
-    /// and after a written block.
+    /// Makes the function in its state after power-up. `access_ns` is the time to the first block
+    /// of a read, `busy_ns` the busy time after each written block.
     #[must_use]
     pub fn new(source: Source, access_ns: u64, busy_ns: u64) -> Self {
         TypeA {
@@ -143,13 +145,13 @@ impl TypeA {
         }
     }
 
-    /// Returns the counters, which can be read while a card owns the function.
+    /// Returns the counters of the function; they can be read while a card owns it.
     #[must_use]
     pub fn counts(&self) -> Handle {
         Rc::clone(&self.counts)
     }
 
-    /// Adds the packets that arrived until now.
+    /// Adds the packets that the source has made until this time.
     fn settle(&mut self, now_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|&at_ns| at_ns <= now_ns) {
             let mut counts = self.counts.borrow_mut();
@@ -215,7 +217,7 @@ impl TypeA {
         self.queue.front().map(|first| first.number)
     }
 
-    /// Returns the length of the packet being written, if all of it is there.
+    /// Returns the length of the packet that the host writes, if all of its bytes have come.
     fn whole(&self) -> Option<usize> {
         let length = self.sending.get(..3)?;
         Some(usize::from(length[0]) | usize::from(length[1]) << 8 | usize::from(length[2]) << 16)
@@ -231,7 +233,7 @@ impl Function for TypeA {
                     self.counts.borrow_mut().empty_reads += 1;
                     return 0;
                 };
-                // Behind the packet comes padding.
+                // Reads beyond the packet's end return padding.
                 let byte = first.bytes.get(self.at).copied().unwrap_or(0);
                 self.at += 1;
                 byte
@@ -248,7 +250,7 @@ impl Function for TypeA {
     fn write(&mut self, address: u32, value: u8, now_ns: u64) {
         self.settle(now_ns);
         match address {
-            // Behind a whole packet comes padding, which falls through.
+            // Bytes beyond the end of a whole packet are padding, which the function ignores.
             register::DATA if self.whole().is_none_or(|whole| self.sending.len() < whole) => {
                 self.sending.push(value);
             }

@@ -1,5 +1,5 @@
-//! Short forms of a sector's content. Most of what a load writes is one word repeated, or a
-//! sequence of pseudo-random words, and needs only a few bytes.
+//! Short forms of a sector's content. Load generators mostly write one repeated word, or a sequence
+//! of pseudo-random words. Such a sector needs a few bytes of memory.
 
 use super::{Fill, SECTOR_BYTES};
 use crate::sequence::{self, WORD};
@@ -9,19 +9,20 @@ pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 /// The bytes of a sector.
 pub(crate) type Bytes = [u8; SECTOR];
 
-/// Content of a sector that is generated from a number.
+/// Content of a sector that can be generated from a short description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
     /// The content of a medium that was never written.
     Fill(Fill),
-    /// This word, repeated.
+    /// A repeated 8-byte word.
     Word(u64),
-    /// The words of SplitMix64 that follow this state, as load generators write random data.
+    /// The words that SplitMix64 makes from this state on; load generators write random data this
+    /// way.
     Sequence(u64),
 }
 
 impl Short {
-    /// Returns the short form of these bytes, if they have one.
+    /// Returns the short form of these bytes; `None` if they have none.
     #[inline]
     pub(super) fn of(bytes: &Bytes) -> Option<Short> {
         let (words, _) = bytes.as_chunks::<WORD>();
@@ -31,13 +32,13 @@ impl Short {
             return words.iter().all(|other| *other == words[0]).then_some(Short::Word(first));
         }
         let state = sequence::state_of(first);
-        // Most of what is no sequence is known by its second word.
+        // The second word already shows for most contents that they are no such sequence.
         let follows = second == sequence::word(sequence::later(state, 1)) && sequence::is(state, words);
         follows.then_some(Short::Sequence(state))
     }
 
-    /// Writes a part of the sector, from its byte `offset` on. The sector begins at byte `at` of
-    /// the medium.
+    /// Writes a part of the sector's content, from byte `offset` of the sector on. `at` is the byte
+    /// address at which the sector begins on the medium.
     #[inline]
     pub(crate) fn part(self, at: u64, offset: usize, part: &mut [u8]) {
         match self {
@@ -52,7 +53,7 @@ impl Short {
     }
 }
 
-/// Writes a part of a sequence of words, from the byte `offset` on.
+/// Writes a part of a sequence of words, from byte `offset` of the sequence on.
 #[inline]
 fn words(word: impl Fn(usize) -> u64, offset: usize, part: &mut [u8]) {
     let first = offset / WORD;
@@ -88,7 +89,7 @@ mod tests {
                 let mut part = vec![0; to - from];
                 short.part(0, from, &mut part);
                 assert_eq!(part, bytes[from..to]);
-                // One bit is another content.
+                // A sector that differs by one bit must not get the same short form.
                 bytes[u.int_in_range(0..=SECTOR - 1)?] ^= 1 << u.int_in_range(0..=7)?;
                 assert_eq!(Short::of(&bytes), None);
             }

@@ -1,4 +1,5 @@
-//! An image file, read ahead and written behind within one command.
+//! An image file as the medium of a card. Within one command the model reads ahead and delays
+//! writes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,10 +11,10 @@ const SMALLEST: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Image {
     file: File,
-    /// Bytes read ahead.
+    /// Bytes of the file that were read ahead, from `window_at` on.
     window: Vec<u8>,
     window_at: u64,
-    /// Bytes not yet written to the file.
+    /// Written bytes that are not in the file yet, from `run_at` on.
     run: Vec<u8>,
     run_at: u64,
 }
@@ -62,8 +63,8 @@ impl Image {
         Ok(())
     }
 
-    /// Reads a new window: twice the size of the last one when the reader came to its end,
-    /// otherwise to the end of the 4 KiB.
+    /// Reads a new window of the file. Its length is twice that of the last window if the reader
+    /// reached the end of that one; otherwise it ends with the 4 KiB page.
     fn refill(&mut self, at: u64, need: usize, window_end: u64, end: u64) -> io::Result<()> {
         let goes_on = !self.window.is_empty() && at == window_end;
         let len =
@@ -104,7 +105,8 @@ impl Image {
         while done < bytes {
             let len = (bytes - done).min(LARGEST as u64);
             let (zone, before) = (&zone[..len as usize], &mut before[..len as usize]);
-            // A hole of the image stays one: it reads so already.
+            // The file is written only where its content differs, so that holes of a sparse image
+            // stay holes.
             read_exact_at(&self.file, before, at + done)?;
             if before != zone {
                 write_all_at(&self.file, zone, at + done)?;
@@ -117,8 +119,8 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // No caller is left to tell; `commit` at the end of the command is where an error is
-        // reported.
+        // No caller is left that could get an error. The command's own call of `commit` reports
+        // errors.
         let _ = self.commit();
     }
 }

@@ -1,30 +1,33 @@
-//! State of a medium that lies on purpose ([`crate::plant`]).
+//! State of the planted bugs ([`crate::plant`]) that make a medium return or store wrong data.
 
 use super::{Backing, Medium, SECTOR_BYTES};
 use crate::plant::{self, Lie};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Distance in bytes at which a stray write goes.
+/// Distance in bytes between a write and the false second write of
+/// [`Lie::WritesFar`](crate::plant::Lie::WritesFar).
 const FAR_BYTES: u64 = 1 << 20;
 /// Number of commands after which a failed write appears or vanishes.
 const LATER: u64 = 12;
 
 type Sector = [u8; SECTOR];
 
-/// State of the lies, by sector number.
+/// State of the planted bugs, by sector number.
 #[derive(Debug, Default)]
 pub(super) struct Lies {
     commands: u64,
-    /// Content of a failed write, which fails each time that it is tried again.
+    /// New content of writes that the card reported as failed. A repeated write of this content
+    /// fails again.
     failing: BTreeMap<u64, Sector>,
-    /// What will become of a failed write, and the command at which it failed.
+    /// Content that a failed write leaves later, and the number of the command at which it failed.
     failed: BTreeMap<u64, (Sector, u64)>,
-    /// Content of erased or discarded sectors before, and the number of reads since.
+    /// Content that erased or discarded sectors had before, and the number of reads since the
+    /// erase.
     erased: BTreeMap<u64, (Sector, u64)>,
-    /// The first version of each sector.
+    /// The first version that was written to each sector.
     first: BTreeMap<u64, Sector>,
-    /// Number of attempts to read an unreadable sector.
+    /// Number of reads of each unreadable sector.
     attempts: BTreeMap<u64, u64>,
 }
 
@@ -45,7 +48,7 @@ impl Medium {
         bytes
     }
 
-    /// Applies the false behaviours of the medium that are planned for the begin of a command.
+    /// Applies the planted bugs that act at the begin of a command.
     #[cold]
     pub(super) fn lie_at_command(&mut self) {
         self.lies.commands += 1;
@@ -60,13 +63,13 @@ impl Medium {
         }
     }
 
-    /// Returns whether this block was written here before and reported as failed.
+    /// Returns whether a write of the same data to this place was reported as failed before.
     #[cold]
     pub(crate) fn fails_again(&self, at: u64, data: &[u8]) -> bool {
         self.lies.failing.get(&(at / SECTOR_BYTES)).is_some_and(|failing| failing[..] == *data)
     }
 
-    /// Applies the lies about a write of a block that the card reports as failed.
+    /// Applies the planted bugs to a write of a block that the card reports as failed.
     #[cold]
     pub(crate) fn lie_about_failure(&mut self, at: u64, data: &[u8]) {
         let told = [Lie::FailedFlips, Lie::FailedComesLate, Lie::FailedVanishes];
@@ -87,7 +90,7 @@ impl Medium {
         }
     }
 
-    /// Applies the lies about a write to these sectors.
+    /// Applies the planted bugs to a write of these sectors.
     #[cold]
     pub(super) fn lie_about_write(&mut self, at: u64, data: &[u8]) {
         if plant::is(Lie::WritesFar) {
@@ -106,7 +109,7 @@ impl Medium {
         }
     }
 
-    /// Applies the lies about an erase or discard of these sectors.
+    /// Applies the planted bugs to an erase or a discard of these sectors.
     #[cold]
     pub(crate) fn lie_about_erase(&mut self, at: u64, bytes: u64, discard: bool) {
         let told = plant::is(Lie::DiscardFlips) && discard
@@ -121,7 +124,7 @@ impl Medium {
         }
     }
 
-    /// Applies the lies about a read of these sectors to the buffer.
+    /// Applies the planted bugs to the data that a read of these sectors returns.
     #[cold]
     pub(super) fn lie_about_read(&mut self, at: u64, buffer: &mut [u8]) {
         for (sector, bytes) in super::sectors(at, buffer.len() as u64).zip(buffer.chunks_mut(SECTOR)) {
@@ -146,8 +149,8 @@ impl Medium {
         }
     }
 
-    /// Applies the lies about an unreadable sector. Returns true if it is read all the same, at the
-    /// second attempt.
+    /// Applies the planted bugs to a read of an unreadable sector. Returns true if the second
+    /// attempt reads it in spite of the damage.
     #[cold]
     pub(super) fn lie_about_torn(&mut self, at: u64, buffer: &mut [u8]) -> bool {
         let sector = at / SECTOR_BYTES;
@@ -162,7 +165,7 @@ impl Medium {
         }
     }
 
-    /// Applies the lies about a power loss.
+    /// Applies the planted bugs that act at a power loss.
     pub(crate) fn lie_at_cut(&mut self) {
         if plant::is(Lie::EraseUndone) {
             for (sector, (before, _)) in std::mem::take(&mut self.lies.erased) {

@@ -17,66 +17,67 @@ use sparse::Sparse;
 
 use crate::plant;
 
-/// Bytes in a sector: the unit of capacity.
+/// Bytes in a sector; capacities are counted in sectors.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// Content of a block that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros.
+    /// Blocks that were never written read as zeros.
     Zeros,
-    /// Bytes that depend on this seed and the address only.
+    /// Blocks that were never written read as a pattern, which depends only on this seed and the
+    /// address.
     Pattern(u64),
 }
 
 /// Reasons why a medium cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
-    /// The file cannot be opened or measured.
+    /// The image file cannot be opened, or its length cannot be read.
     #[error("{path}: {source}")]
     Open {
-        /// The file.
+        /// Path of the image file.
         path: String,
-        /// Error of the operating system.
+        /// Error that the operating system returned.
         source: io::Error,
     },
-    /// The file has no bytes.
+    /// The image file is empty.
     #[error("{path}: the image is empty, expected at least one sector of 512 bytes")]
     Empty {
-        /// The file.
+        /// Path of the image file.
         path: String,
     },
-    /// The file's length is not a multiple of 512 bytes.
+    /// The length of the image file is not a multiple of 512 bytes.
     #[error("{path}: the image has {bytes} bytes, expected a multiple of 512")]
     Ragged {
-        /// The file.
+        /// Path of the image file.
         path: String,
-        /// Its length.
+        /// Length of the image file in bytes.
         bytes: u64,
     },
-    /// The size of an in-memory medium is not possible.
+    /// A medium in memory cannot have this size.
     #[error("a medium of {bytes} bytes was asked for, expected a multiple of 512 above 0")]
     Size {
-        /// The requested size in bytes.
+        /// Requested size in bytes.
         bytes: u64,
     },
 }
 
-/// A card's bytes.
+/// The medium that holds the bytes of a card or of one partition.
 ///
-/// Accesses carry a byte address and any length; they must lie inside [`Medium::bytes`]. Between
-/// [`Medium::begin`] and [`Medium::commit`] an image may be read ahead or written behind; outside
-/// of them the file holds everything.
+/// An access has a byte address and any length, and must lie inside [`Medium::bytes`]. Between
+/// [`Medium::begin`] and [`Medium::commit`] the model may read ahead in an image file and delay
+/// writes. Outside of them the file has everything.
 #[derive(Debug)]
 pub struct Medium {
     backing: Backing,
     bytes: u64,
     read_only: bool,
-    /// The image's file.
+    /// Path of the image file; `None` for a medium in memory.
     path: Option<PathBuf>,
-    /// Sectors that cannot be read until they are written.
+    /// Numbers of the sectors that cannot be read until they are written again.
     spoiled: BTreeSet<u64>,
-    /// State of lies on purpose.
+    /// State of the planted bugs of this medium.
     lies: Lies,
 }
 
@@ -98,7 +99,7 @@ fn is_pipe(_: &Path) -> bool {
 }
 
 impl Medium {
-    /// Makes a medium in memory, which takes room only where it is written.
+    /// Makes a medium in memory. It uses memory only for sectors that were written.
     pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Size { bytes });
@@ -114,15 +115,16 @@ impl Medium {
         })
     }
 
-    /// Makes a medium of an image file; the file's length is its size. Nothing is written at
-    /// opening.
+    /// Makes a medium from an image file, whose length is the size of the medium. Opening does not
+    /// write to the file.
     pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
         let name = path.display().to_string();
         if path.is_dir() {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "a directory, expected an image file");
             return Err(MediumError::Open { path: name, source });
         }
-        // The system opens a pipe when another program writes to it: perhaps never.
+        // The operating system opens a pipe only when another program writes to it, which may never
+        // happen.
         if is_pipe(path) {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a pipe, expected an image file");
             return Err(MediumError::Open { path: name, source });
@@ -139,24 +141,24 @@ impl Medium {
         Ok(Self { backing, bytes, read_only, path, spoiled: BTreeSet::new(), lies: Lies::default() })
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the medium in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the path of the image file; `None` for memory.
+    /// Returns the path of the image file; `None` for a medium in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Reduces the size to these bytes.
+    /// Reduces the size of the medium to this number of bytes.
     pub(crate) fn shorten(&mut self, bytes: u64) {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// Returns the content before the first write; an image has none.
+    /// Returns what blocks read as that were never written. An image file has no such blocks.
     #[must_use]
     pub(crate) fn fill(&self) -> Fill {
         match &self.backing {
@@ -165,15 +167,15 @@ impl Medium {
         }
     }
 
-    /// Calls `each` with all sectors that were ever written or erased, on whatever path. For an
-    /// image it is never called.
+    /// Calls `each` with the ranges of all sectors that were ever written or erased, by commands or
+    /// by other access. For an image file `each` is never called.
     pub fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         if let Backing::Sparse(sparse) = &self.backing {
             sparse.touched(each);
         }
     }
 
-    /// Returns whether writes are refused.
+    /// Returns whether the medium refuses writes.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.read_only
@@ -184,7 +186,7 @@ impl Medium {
         self.spoiled.insert(sector);
     }
 
-    /// Returns an error if a byte of the range is in an unreadable sector.
+    /// Returns an error if the byte range touches an unreadable sector.
     fn check_readable(&self, at: u64, len: u64) -> io::Result<()> {
         if !self.spoiled.is_empty() && self.spoiled.range(sectors(at, len)).next().is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an unreadable sector"));
@@ -192,8 +194,8 @@ impl Medium {
         Ok(())
     }
 
-    /// Begins a command. Data read ahead are dropped, so that changes of the file from outside are
-    /// seen.
+    /// Begins a command. The model drops data that it has read ahead, so that it sees changes that
+    /// other programs make in the file.
     pub fn begin(&mut self) {
         if let Backing::Image(image) = &mut self.backing {
             image.forget();
@@ -203,7 +205,7 @@ impl Medium {
         }
     }
 
-    /// Ends a command: writes all of its bytes to the file.
+    /// Ends a command: all its written bytes go to the file.
     pub fn commit(&mut self) -> io::Result<()> {
         match &mut self.backing {
             Backing::Sparse(_) => Ok(()),
@@ -211,7 +213,7 @@ impl Medium {
         }
     }
 
-    /// Reads bytes.
+    /// Reads bytes from byte address `at` on.
     #[inline]
     pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(at, buffer.len() as u64)?;
@@ -229,7 +231,8 @@ impl Medium {
         Ok(())
     }
 
-    /// Returns the short form of the sector that begins at this byte, if it has one.
+    /// Returns the short form of the sector that begins at this byte address; `None` if it has
+    /// none.
     #[inline]
     pub(crate) fn short(&self, at: u64) -> Option<Short> {
         let known = at.is_multiple_of(SECTOR_BYTES) && self.check(at, SECTOR_BYTES).is_ok();
@@ -239,7 +242,7 @@ impl Medium {
         }
     }
 
-    /// Writes bytes.
+    /// Writes bytes from byte address `at` on.
     #[inline]
     pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
         self.check(at, data.len() as u64)?;
@@ -255,7 +258,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Sets a range to the value that erased memory reads as.
+    /// Erases a range: all its bytes get the value that erased memory reads as.
     pub fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
         self.check(at, bytes)?;
         self.check_writable()?;
@@ -292,7 +295,7 @@ impl Medium {
     }
 }
 
-/// Returns the numbers of the sectors that this range touches.
+/// Returns the numbers of the sectors that a byte range touches.
 fn sectors(at: u64, len: u64) -> Range<u64> {
     at / SECTOR_BYTES..at.saturating_add(len).div_ceil(SECTOR_BYTES)
 }

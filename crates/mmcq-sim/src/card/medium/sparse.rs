@@ -1,5 +1,5 @@
-//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room only for the sectors
-//! whose content has no short form ([`Short`]).
+//! Sparse memory: a directory of tables, whose entries are pages of 4 KiB. A page uses memory only
+//! for sectors whose content has no short form ([`Short`]).
 
 use super::content::{Bytes, SECTOR, Short};
 use super::{Fill, SECTOR_BYTES};
@@ -8,27 +8,27 @@ use std::ops::Range;
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 const TABLE_BYTES: u64 = (PAGE * PAGES) as u64;
-/// Sectors of a page.
+/// Number of sectors in a page of 4 KiB.
 const SECTORS: usize = PAGE / SECTOR;
 
 #[derive(Clone, Copy, Debug)]
 enum Page {
     Untouched,
     Erased(u8),
-    /// The page's sectors are at this index of [`Sparse::pages`].
+    /// The sectors of the page are stored at this index of [`Sparse::pages`].
     Data(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Sector {
-    /// The sector was neither written nor erased.
+    /// The sector was never written or erased.
     Untouched,
     Short(Short),
-    /// The sector's bytes are at this index of [`Sparse::bytes`].
+    /// The bytes of the sector are stored at this index of [`Sparse::bytes`].
     Kept(u32),
 }
 
-/// Kind of content of a sector; its number is stored in another array.
+/// Kind of a sector's content. Another array has the number that belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untouched,
@@ -37,8 +37,8 @@ enum Kind {
     Kept,
 }
 
-/// The sectors of a page in as few bytes as possible: the host's memory latency at each page limits
-/// random writes.
+/// The sectors of a page in as few bytes as possible: every page costs an access to the computer's
+/// main memory, which limits the speed of random writes.
 #[derive(Clone, Copy, Debug)]
 struct Sectors {
     numbers: [u64; SECTORS],
@@ -97,24 +97,24 @@ enum Table {
 #[derive(Debug)]
 pub(super) struct Sparse {
     tables: Vec<Table>,
-    /// Numbers of the tables in use, in the order in which they were made.
+    /// Indexes of the tables in use, in the order in which they were made.
     used: Vec<usize>,
-    /// Pages that were written, at least in part. There are many, and one large allocation costs
-    /// less than many small ones.
+    /// Pages with at least one written sector, in a single vector: one large allocation costs less
+    /// than many small ones.
     pages: Vec<Sectors>,
     bytes: Vec<Bytes>,
-    /// Free indexes of `pages` and of `bytes`.
+    /// Indexes of `pages` and of `bytes` that are free for reuse.
     free_pages: Vec<u32>,
     free_bytes: Vec<u32>,
     fill: Fill,
 }
 
-/// Returns the content of erased memory.
+/// Returns the content of an erased sector whose bytes read as `value`.
 fn erased(value: u8) -> Short {
     Short::Word(u64::from_ne_bytes([value; 8]))
 }
 
-/// Puts a value at a free index, and returns the index.
+/// Stores a value at a free index, and returns the index.
 fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, what: T) -> u32 {
     match free.pop() {
         Some(place) => {
@@ -148,7 +148,7 @@ impl Sparse {
         self.fill
     }
 
-    /// Returns the sector that begins at this byte.
+    /// Returns the content of the sector that begins at this byte address.
     fn sector(&self, at: u64) -> Sector {
         let (table, page, offset) = place(at);
         let page = match &self.tables[table] {
@@ -163,7 +163,8 @@ impl Sparse {
         }
     }
 
-    /// Returns the short form of the sector that begins at this byte, if it has one.
+    /// Returns the short form of the sector that begins at this byte address; `None` if it has
+    /// none.
     pub(super) fn short(&self, at: u64) -> Option<Short> {
         match self.sector(at) {
             Sector::Untouched => Some(Short::Fill(self.fill)),
@@ -232,7 +233,7 @@ impl Sparse {
         }
     }
 
-    /// Returns the index of the sectors of this page.
+    /// Returns the index of this page in `pages`; makes the page if it is missing.
     #[inline]
     fn page(&mut self, table: usize, page: usize) -> u32 {
         self.table(table);
@@ -275,7 +276,7 @@ impl Sparse {
         }
     }
 
-    /// Frees the memory of a page.
+    /// Frees the memory that a page uses.
     fn free(&mut self, page: Page) {
         let Page::Data(page) = page else { return };
         for sector in self.pages[page as usize].iter() {
@@ -286,7 +287,7 @@ impl Sparse {
         self.free_pages.push(page);
     }
 
-    /// Calls `each` with all sectors that were ever written or erased.
+    /// Calls `each` with the ranges of all sectors that were ever written or erased.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         let sectors = SECTORS as u64;
         for &table in &self.used {
@@ -317,7 +318,7 @@ impl Sparse {
         }
     }
 
-    /// Makes this table hold pages.
+    /// Makes sure that this table of the directory exists.
     #[inline]
     fn table(&mut self, table: usize) {
         let was = match self.tables[table] {
@@ -331,8 +332,9 @@ impl Sparse {
 }
 
 impl Fill {
-    /// Returns the fill of another partition of the same card: zeros, or other bytes than in the
-    /// user area. Sector `n` of partition `p` holds what this fill has at sector `p << 44 | n`.
+    /// Returns the fill for another partition of the same card: zeros, or a pattern that differs
+    /// from the user area's. Sector `n` of partition `p` gets what this fill has at sector `p << 44
+    /// | n`.
     #[must_use]
     pub fn of_partition(self, partition: u8) -> Fill {
         match self {
@@ -341,7 +343,7 @@ impl Fill {
         }
     }
 
-    /// Generates the bytes at this address if nothing was written there.
+    /// Generates the bytes that this address range has if it was never written.
     pub fn generate(&self, at: u64, buffer: &mut [u8]) {
         let Fill::Pattern(seed) = *self else {
             buffer.fill(0);
@@ -368,7 +370,7 @@ impl Fill {
     }
 }
 
-/// Returns the pattern's word at this index: two multiplications, different in every word.
+/// Returns word `index` of the pattern, made by two multiplications; every word differs.
 fn word(seed: u64, index: u64) -> u64 {
     let mixed = (index ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -399,7 +401,8 @@ mod tests {
                 let len = u.int_in_range(0..=most.min(bytes - at))?;
                 let range = at as usize..(at + len) as usize;
                 let value: u8 = u.arbitrary()?;
-                // Erased, written with one byte, or with bytes that no short number tells.
+                // The step erases, writes one repeated byte, or writes bytes that have no short
+                // form.
                 let kind = u.int_in_range(0..=2)?;
                 let odd = kind == 2;
                 let data: Vec<u8> = (0..len as usize)

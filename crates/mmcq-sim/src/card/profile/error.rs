@@ -2,15 +2,15 @@
 
 use super::super::medium::MediumError;
 
-/// A profile that cannot be used.
+/// Reasons why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The text is not the expected TOML.
+    /// The text is not valid TOML, or has a key that is not known.
     #[error("{name}:{line}: {message}")]
     Toml {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// Line, from 1.
+        /// Number of the line, counted from 1.
         line: usize,
         /// What is wrong, and what was expected.
         message: String,
@@ -18,47 +18,47 @@ pub enum ProfileError {
     /// A key has a value that the card cannot have.
     #[error("{name}:{line}: `{key} = {value}`: expected {expected}")]
     Value {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// Line, from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// Its value.
+        /// Value that the profile gives.
         value: String,
-        /// Values that would be right.
+        /// Description of the values that are allowed.
         expected: String,
     },
-    /// A capacity that the card's registers cannot express.
+    /// The registers of the card cannot express this capacity.
     #[error("{name}: a capacity of {bytes} bytes: expected {expected}")]
     Capacity {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// What was asked for.
+        /// Requested capacity in bytes.
         bytes: u64,
         /// Capacities that the registers can express.
         expected: String,
     },
-    /// The medium has fewer bytes than the card claims.
+    /// The medium has fewer bytes than the card's registers show.
     #[error(
         "{name}: the card claims {capacity} bytes, but the medium has only {bytes}; expected at least as many"
     )]
     MediumTooSmall {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// Capacity in the registers.
+        /// Capacity in bytes that the registers show.
         capacity: u64,
-        /// Size of the medium.
+        /// Size of the medium in bytes.
         bytes: u64,
     },
-    /// The profile is of another kind of card than requested.
+    /// The profile describes another kind of card than the caller requested.
     #[error("{name}: {wanted} was asked for, but the profile is {is}")]
     OtherKind {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// Requested kind.
+        /// Requested kind of card.
         wanted: &'static str,
-        /// Kind of the profile.
+        /// Kind of card that the profile describes.
         is: &'static str,
     },
     /// The memory of a partition cannot be made.

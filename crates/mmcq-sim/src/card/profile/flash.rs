@@ -1,5 +1,5 @@
-//! The tables `[flash.read]`, `[flash.write]`, `[flash.cache]` and `[flash.erase]`. `[flash.spread]`
-//! is in `spread.rs`.
+//! The tables `[flash.read]`, `[flash.write]`, `[flash.cache]` and `[flash.erase]` of a card
+//! profile. `spread.rs` has `[flash.spread]`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use toml::Spanned;
 
 use super::super::flash::{Ahead, Cache, Close, Gc, Pages, Prefetch, Reopen, Scatter, Timing};
 use super::ProfileError;
-use super::parse::Place;
+use super::place::Place;
 use super::spread::{self, SpreadKeys};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
-/// Least number of pages in a buffer that hides the restart of the pipeline.
+/// Smallest number of pages of a buffer that hides the restart of the pipeline.
 const LEAST_AHEAD_PAGES: u64 = 4;
 
 #[derive(Deserialize)]
@@ -95,13 +95,14 @@ pub(super) struct EraseKeys {
     erase_next_group_us: Spanned<f64>,
 }
 
-/// Least and greatest values that the source allows for this table, for programs that change them.
-/// The card does not use them.
+/// Table `range`: the least and the greatest value that the source allows for each key. Programs
+/// that vary the values use it; the card model does not.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, [f64; 2]>")]
 pub(super) struct Ranges;
 
-/// Likewise, the least and the most of 95 % as a fit found them.
+/// Table `interval`: for each key, the limits between which 95 % of the values of a fit lie. The
+/// card model does not use it.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "BTreeMap<String, [f64; 2]>")]
 pub(super) struct Intervals;
@@ -131,7 +132,8 @@ impl TryFrom<BTreeMap<String, [f64; 2]>> for Intervals {
 }
 
 impl Place<'_> {
-    /// Returns an error for a key that has no meaning without (or together with) another one.
+    /// Returns the error for a key that needs another key, or excludes one; `Ok` if the key is
+    /// absent.
     pub(super) fn only<T>(
         &self,
         key: &str,
@@ -141,7 +143,7 @@ impl Place<'_> {
         value.map_or(Ok(()), |value| Err(self.value(key, value, expected)))
     }
 
-    /// Returns the value of a key that this table must have.
+    /// Returns the value of a key, or an error if this table does not have it.
     fn must<'v, T, U>(
         &self,
         table: &Spanned<U>,
@@ -152,8 +154,8 @@ impl Place<'_> {
     }
 }
 
-/// Returns the times from the tables. `register_kib`: size of the cache in the card's own register,
-/// if it has one.
+/// Returns the flash times from the tables. `register_kib` is the cache size in the card's own
+/// register, `None` if it has no such register.
 pub(super) fn timing(
     place: &Place<'_>,
     keys: &FlashKeys,
@@ -201,8 +203,8 @@ pub(super) fn timing(
     })
 }
 
-/// Returns the size of the cache. For a card with `[flash.cache]` it is that of its register, if it
-/// has one.
+/// Returns the size of the cache in bytes. For a card with `[flash.cache]` it is the size in the
+/// card's register, if it has such a register.
 fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -> Result<u64, ProfileError> {
     let given = keys.write.get_ref().cache_kib.as_ref();
     match (&keys.cache, register_kib, given) {
@@ -210,7 +212,7 @@ fn cache_bytes(place: &Place<'_>, keys: &FlashKeys, register_kib: Option<u32>) -
             let expected = "not beside `[flash.cache]`: `cache_size_kib` of `[emmc]` is the size";
             Err(place.value("cache_kib", size, expected))
         }
-        // Without a cache of its own, what drains is its buffer.
+        // In a card without a cache, the receive buffer drains into the flash.
         (Some(_), Some(0), None) => Ok(buffer_bytes(keys.write.get_ref())),
         (Some(_), Some(kib), None) => Ok(u64::from(kib) * KIB),
         _ => Ok(given.map_or(0, |size| u64::from(*size.get_ref()) * KIB)),
@@ -221,7 +223,7 @@ fn buffer_bytes(keys: &WriteKeys) -> u64 {
     keys.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB)
 }
 
-/// Returns the times that the cache hides, if the profile has them.
+/// Returns the times of `[flash.cache]`; `None` if the profile does not have this table.
 fn cache(place: &Place<'_>, keys: &FlashKeys, drains: bool) -> Result<Option<Cache>, ProfileError> {
     let Some(table) = &keys.cache else { return Ok(None) };
     let cache = table.get_ref();
@@ -244,7 +246,7 @@ pub(super) fn bytes_per_s(place: &Place<'_>, key: &str, rate: &Spanned<f64>) -> 
     }
 }
 
-/// Returns the prefetching, if the card does it.
+/// Returns the prefetching of the card; `None` if it does not prefetch.
 fn prefetch(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Prefetch>, ProfileError> {
     let Some(size) = &keys.prefetch_kib else {
         let expected = "only beside `prefetch_kib`";
@@ -268,7 +270,7 @@ fn prefetch(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Prefetch>, Prof
     }
 }
 
-/// Returns the reads by page, if the profile has a page size.
+/// Returns the parameters of reads by page; `None` if the profile has no page size.
 fn pages(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Pages>, ProfileError> {
     let Some(page_kib) = &keys.page_kib else {
         let expected = "only beside `page_kib`";
@@ -311,7 +313,8 @@ fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahe
     }))
 }
 
-/// Returns the size of the page that is programmed as a whole; 0: there is none.
+/// Returns the size in bytes of the flash page that is programmed as a whole; 0 if the profile has
+/// none.
 fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, ProfileError> {
     let Some(size) = &keys.program_kib else { return Ok(0) };
     let kib = *size.get_ref();
@@ -324,7 +327,8 @@ fn program(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<u64, Pro
     Ok(u64::from(kib) * KIB)
 }
 
-/// Returns the extra time of writes that do not continue the one before, if there is one.
+/// Returns the extra busy time of writes that do not continue the one before; `None` if the profile
+/// has none.
 fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, ProfileError> {
     match (&keys.scatter_us, &keys.scatter_from_kib) {
         (Some(time), Some(from)) => Ok(Some(Scatter {
@@ -339,8 +343,8 @@ fn scatter(place: &Place<'_>, keys: &WriteKeys) -> Result<Option<Scatter>, Profi
     }
 }
 
-/// Returns how a write ends, if closing takes time of its own. `drains`: there is a cache with a
-/// rate.
+/// Returns the times at the end of a write; `None` if the profile has none. `drains` tells whether
+/// the profile has a cache with a rate.
 fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
     let Some(close_us) = &keys.close_us else {
         let expected = "only beside `close_us`";

@@ -1,18 +1,19 @@
-//! Card profiles: TOML in, a card out.
+//! Card profiles: TOML files from which the models of cards are built.
 //!
-//! Every quantity has its unit in the name of its key, and every group says where its numbers come
-//! from.
+//! The name of each key has the unit of its value, and each table has a `source` that tells where
+//! its numbers come from.
 
 mod error;
 mod flash;
 mod packed;
 mod parse;
+mod place;
 mod queue;
 mod spread;
 
 pub use error::ProfileError;
-pub(crate) use parse::Place;
-pub use parse::message_of;
+pub(crate) use place::Place;
+pub use place::message_of;
 
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;
@@ -23,7 +24,7 @@ use super::quirk::Quirks;
 use super::sd::config::SdConfig;
 use super::{Card, EmmcCard, SdCard};
 
-/// A profile from which a card can be built.
+/// A card profile, from which the model of a card can be built.
 #[derive(Clone, Debug)]
 pub struct CardProfile {
     name: String,
@@ -44,7 +45,7 @@ impl CardProfile {
         parse::profile(text, name)
     }
 
-    /// Returns another card of the same make: its serial number is the next one.
+    /// Returns the profile of another card of the same type: its serial number is one higher.
     #[must_use]
     pub fn sibling(&self) -> Self {
         let mut sibling = self.clone();
@@ -56,7 +57,8 @@ impl CardProfile {
         sibling
     }
 
-    /// Returns the same card with another order of the tasks in its queue, if it has one.
+    /// Returns the profile with another order in which queued tasks become ready. Without a queue
+    /// nothing changes.
     #[must_use]
     pub fn with_task_order(mut self, order: TaskOrder) -> Self {
         let queue = match &mut self.kind {
@@ -69,8 +71,8 @@ impl CardProfile {
         self
     }
 
-    /// Returns the same card, whose failed entries of a packed command show by the exception bit
-    /// alone, if it has packed commands.
+    /// Returns the profile of a card that reports a failed entry of a packed command by
+    /// EXCEPTION_EVENT alone. Without packed commands nothing changes.
     #[must_use]
     pub fn with_exception_alone(mut self) -> Self {
         if let Kind::Emmc(EmmcConfig { packed: Some(packed), .. }) = &mut self.kind {
@@ -85,19 +87,19 @@ impl CardProfile {
         &self.name
     }
 
-    /// Returns one line about the card.
+    /// Returns the description of the card, one line.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Returns whether it is an eMMC; otherwise it is an SD card.
+    /// Returns true for an eMMC, false for an SD card.
     #[must_use]
     pub fn is_emmc(&self) -> bool {
         matches!(self.kind, Kind::Emmc(_))
     }
 
-    /// Returns the capacity in CSD or EXT_CSD.
+    /// Returns the capacity in bytes that CSD or EXT_CSD shows.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         match &self.kind {
@@ -106,7 +108,7 @@ impl CardProfile {
         }
     }
 
-    /// Returns the same card with another capacity; an error if the registers cannot express it.
+    /// Returns the profile with another capacity; an error if the registers cannot express it.
     pub fn with_capacity_bytes(mut self, bytes: u64) -> Result<Self, ProfileError> {
         match &mut self.kind {
             Kind::Sd(config) => config.capacity_bytes = bytes,
@@ -116,7 +118,7 @@ impl CardProfile {
         Ok(self)
     }
 
-    /// Returns whether it has a command queue.
+    /// Returns whether the card has a command queue.
     #[must_use]
     pub fn has_queue(&self) -> bool {
         match &self.kind {
@@ -125,7 +127,7 @@ impl CardProfile {
         }
     }
 
-    /// Returns whether it supports packed commands.
+    /// Returns whether the card supports packed commands.
     #[must_use]
     pub fn takes_packed(&self) -> bool {
         matches!(&self.kind, Kind::Emmc(config) if config.packed.is_some())
@@ -140,7 +142,7 @@ impl CardProfile {
         }
     }
 
-    /// Returns the quirks, to be changed before the card is built.
+    /// Returns the quirks of the card for changes before the card is built.
     pub fn quirks_mut(&mut self) -> &mut Quirks {
         match &mut self.kind {
             Kind::Sd(config) => &mut config.quirks,
@@ -157,13 +159,14 @@ impl CardProfile {
         }
     }
 
-    /// Returns where the numbers come from: group and source.
+    /// Returns the sources of the numbers in the profile, as pairs of table and source.
     #[must_use]
     pub fn sources(&self) -> &[(String, String)] {
         &self.sources
     }
 
-    /// Builds the card on this medium. If the medium is larger than the card, its rest is not used.
+    /// Builds the card on this medium. If the medium is larger than the card, the card does not use
+    /// its end.
     pub fn build(&self, medium: Medium) -> Result<Box<dyn Card>, ProfileError> {
         let card: Box<dyn Card> = match &self.kind {
             Kind::Sd(_) => Box::new(self.build_sd(medium)?),
@@ -176,7 +179,7 @@ impl CardProfile {
         }
     }
 
-    /// Builds the SD card on this medium; an error if the profile is an eMMC's.
+    /// Builds the SD card on this medium; an error if the profile describes an eMMC.
     pub fn build_sd(&self, medium: Medium) -> Result<SdCard, ProfileError> {
         self.check_medium(&medium)?;
         match &self.kind {
@@ -185,7 +188,7 @@ impl CardProfile {
         }
     }
 
-    /// Builds the eMMC on this medium; an error if the profile is an SD card's.
+    /// Builds the eMMC on this medium; an error if the profile describes an SD card.
     pub fn build_emmc(&self, medium: Medium) -> Result<EmmcCard, ProfileError> {
         self.check_medium(&medium)?;
         match &self.kind {

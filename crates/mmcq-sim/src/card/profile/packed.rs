@@ -1,4 +1,4 @@
-//! The table `[packed]`: packed commands of an eMMC.
+//! The table `[packed]` of an eMMC profile: its packed commands.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -7,7 +7,7 @@ use super::super::emmc::config::Revision;
 use super::super::emmc::packed::PackedConfig;
 use super::ProfileError;
 use super::flash::{Intervals, Ranges};
-use super::parse::Place;
+use super::place::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,22 +17,22 @@ pub(super) struct PackedKeys {
     _range: Ranges,
     #[serde(default, rename = "interval")]
     _interval: Intervals,
-    /// Entries of a packed write (MAX_PACKED_WRITES).
+    /// Largest number of entries in a packed write (MAX_PACKED_WRITES).
     writes: Spanned<u8>,
-    /// Entries of a packed read (MAX_PACKED_READS).
+    /// Largest number of entries in a packed read (MAX_PACKED_READS).
     reads: Spanned<u8>,
-    /// Busy time after each entry except the last, in addition to that for its 4 KiB. The last has
-    /// `write_first_us`.
+    /// Busy time in microseconds after each entry except the last, in addition to the time for its
+    /// 4 KiB units. After the last entry the card takes `write_first_us`.
     entry_us: Spanned<f64>,
-    /// Units of the flash that read the entries of a packed read at the same time.
+    /// Number of flash units that read the entries of a packed read in parallel.
     units: Spanned<u8>,
-    /// Whether a failed entry shows by the exception bit alone.
+    /// Whether the card reports a failed entry by the bit EXCEPTION_EVENT alone.
     #[serde(default)]
     exception_alone: bool,
 }
 
 impl PackedKeys {
-    /// Returns the error for this table in a profile with `[sd]`.
+    /// Returns the error for a table `[packed]` in the profile of an SD card.
     pub(super) fn only_emmc(&self, place: &Place<'_>) -> ProfileError {
         place.value("writes", &self.writes, "a table [packed] only beside [emmc]")
     }

@@ -1,4 +1,4 @@
-//! The TOML of a profile, checked value by value.
+//! Reading a card profile from TOML, with a check of each value.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -13,13 +13,12 @@ use super::super::registers::Identity;
 use super::super::sd::config::{Class, Modes, SdConfig, Spec, au_is_sayable, csd1_size};
 use super::flash::{self, FlashKeys};
 use super::packed::{self, PackedKeys};
+use super::place::Place;
 use super::queue::{self, QueueKeys};
-use super::{CardProfile, Kind, ProfileError};
+use super::{CardProfile, Kind, ProfileError, spread};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// An hour: no time in a profile is longer.
-const LONGEST_NS: f64 = 3.6e12;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -192,83 +191,6 @@ enum EmmcFastest {
     Hs400Es,
 }
 
-/// Text of a profile and its name, to find the line of a value.
-pub(crate) struct Place<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) name: &'a str,
-}
-
-impl Place<'_> {
-    fn line(&self, at: usize) -> usize {
-        1 + self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
-    }
-
-    pub(crate) fn value<T>(&self, key: &str, at: &Spanned<T>, expected: &str) -> ProfileError {
-        let span = at.span();
-        ProfileError::Value {
-            name: self.name.into(),
-            line: self.line(span.start),
-            key: key.into(),
-            value: self.text.get(span).unwrap_or_default().replace('\n', " "),
-            expected: expected.into(),
-        }
-    }
-
-    /// Returns a time as integer nanoseconds.
-    pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
-        let ns = value.get_ref() * ns_per_unit;
-        if !(0.0..=LONGEST_NS).contains(&ns) {
-            return Err(self.value(key, value, "a time from 0 to one hour"));
-        }
-        Ok(ns.round() as u64)
-    }
-
-    pub(crate) fn us(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
-        self.ns(key, value, 1e3)
-    }
-
-    pub(crate) fn ms(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
-        self.ns(key, value, 1e6)
-    }
-
-    /// Returns the error for a key that a table must have.
-    pub(crate) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
-        let message = format!("missing field `{key}`");
-        ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
-    }
-
-    pub(crate) fn toml(&self, error: &toml::de::Error) -> ProfileError {
-        let line = error.span().map_or(1, |span| self.line(span.start));
-        let message = with_unit_hint(&message_of(error, self.text)).replace('\n', " ");
-        ProfileError::Toml { name: self.name.into(), line, message }
-    }
-}
-
-/// Returns the message of a TOML error. A key that occurs twice is named.
-#[must_use]
-pub fn message_of(error: &toml::de::Error, text: &str) -> String {
-    let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
-    match key {
-        Some(key) if message == "duplicate key" => format!("duplicate key `{}`", key.trim()),
-        _ => message.to_owned(),
-    }
-}
-
-/// Adds a hint to the message if an unknown key is a known one without its unit.
-fn with_unit_hint(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    if message.starts_with("unknown field")
-        && let Some(key) = quoted.next()
-    {
-        let stem = format!("{key}_");
-        let longer: Vec<&str> = quoted.filter(|known| known.starts_with(&stem)).collect();
-        if let [known] = longer[..] {
-            return format!("key `{key}` has no unit: expected `{known}`");
-        }
-    }
-    message.to_owned()
-}
-
 pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileError> {
     let place = Place { text, name };
     let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
@@ -304,7 +226,7 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             let mut config = SdConfig { quirks, ..sd(&place, keys, identity, flash)? };
             if let Some(keys) = &file.queue {
                 let since = (config.spec < Spec::V6).then_some("spec = \"6.xx\"");
-                // Its registers have no word for a queue of one.
+                // The registers of an SD card cannot express a queue with one task.
                 config.queue = Some(queue::config(&place, keys, since, 2)?);
                 sources.push(("queue".into(), keys.source.clone()));
             }
@@ -337,7 +259,9 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
         }
     };
     check_capacity(&kind, name)?;
-    Ok(CardProfile { name: name.into(), description: file.description, kind, sources })
+    let profile = CardProfile { name: name.into(), description: file.description, kind, sources };
+    spread::check_size(&place, file.flash.spread.as_ref(), profile.capacity_bytes())?;
+    Ok(profile)
 }
 
 fn identity(
@@ -348,7 +272,7 @@ fn identity(
 ) -> Result<Identity, ProfileError> {
     let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let oem_text = keys.oem_id.get_ref();
-    // Some makers leave it 0.
+    // Some makers leave the OEM number of an eMMC at 0.
     if oem_text.len() != oem || !(printable(oem_text) || oem_text == "\0") {
         let expected = format!("{oem} printable ASCII character(s)");
         return Err(place.value("oem_id", &keys.oem_id, &expected));
@@ -356,7 +280,7 @@ fn identity(
     let mut oem_id = [0u8; 2];
     oem_id[2 - oem..].copy_from_slice(oem_text.as_bytes());
     let name = keys.product.get_ref();
-    // A shorter name is filled up with zeros.
+    // A shorter product name is padded with zeros.
     if name.len() != product || !printable(name.trim_end_matches('\0')) {
         let expected = format!("{product} printable ASCII characters");
         return Err(place.value("product", &keys.product, &expected));
@@ -533,7 +457,7 @@ fn emmc(
     })
 }
 
-/// Returns the register's time of a switch. The default is the time that a switch takes.
+/// Returns GENERIC_CMD6_TIME in ms. Its default is the time that a switch really takes.
 fn generic_cmd6_time_ms(place: &Place<'_>, keys: &EmmcTimeKeys) -> Result<u64, ProfileError> {
     let takes_ms = place.us("switch_us", &keys.switch_us)?.div_ceil(1_000_000);
     let Some(promised) = &keys.generic_cmd6_time_ms else { return Ok(takes_ms) };
@@ -552,7 +476,7 @@ fn mib(place: &Place<'_>, key: &str, value: &Spanned<u64>) -> Result<u64, Profil
     }
 }
 
-/// Checks that the registers can express this capacity.
+/// Returns an error if the card's registers cannot express its capacity.
 pub(super) fn check_capacity(kind: &Kind, name: &str) -> Result<(), ProfileError> {
     let (bytes, fits, expected) = match kind {
         Kind::Sd(config) => {

@@ -1,4 +1,4 @@
-//! The table `[queue]`: the command queue of a card.
+//! The table `[queue]` of a card profile: the card's command queue.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::super::queue::{MOST, Order, QueueConfig};
 use super::ProfileError;
 use super::flash::{Intervals, Ranges};
-use super::parse::Place;
+use super::place::Place;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,11 +16,11 @@ pub(super) struct QueueKeys {
     _range: Ranges,
     #[serde(default, rename = "interval")]
     _interval: Intervals,
-    /// Number of tasks.
+    /// Number of tasks that the queue holds.
     depth: Spanned<u8>,
-    /// Units of the flash that read at the same time.
+    /// Number of flash units that read in parallel.
     units: Spanned<u8>,
-    /// Tasks that can be loading, loaded or ready at a time.
+    /// Number of tasks that can be loading, loaded or ready at a time.
     buffers: Spanned<u8>,
     order: OrderKey,
 }
@@ -35,10 +35,11 @@ enum OrderKey {
     NewestFirst,
 }
 
-/// Reads the queue of a card profile from its keys.
+/// Returns the queue of a card from the keys of its profile.
 ///
-/// `since`: the key that a card with a queue needs, such as `spec = "6.xx"`, if this card is older;
-/// a queue is an error then. `least`: the smallest depth that the card's registers can express.
+/// `since` names the key that a card needs for a queue, such as `spec = "6.xx"`, if this card is
+/// too old; then a queue is an error. `least` is the smallest depth that the card's registers can
+/// express.
 pub(super) fn config(
     place: &Place<'_>,
     keys: &QueueKeys,

@@ -1,4 +1,4 @@
-//! The table `[flash.spread]`.
+//! The table `[flash.spread]` of a card profile: times that vary from command to command.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::super::flash::{Delays, Slc, Spread, WHOLE};
 use super::ProfileError;
 use super::flash::{Intervals, Ranges, bytes_per_s};
-use super::parse::Place;
+use super::place::Place;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -31,12 +31,13 @@ pub(super) struct SpreadKeys {
     slc_free_mib_s: Option<Spanned<f64>>,
 }
 
-/// The source of a table that changes of single values have made.
+/// Returns the text for a table without a `source`: programs that change single values may create
+/// such a table.
 fn unnamed() -> String {
     "prior: no source is named".to_owned()
 }
 
-/// Names of the keys of one kind of delays.
+/// Names of the three keys that describe one kind of delay, and the unit of its time.
 struct Names {
     share: &'static str,
     each: &'static str,
@@ -49,11 +50,12 @@ const RETRIES: Names =
 const COLLECTIONS: Names =
     Names { share: "gc_share", each: "gc_stall_ms", again: "gc_again", ns_per_unit: 1e6 };
 
-/// Values of the keys of one kind of delays.
+/// Values of the three keys that describe one kind of delay; `None`: the key is absent.
 type Given<'a> = [Option<&'a Spanned<f64>>; 3];
 
-/// Returns the spread, if the profile has it. `slow`: rate in bytes per second of the flash, if it
-/// has a cache with a rate and no times to close a write.
+/// Returns the content of the table; `None` if the profile does not have it. `slow` is the rate in
+/// bytes per second of the flash behind a cache; `None` without such a cache, or if closing a write
+/// takes time.
 pub(super) fn spread(
     place: &Place<'_>,
     table: Option<&Spanned<SpreadKeys>>,
@@ -89,11 +91,27 @@ fn delays(place: &Place<'_>, names: &Names, given: Given<'_>) -> Result<Option<D
     }
 }
 
-/// Returns a share or a probability in parts of [`WHOLE`].
+/// Returns a share or a probability of the profile in parts of [`WHOLE`]; `most` is its largest
+/// value.
 fn part(place: &Place<'_>, key: &str, value: &Spanned<f64>, most: f64) -> Result<u32, ProfileError> {
     match *value.get_ref() {
         part if (0.0..=most).contains(&part) => Ok((part * f64::from(WHOLE)).round() as u32),
         _ => Err(place.value(key, value, &format!("a share from 0 to {most}"))),
+    }
+}
+
+/// Checks that the SLC cache is a part of a card of this capacity.
+pub(super) fn check_size(
+    place: &Place<'_>,
+    table: Option<&Spanned<SpreadKeys>>,
+    capacity_bytes: u64,
+) -> Result<(), ProfileError> {
+    let size = table.and_then(|table| table.get_ref().slc_mib.as_ref());
+    match size {
+        Some(size) if size.get_ref() * MIB >= capacity_bytes as f64 => {
+            Err(place.value("slc_mib", size, "a size below the card's capacity"))
+        }
+        _ => Ok(()),
     }
 }
 

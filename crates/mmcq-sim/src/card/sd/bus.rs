@@ -1,10 +1,10 @@
-//! How an SD card reacts to the bus.
+//! Reaction of an SD card to changes of the bus: power, clock, lines and voltage.
 
 use std::io;
 use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
-use super::super::flash::Flash;
+use super::super::flash::{Flash, Work};
 use super::super::interface::{Interface, Interfaced};
 use super::super::link::{self, Mode};
 use super::super::quirk::TMP_WRITE_PROTECT;
@@ -17,7 +17,7 @@ use super::{SdCard, Transfer};
 use crate::faults::Faults;
 
 impl SdCard {
-    /// Returns the signalling to 3.3 V at power-off, if the power was really off.
+    /// Sets the signalling back to 3.3 V at power-off, unless a quirk keeps the power on.
     fn fall_to_high(&mut self) {
         let stays = self.config.quirks.stuck_1v8 && self.voltage.is_18();
         if !stays {
@@ -268,6 +268,10 @@ impl Card for SdCard {
 
     fn fetching_ns(&self) -> u64 {
         self.queue.as_ref().map_or(0, |tasks| tasks.fetching_ns())
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.flash.work)
     }
 
     fn set_faults(&mut self, faults: Faults) {

@@ -10,7 +10,7 @@ use super::voltage::Voltage;
 use super::{EraseRange, SdCard, Transfer, functions, tuning};
 use crate::faults::{Point, Strike};
 
-/// OCR bits of 2.7 to 3.6 V.
+/// OCR bits of the voltages 2.7 to 3.6 V.
 pub(super) const VOLTAGES: u32 = 0x00ff_8000;
 
 impl SdCard {
@@ -22,7 +22,7 @@ impl SdCard {
         }
         let app = std::mem::take(&mut self.app);
         let count = self.count.take();
-        // It is for the next command; CMD23 and CMD13 may come in between.
+        // The address bits of CMD22 are for the next command; CMD23 and CMD13 may come in between.
         if !matches!(index, 13 | 17 | 18 | 22..=25 | 32 | 33) {
             self.upper = None;
         }
@@ -36,7 +36,7 @@ impl SdCard {
         self.basic(index, arg, count, now_ns)
     }
 
-    /// Ends a sequence of CMD32, CMD33 and CMD38 if this command is not part of one.
+    /// Ends a sequence of CMD32, CMD33 and CMD38 if this command does not belong to it.
     pub(super) fn leave_erase(&mut self, index: u8) {
         if !matches!(index, 13 | 22 | 32 | 33 | 38)
             && (self.erase.start.is_some() || self.erase.end.is_some())
@@ -53,7 +53,8 @@ impl SdCard {
             (0, _) => {
                 self.reset(now_ns);
                 if self.interface.trouble.stuck {
-                    // No command helps: it needs the power off.
+                    // The card is locked up: it ignores all commands until the power is switched
+                    // off.
                     self.interface.trouble.locked_up = true;
                     self.interface.busy_until_ns = NEVER_NS;
                 }
@@ -82,7 +83,7 @@ impl SdCard {
             (7, Stby | Dis) => Reply::SILENT,
             (8, Idle) if self.config.spec >= Spec::V2 => {
                 if (arg >> 8) & 0xf != 1 {
-                    // Not a supply the card works with.
+                    // The card does not support this supply voltage.
                     return Reply::SILENT;
                 }
                 self.saw_cmd8 = true;
@@ -178,8 +179,8 @@ impl SdCard {
         }
     }
 
-    /// Executes an application command. Returns `None` for an index that is none: it is executed as
-    /// a basic command.
+    /// Executes an application command. Returns `None` if no application command has this index;
+    /// then the card executes the basic command.
     fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         let reply = match (index, self.interface.state) {
             (6, State::Tran) => {
@@ -199,7 +200,7 @@ impl SdCard {
                 bytes[..4].copy_from_slice(&self.well_written.to_be_bytes());
                 self.send_app_register(index, bytes, 4, now_ns)
             }
-            // The number of blocks to erase ahead is a hint.
+            // ACMD23 only gives a hint: the number of blocks to erase ahead.
             (23 | 42, State::Tran) => self.app_r1(index, now_ns),
             (41, State::Idle) => self.operating_conditions(arg, now_ns),
             (51, State::Tran) => {
@@ -218,7 +219,7 @@ impl SdCard {
         self.status.valid_command();
         let wanted = arg & 0x00ff_ffff;
         if wanted == 0 {
-            // An inquiry starts nothing.
+            // An inquiry (ACMD41 without voltages) does not start the power-up.
             self.inquired_ns = Some(now_ns);
             return Reply::ocr(VOLTAGES);
         }
@@ -242,7 +243,7 @@ impl SdCard {
             || self.config.quirks.never_ready
             || (block_addressed && !high_capacity)
         {
-            // A card that the host could not address stays busy for ever.
+            // A card that the host could not address stays busy in the OCR for ever.
             return Reply::ocr(VOLTAGES);
         }
         let asks_18 = arg >> 24 & 1 == 1;
@@ -255,20 +256,20 @@ impl SdCard {
         Reply::ocr(VOLTAGES | 1 << 31 | ccs | co2t | s18a)
     }
 
-    /// Begins a voltage switch after CMD11 was accepted; faults may strike each of its stages.
+    /// Begins a voltage switch after CMD11 was accepted. Faults may strike each of its stages.
     fn switch_voltage(&mut self, reply: Reply) -> Reply {
         match self.flash.faults.strike(Point::Voltage) {
-            // The answer is missing, and the card goes nowhere.
+            // Fault: the card does not respond and does not switch.
             Some(Strike::Lost) => Reply::SILENT,
-            // It answers, and does not pull its lines low.
+            // Fault: the card responds, but does not pull its lines low.
             Some(Strike::Hidden) => reply,
-            // It never lets the lines go.
+            // Fault: the card never releases the lines.
             Some(Strike::Fail | Strike::Never) => {
                 self.voltage = Voltage::Failed;
                 reply
             }
             strike => {
-                // It keeps one of them low.
+                // Fault: the card keeps one of the lines low.
                 self.voltage_stuck = if let Some(Strike::Line(line)) = strike { 1 << (line & 3) } else { 0 };
                 self.voltage_late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
                 self.voltage = Voltage::Low;
@@ -277,7 +278,7 @@ impl SdCard {
         }
     }
 
-    /// Returns the CSD as the card shows it now.
+    /// Returns the CSD as the card sends it at this time.
     pub(super) fn csd(&self) -> [u8; 16] {
         let mut csd = self.config.csd(self.tran_speed());
         csd[14] = self.csd_flags;
@@ -286,20 +287,20 @@ impl SdCard {
         csd
     }
 
-    /// Executes CMD3: the card chooses its address.
+    /// Executes CMD3: the card chooses its RCA and sends it.
     fn publish_address(&mut self) -> Reply {
         let seed = (self.config.identity.serial as u16) | 1;
         self.rca = if self.rca == 0 { seed } else { self.rca.wrapping_add(2) };
         let live = self.live();
         let shown = self.status.r1(self.interface.state, live);
-        // Bits 23, 22, 19 and 12:0 of the card status.
+        // R6 holds bits 23, 22, 19 and 12:0 of the card status.
         let short = (shown >> 8 & 0xc000) | (shown >> 6 & 0x2000) | (shown & 0x1fff);
         self.interface.state = State::Stby;
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
-    /// Returns OUT_OF_RANGE if the read that is being stopped has read ahead beyond the end of the
-    /// card, which is no error [SD 4.3.3].
+    /// Returns OUT_OF_RANGE if the read that CMD12 stops has run ahead beyond the end of the card;
+    /// otherwise 0. Hosts must ignore this bit [SD 4.3.3].
     fn reads_past_end(&self) -> u32 {
         let ahead = self.config.quirks.reads_ahead_blocks.saturating_mul(512);
         match &self.transfer {
@@ -314,7 +315,7 @@ impl SdCard {
         }
     }
 
-    /// Stops a read. A page fetch may still be under way afterwards.
+    /// Stops a read. The flash may continue to fetch a page afterwards.
     fn stop_reading(&mut self, now_ns: u64) {
         if let Transfer::Read(read) = &self.transfer
             && self.interface.data_end_ns.is_none()
@@ -333,8 +334,8 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Returns the byte address of a block, or its error bit. An SDUC card needs the upper address
-    /// bits each time.
+    /// Returns the byte address of a block; `Err` holds the error bit for R1. An SDUC card needs
+    /// the upper address bits of CMD22 before each such command.
     pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
         let upper = self.upper.take();
         match (self.config.class, upper) {
@@ -345,14 +346,14 @@ impl SdCard {
         }
     }
 
-    /// Returns the byte address of a transfer, or its error bit.
+    /// Returns the byte address of a transfer; `Err` holds the error bit for R1.
     fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
         let at = self.block_address(arg)?;
         if at.saturating_add(u64::from(len)) > self.config.capacity_bytes {
             return Err(status::OUT_OF_RANGE);
         }
-        // No block may lie over the edge of two physical ones.
+        // A block of an SDSC card must not cross the border of two 512-byte blocks.
         if at % 512 + u64::from(len) > 512 {
             return Err(status::ADDRESS_ERROR);
         }
@@ -363,7 +364,7 @@ impl SdCard {
         if self.config.block_addressed() { 512 } else { self.block_len }
     }
 
-    /// Executes CMD17, or CMD18 with the count of CMD23.
+    /// Executes CMD17 or CMD18; `left` is the number of blocks that CMD23 announced.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),
@@ -389,7 +390,7 @@ impl SdCard {
 
     fn write(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         if self.transfer_len() != 512 {
-            // WRITE_BL_PARTIAL is 0.
+            // The card does not write parts of blocks: WRITE_BL_PARTIAL of the CSD is 0.
             return self.refuse(index, status::BLOCK_LEN_ERROR, now_ns);
         }
         match self.address(arg) {
@@ -442,13 +443,13 @@ impl SdCard {
         Reply { flow: Flow::Read { block_size: len.into() }, ..reply }
     }
 
-    /// Answers R1 with an error and no data; the state does not change.
+    /// Refuses a command: answers R1 with these error bits, sends no data, and stays in its state.
     pub(super) fn refuse(&mut self, index: u8, errors: u32, now_ns: u64) -> Reply {
         self.status.raise(errors);
         self.r1(index, now_ns)
     }
 
-    /// Returns the bits of clear condition A.
+    /// Returns the status bits of clear condition A, which show the present state of the card.
     fn live(&self) -> u32 {
         let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
         let app = if self.app { status::APP_CMD } else { 0 };

@@ -5,7 +5,7 @@ use super::super::queue::QueueConfig;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, put, sd_cid, seal};
 
-/// Version of the physical layer specification.
+/// Version of the physical layer specification that the card follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Spec {
     V1_01,
@@ -19,24 +19,25 @@ pub(crate) enum Spec {
     V7,
 }
 
-/// Capacity class, which decides how the card is addressed.
+/// Capacity class of the card, which decides how commands address it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Bytes, CSD version 1.
+    /// Standard capacity: byte addresses, CSD version 1.
     Sdsc,
-    /// Blocks, CSD version 2.
+    /// High capacity: block addresses, CSD version 2.
     Sdhc,
-    /// Blocks, CSD version 2, more than 32 GiB.
+    /// Extended capacity: block addresses, CSD version 2, more than 32 GiB.
     Sdxc,
-    /// Blocks with 38-bit addresses, CSD version 3, more than 2 TiB.
+    /// Ultra capacity: block addresses of 38 bits, CSD version 3, more than 2 TiB.
     Sduc,
 }
 
-/// Bus speed modes, with bits as in function group 1. Default and high speed are those at 3.3 V.
+/// Bus speed modes that the card supports, with the bits of CMD6's function group 1. Default speed
+/// and high speed are for 3.3 V.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes {
     pub(crate) high_speed: bool,
-    /// Bits 0 SDR12, 1 SDR25, 2 SDR50, 3 SDR104, 4 DDR50.
+    /// UHS modes: bits 0 SDR12, 1 SDR25, 2 SDR50, 3 SDR104, 4 DDR50.
     pub(crate) uhs: u8,
 }
 
@@ -55,11 +56,11 @@ pub(crate) struct SdConfig {
     pub(crate) app_class: u8,
     pub(crate) au_bytes: u64,
     pub(crate) early_out_of_range: bool,
-    /// Volatile cache, in the performance function.
+    /// Whether the card has a volatile write cache (performance function).
     pub(crate) cache: bool,
-    /// Whether the power management function has the power-off notification.
+    /// Whether the card supports the power-off notification (power management function).
     pub(crate) power_off_notification: bool,
-    /// Its command queue, if it has one.
+    /// The command queue; `None`: the card has none.
     pub(crate) queue: Option<QueueConfig>,
     pub(crate) power_up_ns: u64,
     pub(crate) voltage_release_ns: u64,
@@ -67,8 +68,8 @@ pub(crate) struct SdConfig {
     pub(crate) quirks: Quirks,
 }
 
-/// Returns C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 for exactly this capacity, if
-/// there are such values.
+/// Returns C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 for this capacity; `None` if no
+/// values give exactly this capacity.
 pub(crate) fn csd1_size(capacity_bytes: u64) -> Option<(u64, u64, u64)> {
     for block_len in 9..=11u64 {
         for mult in (0..=7u64).rev() {
@@ -94,9 +95,10 @@ impl SdConfig {
     pub(crate) fn csd(&self, tran_speed: u8) -> [u8; 16] {
         let mut csd = [0u8; 16];
         put(&mut csd, 103, 96, tran_speed.into());
-        // Classes 0, 2, 4, 5, 7, 8, and 10 (CMD6) since 1.10.
+        // Command classes 0, 2, 4, 5, 7 and 8; from version 1.10 on also 10 (CMD6).
         put(&mut csd, 95, 84, if self.spec >= Spec::V1_10 { 0x5b5 } else { 0x1b5 });
-        // Erase by single blocks, sector of 64 KiB, write protect group of one; R2W_FACTOR 4.
+        // Erase unit of one block, erase sector of 64 KiB, write protect group of one sector;
+        // R2W_FACTOR 4.
         put(&mut csd, 46, 46, 1);
         put(&mut csd, 45, 39, 0x7f);
         put(&mut csd, 28, 26, 2);
@@ -108,14 +110,15 @@ impl SdConfig {
             // READ_BL_PARTIAL is always 1 for SDSC.
             put(&mut csd, 79, 79, 1);
             put(&mut csd, 73, 62, c_size);
-            // Currents: 35, 45, 35, 45 mA and so on: 5, 5, 5, 5.
+            // Current fields VDD_R_CURR and VDD_W_CURR: code 5 each, 35 mA at the minimum and 45 mA
+            // at the maximum voltage.
             put(&mut csd, 61, 50, 0o5555);
             put(&mut csd, 49, 47, mult);
             put(&mut csd, 25, 22, block_len);
         } else {
             let size = self.capacity_bytes / (512 * 1024) - 1;
             put(&mut csd, 127, 126, if self.class == Class::Sduc { 2 } else { 1 });
-            // TAAC 1 ms, fixed.
+            // TAAC 1 ms, a fixed value in CSD version 2.
             put(&mut csd, 119, 112, 0x0e);
             put(&mut csd, 83, 80, 9);
             put(&mut csd, if self.class == Class::Sduc { 75 } else { 69 }, 48, size);
@@ -139,7 +142,7 @@ impl SdConfig {
             Class::Sdhc => 3,
             Class::Sdxc | Class::Sduc => 4,
         };
-        // DATA_STAT_AFTER_ERASE.
+        // Bit DATA_STAT_AFTER_ERASE: the value of erased memory.
         put(&mut scr, 55, 55, self.quirks.erases_to_ones.into());
         put(&mut scr, 54, 52, security);
         put(&mut scr, 51, 48, 0b0101);
@@ -157,8 +160,8 @@ impl SdConfig {
         scr
     }
 
-    /// Returns the depth of the queue as registers show it: 0 is none, 1 is a queue of two [SD
-    /// 4.10.2, 5.8.2].
+    /// Returns the queue depth in the code of the registers: 0 is no queue, 1 is a queue of two
+    /// tasks [SD 4.10.2, 5.8.2].
     pub(crate) fn shown_depth(&self) -> u8 {
         self.queue.map_or(0, |queue| queue.depth.saturating_sub(1) & 0x1f)
     }
@@ -176,7 +179,8 @@ impl SdConfig {
         };
         put(&mut ssr, 447, 440, speed_class);
         put(&mut ssr, 431, 428, au_code(self.au_bytes));
-        // One AU in about a second, the offset likewise.
+        // ERASE_SIZE, ERASE_TIMEOUT, ERASE_OFFSET: one AU (allocation unit) in about a second,
+        // offset of one second.
         put(&mut ssr, 423, 408, 1);
         put(&mut ssr, 407, 402, 1);
         put(&mut ssr, 401, 400, 1);
@@ -193,8 +197,8 @@ impl SdConfig {
     }
 }
 
-/// Returns the AU_SIZE code of a size: 16 KiB << (code - 1), with 12 and 24 MiB among the large
-/// ones.
+/// Returns the AU_SIZE code of a size in bytes: 16 KiB << (code - 1) up to 4 MiB; larger sizes
+/// include 12 and 24 MiB.
 fn au_code(bytes: u64) -> u64 {
     const MIB: [u64; 6] = [8, 12, 16, 24, 32, 64];
     match bytes / 1024 {
@@ -206,7 +210,7 @@ fn au_code(bytes: u64) -> u64 {
     }
 }
 
-/// Returns whether AU_SIZE can express this size in KiB.
+/// Returns whether an AU_SIZE code exists for this size in KiB.
 pub(crate) fn au_is_sayable(kib: u64) -> bool {
     let small = (16..=4096).contains(&kib) && kib.is_power_of_two();
     small || [8, 12, 16, 24, 32, 64].iter().any(|mib| mib * 1024 == kib)

@@ -1,4 +1,4 @@
-//! CMD32, CMD33 and CMD38 [SD 4.3.5, 4.14].
+//! Erase on an SD card: CMD32, CMD33 and CMD38 [SD 4.3.5, 4.14].
 
 use super::super::Reply;
 use super::super::cut::mixed;
@@ -8,12 +8,12 @@ use super::config::Spec;
 use super::{EraseRange, SdCard};
 use crate::faults::{Point, Strike};
 
-/// Arguments of CMD38.
+/// Arguments of CMD38: erase, discard.
 const ERASE: u32 = 0;
 const DISCARD: u32 = 1;
 
 impl SdCard {
-    /// Executes CMD32 and CMD33.
+    /// Executes CMD32 (`is_start`) and CMD33, which set the first and the last block of an erase.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
         let at = match self.block_address(arg) {
             Ok(at) => at & !511,
@@ -27,7 +27,7 @@ impl SdCard {
         self.status.raise(errors);
     }
 
-    /// Executes CMD38. Cards before 5.0 have no argument.
+    /// Executes CMD38. Cards before version 5.0 ignore its argument.
     pub(super) fn erase(&mut self, arg: u32, now_ns: u64) -> Reply {
         let range = std::mem::take(&mut self.erase);
         let (Some(start), Some(end)) = (range.start, range.end) else {
@@ -41,7 +41,7 @@ impl SdCard {
         }
         let arg = if self.config.spec >= Spec::V5 { arg } else { ERASE };
         if arg > DISCARD {
-            // The erase of the full user area is not offered in the SD status.
+            // The SD status declares no FULE (full user area logical erase).
             return self.refuse(38, status::ERASE_PARAM, now_ns);
         }
         let bytes = end + 512 - start;
@@ -56,7 +56,7 @@ impl SdCard {
         if arg == DISCARD && self.config.quirks.discard_corrupts {
             self.interface.trouble.violate("a discard that this card does not stand", now_ns);
             let bytes = self.config.au_bytes.min(self.medium.bytes().saturating_sub(end + 512));
-            // Beyond repair: the host is not told.
+            // The host gets no error for this damage.
             let _ = self.medium.erase(end + 512, bytes, 0xbd);
         }
         let mut reply = self.go(38, State::Prg, now_ns);

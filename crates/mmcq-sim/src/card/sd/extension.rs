@@ -1,5 +1,5 @@
-//! Extension registers, CMD48 and CMD49 [SD 5.7]: general information, power management,
-//! performance.
+//! Extension registers of an SD card, CMD48 and CMD49 [SD 5.7]: general information, power
+//! management and performance.
 
 use super::super::Reply;
 use super::super::status::State;
@@ -7,34 +7,35 @@ use super::super::trouble::NEVER_NS;
 use super::config::SdConfig;
 use super::{SdCard, Transfer};
 
-/// Numbers of the functions, which select the register sets.
+/// Function numbers (FNO) that CMD48 and CMD49 use to select a register set.
 const GENERAL: u8 = 0;
 const POWER: u8 = 1;
 const PERFORMANCE: u8 = 2;
-/// Standard function codes.
+/// Standard function codes of the register sets.
 const POWER_CODE: u8 = 1;
 const PERFORMANCE_CODE: u8 = 2;
 
-/// Registers of power management: status and setting.
+/// Register addresses of the power management function: status and setting.
 const POWER_STATUS: u32 = 1;
 const POWER_SETTING: u32 = 2;
-/// Registers of performance: switches.
+/// Register addresses of the performance function: cache, flush and command queue.
 const CACHE_ENABLE: u32 = 260;
 const CACHE_FLUSH: u32 = 261;
 const QUEUE_MODE: u32 = 262;
 
-/// Busy time in ns after a write into a register.
+/// Busy time in ns after a write to an extension register.
 const WRITE_NS: u64 = 1_000_000;
 /// Time in ns from the power-off notification until the card is ready for it.
 const POWER_OFF_NS: u64 = 5_000_000;
 
-/// Address in CMD48 and CMD49.
+/// Place of an access by CMD48 or CMD49.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     function: u8,
-    /// Address with the page in bits 16:9.
+    /// Byte address in the function; bits 16:9 are the page.
     address: u32,
-    /// Number of bytes; with `masked` the mask of the bits in one byte that are written.
+    /// Number of bytes. With `masked` it is the mask of the bits that the write changes in one
+    /// byte.
     len: u16,
     masked: bool,
 }
@@ -52,27 +53,27 @@ impl Place {
     }
 }
 
-/// Values that the host has set.
+/// Values that the host has written to extension registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extensions {
-    /// Time in ns at which the card is ready for power-off; `None`: no notification was given.
+    /// Time in ns at which the card is ready for power-off; `None`: the host gave no notification.
     power_off_ns: Option<u64>,
     cache: bool,
-    /// Time in ns at which a flush is done.
+    /// Time in ns at which the flush ends; `None`: no flush.
     flush_ns: Option<u64>,
     queue: QueueMode,
-    /// Next mode of the queue, and the time in ns from which it is valid.
+    /// Mode that the queue gets, and the time in ns at which it takes effect.
     queue_next: Option<(QueueMode, u64)>,
 }
 
-/// Mode of the queue: bits 1:0 of its switch.
+/// Mode of the command queue: bits 1:0 of its enable register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum QueueMode {
     #[default]
     Off,
-    /// The card chooses the order.
+    /// The card chooses the order of tasks.
     Voluntary,
-    /// The host chooses the order.
+    /// The host chooses the order of tasks.
     Sequential,
 }
 
@@ -95,7 +96,7 @@ impl Extensions {
         self.queue == QueueMode::Sequential
     }
 
-    /// Switches the queue to its next mode, if that is due. Returns whether it did.
+    /// Sets the next mode of the queue if its time has come. Returns whether it did.
     pub(super) fn queue_changes(&mut self, now_ns: u64) -> bool {
         let next = self.queue_next.take_if(|next| next.1 <= now_ns);
         self.queue = next.map_or(self.queue, |next| next.0);
@@ -104,12 +105,12 @@ impl Extensions {
 }
 
 impl SdConfig {
-    /// Returns whether CMD48 and CMD49 are supported.
+    /// Returns whether the card supports CMD48 and CMD49.
     pub(crate) fn has_extensions(&self) -> bool {
         self.cache || self.power_off_notification || self.queue.is_some()
     }
 
-    /// Returns the general information [SD 5.7.3].
+    /// Returns the general information register set [SD 5.7.3].
     fn general_information(&self) -> [u8; 512] {
         let mut info = [0u8; 512];
         let mut sets = Vec::new();
@@ -127,7 +128,7 @@ impl SdConfig {
             info[at] = code;
             let next = if n + 1 < sets.len() { at as u16 + 48 } else { 0 };
             info[at + 40..at + 42].copy_from_slice(&next.to_le_bytes());
-            // One register set, at the beginning of its function.
+            // The function has one register set, at its first address.
             info[at + 42] = 1;
             info[at + 44..at + 48].copy_from_slice(&(u32::from(function) << 18).to_le_bytes());
         }
@@ -158,7 +159,7 @@ impl SdCard {
         }
     }
 
-    /// Executes CMD48.
+    /// Executes CMD48: reads extension registers.
     pub(super) fn read_extension(&mut self, arg: u32, now_ns: u64) -> Reply {
         let place = Place::new(arg, false);
         let general = self.config.general_information();
@@ -173,7 +174,8 @@ impl SdCard {
         reply
     }
 
-    /// Handles the block of CMD49. Returns the end of busy in ns.
+    /// Handles the data block of CMD49, which writes extension registers. Returns the end of busy
+    /// in ns.
     pub(super) fn write_extension(&mut self, place: Place, data: &[u8], now_ns: u64) -> u64 {
         let mut done_ns = now_ns.saturating_add(WRITE_NS);
         if place.masked {
@@ -218,7 +220,8 @@ impl SdCard {
                 };
                 self.status.raise(errors);
                 self.extensions.flush_ns = Some(done_ns);
-                // Busy is over after a second at most; the bit says when the flush is.
+                // Busy ends after one second at the latest; the flush register shows when the flush
+                // has ended.
                 done_ns.min(now_ns.saturating_add(1_000_000_000))
             }
             (PERFORMANCE, QUEUE_MODE) if self.config.queue.is_some() => {

@@ -1,20 +1,20 @@
-//! CMD6: check and switch functions [SD 4.3.10].
+//! CMD6 of an SD card: checks and switches functions [SD 4.3.10].
 
 use super::super::registers::put;
 use super::config::{SdConfig, Spec};
 
-/// Selected functions of groups 1 to 6.
+/// Numbers of the selected functions of groups 1 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(pub(super) [u8; 6]);
 
-/// Returns the supported functions of a group at this signalling level, one bit each.
+/// Returns the supported functions of a group at this signalling voltage, one bit each.
 fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     let modes = config.modes;
     let bits = match (group, is_18) {
         (0, false) => 1 | (u16::from(modes.high_speed) << 1),
         (0, true) => u16::from(modes.uhs) | 1,
-        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA, and 500 mA (1.80 W) of
-        // newer cards.
+        // Group 3: driver types B, A, C, D. Group 4: current limits 200, 400, 600 and 800 mA, and
+        // on newer cards 500 mA (1.80 W).
         (3, true) if config.spec >= Spec::V4 => 0x1f,
         (2 | 3, true) => 0xf,
         _ => 1,
@@ -22,7 +22,8 @@ fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
     bits | 0x8000
 }
 
-/// Returns the current in mA of bus speed mode `access` under current limit `limit`.
+/// Returns the current in mA that the card needs in bus speed mode `access` with the current limit
+/// `limit`.
 fn current_ma(access: u8, limit: u8) -> u64 {
     let wanted = match access {
         0 => 100,
@@ -37,8 +38,8 @@ fn current_ma(access: u8, limit: u8) -> u64 {
     wanted.min(most)
 }
 
-/// Executes CMD6. Returns the 64 bytes of status, and the selected functions afterwards if the
-/// argument switches.
+/// Executes CMD6. Returns the status block of 64 bytes, and the functions that are selected
+/// afterwards.
 pub(super) fn switch(
     config: &SdConfig,
     now: Functions,
@@ -53,7 +54,7 @@ pub(super) fn switch(
         put(&mut status, 415 + 16 * group, 400 + 16 * group, bits.into());
         let wanted = (arg >> (4 * group)) as u8 & 0xf;
         let shown = match wanted {
-            // No influence: what is selected stays.
+            // 0xf means no change: the selected function stays.
             0xf => *chosen,
             function if bits >> function & 1 == 1 => {
                 *chosen = function;
@@ -69,7 +70,7 @@ pub(super) fn switch(
     if !refused {
         put(&mut status, 511, 496, current_ma(next.0[0], next.0[3]));
     }
-    // Structure version 1: busy bits are there, and none is set.
+    // Data structure version 1 has busy bits; the model sets none.
     put(&mut status, 375, 368, 1);
     let switches = arg >> 31 == 1 && !refused;
     (status, switches.then_some(next))

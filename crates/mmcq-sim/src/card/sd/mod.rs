@@ -1,4 +1,4 @@
-//! SD memory card, SD mode [SD Physical Layer]: SDSC, SDHC and SDXC.
+//! SD memory card on the SD bus [SD Physical Layer]: SDSC, SDHC, SDXC and SDUC.
 
 mod bus;
 mod commands;
@@ -28,11 +28,11 @@ use functions::Functions;
 pub(crate) use spi::{SpiBlock, r1_bits};
 use voltage::Voltage;
 
-/// Transfer under way on the data lines.
+/// Transfer that is under way on the data lines.
 #[derive(Clone, Debug)]
 enum Transfer {
     None,
-    /// A register: one block.
+    /// A single block that the card sends from a buffer: a register or a tuning block.
     Register {
         bytes: [u8; 64],
         len: u8,
@@ -42,13 +42,13 @@ enum Transfer {
         write: Write,
         single: bool,
     },
-    /// Data of CMD48.
+    /// The data block of CMD48.
     ReadExtension(Box<[u8; 512]>),
-    /// Data of CMD49.
+    /// The data block of CMD49.
     WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
-    /// In SPI mode: blocks for a protected place, which are refused when they come.
+    /// In SPI mode: blocks for a write-protected address, which the card refuses one by one.
     Protected {
         single: bool,
     },
@@ -61,31 +61,32 @@ pub struct SdCard {
     medium: Medium,
     flash: Flash,
     extensions: Extensions,
-    /// Number of read commands so far.
+    /// Number of read commands since the card was made.
     reads: u32,
-    /// Extra busy time in ns at the end of the write under way.
+    /// Extra busy time in ns at the end of the present write.
     extra_busy_ns: u64,
-    /// Whether the card was initialised before.
+    /// Whether the card was initialised at least once since it was made.
     was_up: bool,
     lock: Lock,
     /// Byte 14 of the CSD: COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT.
     csd_flags: u8,
     interface: Interface,
     voltage: Voltage,
-    /// Extra time in ns until the lines are released, and the lines that never are.
+    /// Voltage switch faults: extra time in ns until the card releases the lines, and lines that it
+    /// never releases.
     voltage_late_ns: u64,
     voltage_stuck: u8,
     status: Status,
     app: bool,
     saw_cmd8: bool,
     ready_ns: Option<u64>,
-    /// Time in ns of an inquiry by ACMD41, if no other ACMD41 came since.
+    /// Time in ns of the last ACMD41, if it was an inquiry.
     inquired_ns: Option<u64>,
     switch_agreed: bool,
     rca: u16,
     block_len: u16,
     count: Option<u32>,
-    /// CMD22: bits 37:32 of the address in the command that follows [SD 4.20].
+    /// Bits 37:32 of the next command's address, from CMD22; `None`: no CMD22 came [SD 4.20].
     upper: Option<u8>,
     width: u8,
     functions: Functions,
@@ -93,11 +94,11 @@ pub struct SdCard {
     transfer: Transfer,
     erase: EraseRange,
     well_written: u32,
-    /// The command queue, if the card has one, and the number of tasks executed so far.
+    /// The command queue (`None`: the card has none), and the number of tasks executed so far.
     queue: Option<Tasks>,
     executed: u32,
     spi: spi::Mode,
-    /// Bytes on an SPI bus so far, counted where some of them are damaged.
+    /// Number of bytes on an SPI bus so far. The card counts them only if a quirk damages some.
     spi_bytes: u64,
 }
 
@@ -160,7 +161,7 @@ impl SdCard {
         self.lock = Lock::with_password(password);
     }
 
-    /// Returns the present state, as a status at this time would show it.
+    /// Returns the state of the card (idle, tran, prg ...) at this time.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
         self.interface.state
@@ -198,7 +199,7 @@ impl SdCard {
         }
     }
 
-    /// Returns what the card's present mode requires of the bus.
+    /// Returns the bus settings that the card's present mode needs.
     fn mode(&self) -> Mode {
         let is_18 = self.voltage.is_18();
         let (max_hz, ddr) = match (self.interface.state, is_18, self.functions.0[0]) {
@@ -214,7 +215,7 @@ impl SdCard {
         Mode { max_hz, width: self.width, ddr, signal18, strobe: false }
     }
 
-    /// Returns the TRAN_SPEED of the present bus speed mode.
+    /// Returns the TRAN_SPEED code of the present bus speed mode.
     fn tran_speed(&self) -> u8 {
         match self.functions.0[0] {
             0 => 0x32,
@@ -224,7 +225,7 @@ impl SdCard {
         }
     }
 
-    /// Handles everything that was due until now.
+    /// Handles all events that were due until this time.
     fn settle(&mut self, now_ns: u64) {
         if let Some((functions, at_ns)) = self.pending_functions
             && now_ns >= at_ns
@@ -259,7 +260,7 @@ impl SdCard {
             busy_ns = until_ns.max(self.interface.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.well_written = write.stored;
             match &mut self.queue {
-                // What goes wrong in a queue is known at the end of programming.
+                // The card reports an error of a queued write at the end of programming.
                 Some(queue) if !queue.is_empty() => queue.owes(busy_ns, errors),
                 _ => self.status.raise(errors),
             }
@@ -274,8 +275,8 @@ impl SdCard {
     fn take_csd(&mut self, data: &[u8]) {
         let mut now = self.config.csd(self.tran_speed());
         let Some(new) = data.get(..16) else { return };
-        // FILE_FORMAT_GRP, COPY, PERM, TMP and FILE_FORMAT are in byte 14; the last byte is the
-        // CRC.
+        // Byte 14 has FILE_FORMAT_GRP, COPY, PERM_WRITE_PROTECT, TMP_WRITE_PROTECT and FILE_FORMAT;
+        // byte 15 is the CRC.
         let same = new[..14] == now[..14];
         let gone = self.csd_flags & 0x60 & !new[14];
         now[14] = new[14];

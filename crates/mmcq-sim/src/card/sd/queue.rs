@@ -1,10 +1,10 @@
-//! The command queue of an SD card: CMD43 to CMD47, and CMD13 for the tasks' status [SD 4.19].
+//! The command queue of an SD card: CMD43 to CMD47, and CMD13 for the queue status [SD 4.19].
 //!
-//! In queue mode the card knows CMD12, CMD13, CMD19, CMD32, CMD33, CMD38, CMD43 to CMD49, CMD58 and
-//! CMD59, and no other [the state diagram of the mode, as part 72 of simulationroom999's series on
-//! storage prints it]. While data are transferred or the card programs it knows CMD12, CMD13, CMD44
-//! and CMD45. It is not printed, but hosts rely on it, that no task may wait in the queue at an
-//! erase, a tuning block or an access to the extension registers.
+//! In queue mode the card knows only CMD12, CMD13, CMD19, CMD32, CMD33, CMD38, CMD43 to CMD49,
+//! CMD58 and CMD59. This comes from the state diagram of the mode in part 72 of simulationroom999's
+//! series on storage. While data are transferred or the card programs, it knows CMD12, CMD13, CMD44
+//! and CMD45. One rule is not printed there, but hosts rely on it: no task may wait in the queue at
+//! an erase, a tuning block or an access to the extension registers.
 
 use super::super::queue::Task;
 use super::super::status::{self, State};
@@ -14,16 +14,18 @@ use super::config::Class;
 use super::{SdCard, Transfer};
 use crate::faults::{Point, Strike};
 
-/// Argument bit of CMD13 that requests the tasks' status instead of the card's.
+/// Bit of CMD13's argument that requests the queue status instead of the card status.
 const SEND_TASK_STATUS: u32 = 1 << 15;
-/// Arguments of CMD43. A single task can be aborted only in voluntary mode.
+/// Arguments of CMD43, which aborts tasks. A single task can be aborted only if the card chooses
+/// the order of tasks.
 const ABORT_ALL: u32 = 1;
 const ABORT_ONE: u32 = 2;
 /// Busy time in ns of CMD43.
 const ABORT_NS: u64 = 50_000;
 
 impl SdCard {
-    /// Executes a command while the queue is on. Returns `None` if it works as without the queue.
+    /// Executes a command while the queue is on. Returns `None` for a command that works as without
+    /// the queue.
     pub(super) fn queue_command(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
         use State::{Data, Prg, Rcv, Tran};
         let state = self.interface.state;
@@ -33,7 +35,7 @@ impl SdCard {
         match (index, state) {
             (13, _) if arg & SEND_TASK_STATUS != 0 => {
                 let addressed = (arg >> 16) as u16 == self.rca;
-                // Nothing of the status is shown, so nothing of it is gone.
+                // The card sends no status here, so no status bit is cleared.
                 if !addressed {
                     return Some(Reply::SILENT);
                 }
@@ -42,7 +44,7 @@ impl SdCard {
                 Some(Reply::short(13, queue.says(strike, status, load_ns, now_ns)))
             }
             (44, _) => {
-                // Bits 31, 28:25 and 22:21 of an eMMC's task are not there.
+                // Bits 31, 28:25 and 22:21 have a meaning only in the tasks of an eMMC.
                 let huge = self.config.class == Class::Sduc;
                 let task = Task { reliable: false, forced: false, ..Task::described(arg) };
                 let strike = self.flash.faults.strike(Point::Task);
@@ -72,13 +74,13 @@ impl SdCard {
         }
     }
 
-    /// Returns the time in ns from the begin of a flash unit's read to the task's first page in its
-    /// buffer.
+    /// Returns the time in ns from the start of a read in a flash unit until the first page of the
+    /// task is in its buffer.
     fn load_ns(&self) -> u64 {
         self.flash.timing().read_first_ns
     }
 
-    /// Switches the queue if that is due, and reports errors of its writes.
+    /// Applies a due change of the queue mode, and reports errors of queued writes.
     pub(super) fn settle_queue(&mut self, now_ns: u64) {
         if let Some(queue) = &mut self.queue {
             self.status.raise(queue.due(now_ns));
@@ -88,7 +90,7 @@ impl SdCard {
         }
     }
 
-    /// Ends the data of a task, if the data were of a task.
+    /// Ends a task if the data that ended belonged to one.
     pub(super) fn task_ended(&mut self, now_ns: u64) {
         let load_ns = self.load_ns();
         let Some(queue) = self.queue.as_mut().filter(|queue| !queue.is_empty()) else { return };
@@ -99,7 +101,7 @@ impl SdCard {
         }
     }
 
-    /// Executes CMD45, which completes a task.
+    /// Executes CMD45: it carries the address of a task and queues the task.
     fn task_address(&mut self, arg: u32, now_ns: u64) -> Reply {
         let (capacity, load_ns) = (self.config.capacity_bytes, self.load_ns());
         let upper = u64::from(self.upper.take().unwrap_or(0)) << 32;
@@ -116,7 +118,7 @@ impl SdCard {
         self.r1(45, now_ns)
     }
 
-    /// Executes CMD46 and CMD47.
+    /// Executes CMD46 and CMD47: they transfer the data of a ready task.
     fn execute_task(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let (id, load_ns) = ((arg >> 16 & 0x1f) as u8, self.load_ns());
         let task = self.queue.as_mut().and_then(|queue| queue.execute(id, index == 46, load_ns, now_ns));
@@ -149,7 +151,7 @@ impl SdCard {
         self.receive(47, Transfer::Write { write, single: false }, 512, now_ns)
     }
 
-    /// Executes CMD43.
+    /// Executes CMD43: it aborts one task or all tasks.
     fn abort_tasks(&mut self, arg: u32, now_ns: u64) -> Reply {
         let load_ns = self.load_ns();
         let one = !self.extensions.queue_is_sequential();

@@ -1,7 +1,8 @@
-//! SPI mode: how the card handles commands, blocks and tokens [SD 7].
+//! SPI mode of an SD card: how it handles commands, blocks and tokens [SD 7].
 //!
-//! The card and its states are the same as on the SD bus. It gets no address, so it is in `tran` as
-//! soon as it is ready. The bus ([`crate::spi`]) handles frames, gaps and the bytes of blocks.
+//! The card and its states are the same as on the SD bus. In SPI mode a card has no address, so it
+//! is in `tran` as soon as it is ready. The model of the bus ([`crate::spi`]) handles frames, gaps
+//! and the bytes of blocks.
 
 use super::super::interface::Interfaced;
 use super::super::odd::SpiBytes;
@@ -11,7 +12,7 @@ use super::commands::VOLTAGES;
 use super::config::{Class, Spec};
 use super::{SdCard, Transfer};
 
-/// Bits of R1 [SD 7.3.2.1].
+/// Bits of R1 in SPI mode [SD 7.3.2.1].
 const IDLE: u8 = 1 << 0;
 const CRC_ERROR: u8 = 1 << 3;
 const R1_BITS: [(u32, u8); 5] = [
@@ -22,7 +23,7 @@ const R1_BITS: [(u32, u8); 5] = [
     (status::OUT_OF_RANGE | status::BLOCK_LEN_ERROR, 1 << 6),
 ];
 
-/// Bits of the second byte of R2 [SD 7.3.2.3].
+/// Bits of the second byte of R2 in SPI mode: the card status bit, and the bit in R2 [SD 7.3.2.3].
 const R2_BITS: [(u32, u8); 8] = [
     (status::CARD_IS_LOCKED, 1 << 0),
     (status::WP_ERASE_SKIP | status::LOCK_UNLOCK_FAILED, 1 << 1),
@@ -34,7 +35,7 @@ const R2_BITS: [(u32, u8); 8] = [
     (status::OUT_OF_RANGE | status::CSD_OVERWRITE, 1 << 7),
 ];
 
-/// Data error tokens [SD 7.3.3.3].
+/// Bits of a data error token: the card status bit, and the bit in the token [SD 7.3.3.3].
 const ERROR_TOKENS: [(u32, u8); 4] = [
     (status::ERROR, 1 << 0),
     (CC_ERROR, 1 << 1),
@@ -42,7 +43,7 @@ const ERROR_TOKENS: [(u32, u8); 4] = [
     (status::OUT_OF_RANGE, 1 << 3),
 ];
 
-/// The card's controller failed: bit 20 of the card status.
+/// CC_ERROR, bit 20 of the card status: the card's internal controller failed.
 const CC_ERROR: u32 = 1 << 20;
 
 /// Data response tokens [SD 7.3.3.1]; the upper three bits have no meaning.
@@ -50,14 +51,14 @@ const ACCEPTED: u8 = 0xe5;
 const REFUSED_CRC: u8 = 0xeb;
 const REFUSED_WRITE: u8 = 0xed;
 
-/// State of SPI mode.
+/// What a card stores about SPI mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
     /// Whether the card is in SPI mode, which lasts until power-off.
     on: bool,
     /// Whether the card checks CRCs (CMD59).
     crc: bool,
-    /// Whether a block was refused, so that further ones are ignored.
+    /// Whether the card has refused a block, and so ignores further ones.
     deaf: bool,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpiReply {
     pub(crate) r1: u8,
-    /// Bytes of R2, R3 and R7 after R1.
+    /// Bytes of R2, R3 or R7 that follow R1, and their number.
     rest: ([u8; 4], u8),
     pub(crate) flow: Flow,
 }
@@ -75,37 +76,39 @@ impl SpiReply {
         SpiReply { r1, rest: ([0; 4], 0), flow: Flow::None }
     }
 
-    /// Returns the bytes after R1.
+    /// Returns the bytes of the response that follow R1.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest.0[..usize::from(self.rest.1)]
     }
 }
 
-/// What a read sends next.
+/// What the card sends next in a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpiBlock {
-    /// A block whose token does not come before this time. `whole`: it is not damaged on its way.
+    /// A block whose start token comes at `start_ns` or later. `whole`: no quirk or fault damages
+    /// it on the wire.
     At { start_ns: u64, whole: bool },
     /// A data error token.
     Error(u8),
-    /// Nothing.
+    /// The card sends nothing more.
     Never,
 }
 
-/// Returns the bits of a register for these bits of the card status.
+/// Returns the bits of an SPI response that `map` gives for this card status.
 fn bits(map: &[(u32, u8)], status: u32) -> u8 {
     map.iter().filter(|(from, _)| status & from != 0).fold(0, |to, (_, bit)| to | bit)
 }
 
-/// Returns the bits of R1 for these bits of the card status.
+/// Returns the bits of R1 that report this card status.
 pub(crate) fn r1_bits(status: u32) -> u8 {
     bits(&R1_BITS, status)
 }
 
-/// Returns whether the command exists in SPI mode.
+/// Returns whether a command with this index exists in SPI mode; `app` marks an application
+/// command.
 fn is_known(index: u8, app: bool) -> bool {
     match index {
-        // ACMD6, and the commands of a card's own number.
+        // ACMD6 does not exist in SPI mode, nor do commands that need an RCA.
         6 if app => false,
         22 | 23 | 41 | 51 => app,
         0 | 1 | 6 | 8..=10 | 12 | 13 | 16..=18 | 24 | 25 | 27 | 32 | 33 | 38 | 42 | 55 | 58 | 59 => true,
@@ -119,7 +122,7 @@ impl SdCard {
         self.config.class != Class::Sduc
     }
 
-    /// Leaves SPI mode at power-off or power-up.
+    /// Ends SPI mode, at power-off or power-up.
     pub(super) fn leave_spi(&mut self) {
         self.spi = Mode::default();
     }
@@ -129,13 +132,14 @@ impl SdCard {
         self.spi.on
     }
 
-    /// Counts a byte on an SPI bus. Returns its bits that arrive inverted: to the card, and from it.
+    /// Counts a byte on an SPI bus. Returns the bits that arrive inverted, to the card and from the
+    /// card.
     pub(crate) fn next_spi_byte(&mut self) -> (u8, u8) {
         self.spi_bytes += 1;
         SpiBytes::turned(&self.config.quirks.spi_bytes, self.spi_bytes)
     }
 
-    /// Returns whether the card accepts only CMD0 now, because it programs.
+    /// Returns whether the card is programming, and so accepts only CMD0.
     fn programs(&self, now_ns: u64) -> bool {
         let state = self.interface.state;
         state == State::Prg || (state == State::Rcv && self.interface.busy_until_ns > now_ns)
@@ -147,19 +151,19 @@ impl SdCard {
         self.spi.on && self.interface.state == State::Rcv && !self.programs(now_ns)
     }
 
-    /// Returns whether a read has more to send.
+    /// Returns whether the card has more blocks to send in the present read.
     pub(crate) fn spi_sends(&mut self, now_ns: u64) -> bool {
         self.settle(now_ns);
         self.spi.on && self.interface.state == State::Data
     }
 
-    /// Returns whether the next block of the read is beyond the end of the card.
+    /// Returns whether the next block of the present read is beyond the end of the card.
     pub(crate) fn spi_is_at_end(&self) -> bool {
         matches!(&self.transfer, Transfer::Read(read) if read.at + u64::from(read.block) > self.medium.bytes())
     }
 
-    /// Executes a frame that ended while the card was selected. Returns `None` if there is no
-    /// answer.
+    /// Executes a command frame that ended while the card was selected. Returns `None` if the card
+    /// does not respond.
     pub(crate) fn spi_frame(&mut self, index: u8, arg: u32, crc_ok: bool, now_ns: u64) -> Option<SpiReply> {
         self.settle(now_ns);
         let mode = self.mode();
@@ -173,7 +177,7 @@ impl SdCard {
             return None;
         }
         self.spi.on = true;
-        // CMD0 is checked as in SD mode, CMD8 always [SD 7.2.2].
+        // The CRC of CMD0 is checked as on the SD bus, the CRC of CMD8 always [SD 7.2.2].
         if !crc_ok && (self.spi.crc || matches!(index, 0 | 8)) {
             return Some(SpiReply::r1(CRC_ERROR | self.idle()));
         }
@@ -187,13 +191,13 @@ impl SdCard {
         };
         let mut errors = told | self.status.take();
         if matches!(index, 24 | 25) && errors & status::WP_VIOLATION != 0 {
-            // The blocks are refused, not the command.
+            // The card accepts a write to a protected address, and refuses its blocks.
             errors &= !status::WP_VIOLATION;
             self.interface.state = State::Rcv;
             self.transfer = Transfer::Protected { single: index == 24 };
             reply.flow = Flow::Write { block_size: 512 };
         }
-        // R1 is about the command; what happened to data stays for R2.
+        // R1 reports errors of the command; errors of data are reported by R2.
         let r1 = if index == 12 { errors & status::ILLEGAL_COMMAND } else { errors };
         let shown = R1_BITS.iter().fold(0, |shown, (bits, _)| shown | (r1 & bits));
         let kept = pending | (errors & !shown);
@@ -245,7 +249,7 @@ impl SdCard {
             (8, Idle) if self.config.spec >= Spec::V2 => {
                 self.begin(index);
                 self.saw_cmd8 = true;
-                // The supply is accepted, or none is.
+                // The response repeats an accepted supply voltage, or 0.
                 let volts = if (arg >> 8) & 0xf == 1 { 1 } else { 0 };
                 *rest = ((volts << 8 | (arg & 0xff)).to_be_bytes(), 4);
                 Reply::SILENT
@@ -268,13 +272,13 @@ impl SdCard {
         }
     }
 
-    /// Prepares a command that the SD bus does not have, or has in another form.
+    /// Prepares the card for a command that the SD bus does not have, or has in another form.
     fn begin(&mut self, index: u8) {
         self.app = false;
         self.leave_erase(index);
     }
 
-    /// Executes CMD1 and ACMD41. The voltages are not checked.
+    /// Executes CMD1 and ACMD41. The card ignores the voltages in their argument.
     fn initialise(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         self.begin(index);
         self.operating_conditions((arg & 1 << 30) | VOLTAGES, now_ns);
@@ -284,7 +288,7 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Returns the OCR: bit 30 is valid once bit 31 is set.
+    /// Returns the OCR: bit 30 (CCS) is valid once bit 31 is set.
     fn ocr(&self) -> u32 {
         match self.interface.state {
             State::Idle => VOLTAGES,
@@ -292,7 +296,7 @@ impl SdCard {
         }
     }
 
-    /// Returns what the read sends next; the bus is free from `now_ns` on.
+    /// Returns what the card sends next in the present read; the bus is free from `now_ns` on.
     pub(crate) fn spi_block(&mut self, buffer: &mut [u8], now_ns: u64) -> SpiBlock {
         let pending = self.status.take();
         let single = !matches!(&self.transfer, Transfer::Read(read) if read.is_multiple());
@@ -315,7 +319,8 @@ impl SdCard {
         }
     }
 
-    /// Handles a block that ended on the wire. Returns the data response token, if there is one.
+    /// Handles a written block that ended on the wire. Returns the data response token; `None` if
+    /// the card sends none.
     pub(crate) fn spi_write(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> Option<u8> {
         if self.interface.trouble.locked_up || self.spi.deaf {
             return None;
@@ -342,7 +347,7 @@ impl SdCard {
         })
     }
 
-    /// Handles the token that ends CMD25.
+    /// Handles the stop token, which ends a CMD25.
     pub(crate) fn spi_stop(&mut self, now_ns: u64) {
         let until_ns = self.program(now_ns);
         if until_ns > now_ns {
@@ -351,7 +356,7 @@ impl SdCard {
         self.due_dip(now_ns);
     }
 
-    /// Handles the end of the selection on a card that ends its transfer then.
+    /// Handles the end of the selection (CS goes high): some cards end their transfer then.
     pub(crate) fn spi_deselected(&mut self, now_ns: u64) {
         self.settle(now_ns);
         match self.interface.state {

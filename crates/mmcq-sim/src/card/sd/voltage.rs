@@ -1,4 +1,4 @@
-//! Voltage switch, CMD11 [SD 4.2.4.2].
+//! Voltage switch of an SD card, CMD11 [SD 4.2.4.2].
 //!
 //! After the response the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to
 //! 1.8 V, waits at least 5 ms and starts the clock again. Within 1 ms the card then releases the
@@ -8,18 +8,18 @@ use super::super::BusState;
 
 const CLOCK_OFF_NS: u64 = 5_000_000;
 
-/// State of the switch.
+/// State of a card's voltage switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voltage {
-    /// 3.3 V.
+    /// The card signals at 3.3 V.
     High,
-    /// CMD11 was answered: lines low, the clock still runs.
+    /// CMD11 was answered: the card holds its lines low, and the clock still runs.
     Low,
-    /// Lines low, clock stopped since this time.
+    /// The card holds its lines low, and the host has stopped the clock at this time in ns.
     Stopped(u64),
-    /// 1.8 V; the lines go up at this time.
+    /// The card signals at 1.8 V, and releases its lines at this time in ns.
     Switched(u64),
-    /// Wrong order: the lines stay low.
+    /// The host did the steps in a wrong order: the lines stay low until power-off.
     Failed,
 }
 
@@ -29,7 +29,8 @@ impl Voltage {
         *self = match *self {
             Self::Low if bus.clock_hz == 0 => {
                 if bus.signal18 && !was.signal18 {
-                    // Together with the clock: the lines changed level under a clock edge.
+                    // The host changed voltage and clock at the same time, so that a line changed
+                    // its level at a clock edge.
                     Self::Failed
                 } else {
                     Self::Stopped(now_ns)
@@ -47,7 +48,7 @@ impl Voltage {
         };
     }
 
-    /// Returns whether CMD and DAT are held low.
+    /// Returns whether the card holds CMD and DAT3 to DAT0 low.
     pub(crate) fn lines_low(&self, now_ns: u64) -> bool {
         match *self {
             Self::High => false,

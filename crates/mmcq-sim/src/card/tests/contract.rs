@@ -1,5 +1,5 @@
-//! Random programs against a list of permitted versions for each sector: what a cut may leave, kept
-//! apart from the model.
+//! Random programs against a list of permitted versions of each sector. The list follows the
+//! standards' contract for power cuts and does not use the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::faults::Faults;
 
 type Choice = arbtest::arbitrary::Result<()>;
 
-/// What may be read of a sector after a cut: versions by number, `None` torn.
+/// Versions that each sector may have after a power cut; `None` is a torn sector.
 #[derive(Clone, Debug, Default)]
 struct Permitted(BTreeMap<u64, BTreeSet<Option<u8>>>);
 
 impl Permitted {
-    /// Acknowledged, but perhaps only in the cache.
+    /// Adds a version that the card has acknowledged and that may be only in the cache.
     fn add(&mut self, sector: u64, value: u8) {
         self.0.entry(sector).or_insert_with(|| [Some(0)].into()).insert(Some(value));
     }
@@ -27,7 +27,7 @@ impl Permitted {
     }
 }
 
-/// One program: writes of two kinds, flushes, cuts in the middle of everything.
+/// Executes one random program: two kinds of writes, flushes, and a power cut at any time.
 fn run<C: Card>(
     u: &mut arbtest::arbitrary::Unstructured<'_>,
     make: &dyn Fn() -> Host<C>,
@@ -75,7 +75,7 @@ fn run<C: Card>(
             _ => host.wait(u.int_in_range(0..=30_000_000)?),
         }
     }
-    // A cut, perhaps in the middle of a write.
+    // The power cut, perhaps in the middle of a write.
     if u.arbitrary()? {
         value = value.wrapping_add(1).max(1);
         host.ok(23, 2);

@@ -1,4 +1,5 @@
-//! Sectors at stake: in flight, in the cache, past it; and what a cut leaves of them.
+//! Sectors at stake in a power cut (in flight, in the cache, bypassing the cache), and what the cut
+//! leaves of them.
 
 use super::emmc::card as emmc;
 use super::host::Host;
@@ -41,7 +42,8 @@ fn the_cache_holds_what_was_not_flushed() {
     assert_eq!(stake.iter().map(|s| s.sector).collect::<Vec<_>>(), [7, 9, 7, 11]);
     assert!(stake.iter().all(|s| s.stage == Stage::Cached && s.partition == 0));
     assert!(stake.windows(2).all(|pair| pair[0].seq < pair[1].seq));
-    // Any subset, in any order: a later one may be safe and an earlier one not.
+    // Any subset of the cached sectors may survive: a later write may be safe and an earlier one
+    // lost.
     let before = peek(&mut host.card, 100).unwrap();
     cut(&mut host, &[Kept::New, Kept::Old, Kept::Old, Kept::New]);
     assert_eq!(peek(&mut host.card, 7), Ok([1; 512]));
@@ -74,7 +76,8 @@ fn a_flush_empties_it_and_so_does_turning_it_off() {
     }
 }
 
-/// Erases lie in the cache as writes do: a cut before the flush undoes them, each sector by itself.
+/// Checks that the cache holds erases like writes: a power cut before the flush undoes an erase
+/// sector by sector.
 #[test]
 fn the_cache_holds_erases_too() {
     const TRIM: u32 = 1;
@@ -101,11 +104,11 @@ fn the_cache_holds_erases_too() {
     let stake: Vec<_> = host.card.at_stake(host.now_ns).iter().map(|s| (s.sector, s.stage)).collect();
     assert_eq!(stake, [8, 9, 10, 11].map(|sector| (sector, Stage::Cached)));
     assert_eq!(peek(&mut host.card, 9), Ok([0; 512]), "reads see the erase");
-    // Never torn.
+    // A cut never tears an erased sector.
     cut(&mut host, &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed]);
     let left = [8, 9, 10, 11].map(|sector| peek(&mut host.card, sector).unwrap()[0]);
     assert_eq!(left, [7, 0, 7, 7]);
-    // A flush makes it safe; a secure erase is so by itself.
+    // A flush makes a trim safe; a secure erase is safe without a flush.
     let mut host = filled();
     trim(&mut host, &[TRIM]);
     host.short(6, 0x0300_0000 | 32 << 16 | 1 << 8);
@@ -117,7 +120,8 @@ fn the_cache_holds_erases_too() {
     assert_eq!(peek(&mut host.card, 9), Ok([0; 512]));
 }
 
-/// Without a cache an erase is safe when it is over, and a cut in the middle undoes it.
+/// Checks that without a cache an erase is safe at its end, and that a power cut during the erase
+/// undoes it.
 #[test]
 fn an_erase_under_way_is_at_stake() {
     let mut host = emmc("emmc-packed");
@@ -155,7 +159,7 @@ fn the_cache_has_an_end() {
         host.ok(24, sector % 3000);
         host.transmit(&[sector as u8; 512]);
     }
-    // 512 KiB, counted now and then.
+    // The cache has 512 KiB; the journal counts its sectors only from time to time.
     assert!(host.card.at_stake(host.now_ns).len() <= 4 * 1024);
 }
 
@@ -264,7 +268,7 @@ fn a_cache_may_lie() {
     write(&mut host, 2, 2);
     assert!(host.ext_write(32, 1));
     assert_eq!(host.card.at_stake(host.now_ns).iter().map(|s| s.sector).collect::<Vec<_>>(), [1]);
-    // A flush that fails says so.
+    // A failed flush reports its error.
     host.short(6, 0x0320_0100);
     host.wait_busy();
     assert_eq!(host.status() >> 19 & 1, 1);

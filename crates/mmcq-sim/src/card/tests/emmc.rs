@@ -1,4 +1,5 @@
-//! eMMC: EXT_CSD, partitions, erase family, protection, sleep, illegal commands.
+//! Tests of an eMMC: EXT_CSD, partitions, erase and trim, write protection, sleep, illegal
+//! commands.
 
 use super::host::Host;
 use super::{medium, profile};
@@ -18,7 +19,8 @@ fn ext_csd_of_the_hsq_card() {
     let ext = host.ext_csd();
     assert_eq!(ext.len(), 512);
     assert_eq!(u32::from_le_bytes([ext[212], ext[213], ext[214], ext[215]]), 61_071_360);
-    // Revision 8 is 5.1; HS26, HS52, DDR52, HS200, HS400, and the strobe.
+    // EXT_CSD_REV 8 is version 5.1; the timings are HS26, HS52, DDR52, HS200, HS400 and the
+    // enhanced strobe.
     assert_eq!((ext[192], ext[194], ext[196], ext[184]), (8, 2, 0x57, 1));
     assert_eq!((ext[183], ext[185], ext[33], ext[179]), (0, 0, 0, 0));
     assert_eq!(u32::from_le_bytes([ext[249], ext[250], ext[251], ext[252]]), 512);
@@ -32,12 +34,12 @@ fn switch_by_bits_and_by_byte() {
     let mut host = card("hbg4a2");
     assert!(host.ext_write(33, 1));
     assert_eq!(host.ext_csd()[33], 1);
-    // Clear bits, set bits.
+    // Access modes of CMD6 that clear bits and set bits.
     host.ok(6, 0x0200_0000 | 33 << 16 | 1 << 8);
     assert_eq!(host.ext_csd()[33], 0);
     host.ok(6, 0x0100_0000 | 33 << 16 | 1 << 8);
     assert_eq!(host.ext_csd()[33], 1);
-    // A reset turns it off.
+    // A reset turns the cache off.
     host.silent(0, 0);
     host.set(|bus| bus.clock_hz = 400_000);
     host.bring_up_emmc();
@@ -48,7 +50,7 @@ fn switch_by_bits_and_by_byte() {
 fn what_may_not_be_written_is_refused_and_unchanged() {
     let mut host = card("hbg4a2");
     let before = host.ext_csd();
-    // Properties, reserved bytes, values out of range, modes out of order.
+    // Refused: properties, reserved bytes, values out of range, and modes in a wrong order.
     for (index, value) in [
         (192, 9),
         (212, 0),
@@ -67,7 +69,7 @@ fn what_may_not_be_written_is_refused_and_unchanged() {
     assert!(!host.ext_write(179, 4), "no general purpose partition");
     assert!(!host.ext_write(32, 2));
     assert_eq!(host.ext_csd(), before);
-    // SWITCH_ERROR was shown once only.
+    // The card shows SWITCH_ERROR only once.
     assert_eq!(host.status(), 0x900);
     let mut old = card("emmc-4g-old");
     assert!(!old.ext_write(33, 1), "no cache in 4.41");
@@ -108,7 +110,7 @@ fn partitions_are_apart() {
     assert_eq!(host.status(), 0x900);
     assert!(!host.ext_write(179, 6), "there are two general purpose partitions");
     assert_eq!(host.card.store(Partition::Gp(1)).map(|medium| medium.bytes()), Some(16 << 20));
-    // A reset goes back to the user area and keeps the boot choice.
+    // A reset selects the user area, and keeps the boot bits of PARTITION_CONFIG.
     assert!(host.ext_write(179, 0x48 | 1));
     host.silent(0, 0);
     host.set(|bus| bus.clock_hz = 400_000);
@@ -153,7 +155,7 @@ fn erase_trim_discard() {
     host.ok(36, 1030);
     host.ok(38, 0);
     assert_eq!(left(&mut host), [2048], "erase takes whole groups of 512 KiB");
-    // An argument that is none.
+    // CMD38 with an argument that is not defined.
     host.ok(35, 5);
     host.ok(36, 6);
     assert_eq!(host.short(38, 2) >> 19 & 1, 1);
@@ -174,7 +176,7 @@ fn write_protection_by_groups() {
     assert_eq!(host.short(24, group) >> 26 & 1, 1, "WP_VIOLATION");
     host.ok(24, group - 1);
     host.transmit(&[0; 512]);
-    // Running into the group.
+    // A multi-block write that runs into the protected group.
     host.ok(25, group - 1);
     assert_eq!(host.give(&[0; 512]).status, Some(true));
     assert_eq!(host.give(&[0; 512]).status, None);
@@ -183,7 +185,7 @@ fn write_protection_by_groups() {
     host.ok(29, group);
     host.ok(24, group);
     host.transmit(&[0; 512]);
-    // Until power goes: CMD29 cannot lift it.
+    // Protection until the next power cycle: CMD29 cannot remove it.
     assert!(host.ext_write(171, 1));
     host.ok(28, group);
     host.short(29, group);
@@ -216,7 +218,7 @@ fn sleep_and_awake() {
 fn illegal_in_each_state() {
     let profile = profile("hbg4a2");
     let mut host = Host::new(profile.build_emmc(medium(&profile)).unwrap());
-    // An SD host's probes are nothing to it.
+    // The eMMC ignores the commands by which a host looks for an SD or I/O card.
     host.silent(0, 0);
     for (index, arg) in [(8, 0x1aa), (55, 0), (5, 0), (52, 0), (41, 0x40ff_8000), (2, 0), (3, 1 << 16)] {
         host.silent(index, arg);
@@ -228,7 +230,7 @@ fn illegal_in_each_state() {
         assert_eq!(host.status(), 0x0040_0900, "CMD{index}");
         assert_eq!(host.status(), 0x0000_0900);
     }
-    // CMD12 after the end of a counted write: too late.
+    // CMD12 after the end of a counted write is illegal.
     host.ok(23, 1);
     host.ok(25, 0);
     host.transmit(&[0; 512]);
@@ -236,11 +238,11 @@ fn illegal_in_each_state() {
     assert_eq!(host.status(), 0x0040_0900);
     host.silent(13, 2 << 16);
     assert_eq!(host.status(), 0x900);
-    // The CID is written in the factory.
+    // CMD26 is refused, since the CID was programmed in the factory.
     host.ok(26, 0);
     host.transmit(&[0; 16]);
     assert_eq!(host.status() >> 16 & 1, 1);
-    // Packed commands: MAX_PACKED is 0.
+    // Packed commands are not supported: MAX_PACKED is 0.
     assert_eq!(host.short(23, 1 << 30 | 4) >> 19 & 1, 1);
 }
 
@@ -254,13 +256,13 @@ fn power_up_and_access_mode() {
     assert_eq!(host.ocr(1, 0x40ff_8080), 0x40ff_8080);
     host.wait(1_000_000);
     assert_eq!(host.ocr(1, 0x40ff_8080), 0xc0ff_8080);
-    // The number 0 is no address.
+    // RCA 0 is not a valid address.
     host.long(2, 0);
     host.silent(3, 0);
     assert_eq!(host.short(3, 7 << 16), 0x0040_0500);
     host.rca = 7;
     assert_eq!(host.state(), 3);
-    // A host without sector mode cannot use it.
+    // A host that does not announce sector addressing cannot use this device.
     host.silent(0, 0);
     host.set(|bus| bus.clock_hz = 400_000);
     host.ocr(1, 0x00ff_8080);

@@ -1,4 +1,4 @@
-//! eMMC bus modes: a driver that skips a step must fail.
+//! Tests of the eMMC bus modes: a driver that skips a step must fail.
 
 use super::emmc::card;
 use super::host::Host;
@@ -12,7 +12,8 @@ fn crc_ok(host: &mut Host<EmmcCard>) -> bool {
     }
 }
 
-/// Data both ways and an answer, and none of it with one thing changed.
+/// Checks that data of both directions and a response work, and that none works with any of these
+/// changes of the bus.
 fn works_only_so(host: &mut Host<EmmcCard>, wrong: &[fn(&mut BusState)]) {
     let good = host.bus;
     host.ok(24, 77);
@@ -45,13 +46,13 @@ fn high_speed() {
 #[test]
 fn ddr52() {
     let mut host = card("emmc-4g-old");
-    // Both edges before HS.
+    // Double data rate is refused before HS is selected.
     assert!(!host.ext_write(183, 6));
     assert!(host.ext_write(185, 1));
     assert!(host.ext_write(183, 6));
     host.set(|bus| (bus.width, bus.ddr, bus.clock_hz) = (8, true, 52_000_000));
     works_only_so(&mut host, &[|bus| bus.ddr = false, |bus| bus.width = 4, |bus| bus.strobe = true]);
-    // CMD16 is illegal there; HS200 and the strobe are not on this part.
+    // CMD16 is illegal in this mode; this device has neither HS200 nor the enhanced strobe.
     host.silent(16, 512);
     host.status();
     assert!(!host.ext_write(185, 2) && !host.ext_write(183, 0x86) && !host.ext_write(185, 3));
@@ -96,9 +97,10 @@ fn hs200_and_tuning() {
 fn hs400_by_the_prescribed_way() {
     let mut host = card("fifo-emmc");
     to_hs200(&mut host);
-    // Not straight from HS200.
+    // HS400 cannot be selected directly from HS200.
     assert!(!host.ext_write(185, 3));
-    // HS_TIMING = HS while still at 200 MHz: the card no longer hears.
+    // HS_TIMING = HS while the clock still has 200 MHz: the card does not understand commands any
+    // more.
     host.short(6, 0x03b9_0100);
     host.wait_busy();
     host.silent(13, 1 << 16);
@@ -120,7 +122,7 @@ fn hs400_by_the_prescribed_way() {
         ],
     );
     assert!(!host.ext_write(183, 2), "the width stays in HS400");
-    // Down again for tuning: clock, HS, single edges, HS200.
+    // The steps back for a new tuning: lower clock, HS, single data rate, HS200.
     host.set(|bus| bus.clock_hz = 52_000_000);
     assert!(!host.ext_write(185, 2));
     assert!(host.ext_write(185, 1));
@@ -138,19 +140,19 @@ fn hs400_with_enhanced_strobe() {
     host.emmc_hs8();
     assert!(host.ext_write(183, 0x86));
     host.set(|bus| bus.ddr = true);
-    // Busy of the switch: the old mode still holds.
+    // During the busy of the switch the old mode still applies.
     host.short(6, 0x03b9_0300);
     host.status();
     host.now_ns += 400_000;
-    // Without the strobe no answer is understood.
+    // Without the strobe the host does not understand any response.
     host.set(|bus| (bus.clock_hz, bus.signal18) = (200_000_000, true));
     host.set(|bus| bus.sample_error = 100);
     assert_eq!(host.send(13, 1 << 16).answer, None);
-    // With it, no tuning is needed.
+    // With the strobe the host needs no tuning.
     host.set(|bus| bus.strobe = true);
     assert_eq!(host.status(), 0x900);
     works_only_so(&mut host, &[|bus| bus.strobe = false, |bus| bus.ddr = false, |bus| bus.width = 4]);
-    // A reset needs the way from the start.
+    // After a reset all steps have to be repeated.
     host.silent(0, 0);
     host.silent(1, 0x40ff_8080);
     host.set(|bus| *bus = BusState { powered: true, clock_hz: 400_000, width: 1, ..BusState::default() });
@@ -203,7 +205,8 @@ fn a_pulse_on_the_reset_line_is_a_power_cycle_where_the_card_looks_at_it() {
             host.set(|bus| bus.reset = true);
             host.silent(1, 0x40ff_8080);
             host.set(|bus| bus.reset = false);
-            // 74 clocks are over, 200 us are not: the command ends after them by its own length.
+            // The 74 clocks are over, the 200 us after RST_n are not. The command's own length lets
+            // it end after them.
             host.wait(40_000);
             host.silent(1, 0x40ff_8080);
             host.wait(200_000);

@@ -1,11 +1,12 @@
-//! Extension registers of SD cards: general information, cache, power-off notification.
+//! Tests of the extension registers of SD cards: general information, cache, power-off
+//! notification.
 
 use super::host::Host;
 use super::pages::fast;
 use super::profile;
 use crate::card::{Card, SdCard};
 
-/// CMD48 of so many bytes at an offset of a page of a function.
+/// Sends CMD48 for `len` bytes at an offset in a page of a function. Returns the bytes.
 pub(super) fn read(host: &mut Host<SdCard>, function: u32, page: u32, offset: u32, len: u32) -> Vec<u8> {
     host.ok(48, function << 27 | page << 18 | offset << 9 | (len - 1));
     let mut data = host.receive(1);
@@ -15,7 +16,7 @@ pub(super) fn read(host: &mut Host<SdCard>, function: u32, page: u32, offset: u3
     data
 }
 
-/// CMD49 of one byte; the busy time.
+/// Sends CMD49 with one byte. Returns the busy time in ns.
 pub(super) fn write(host: &mut Host<SdCard>, function: u32, offset: u32, value: u8) -> u64 {
     host.ok(49, function << 27 | offset << 9);
     let mut block = [0; 512];
@@ -29,7 +30,7 @@ pub(super) fn write(host: &mut Host<SdCard>, function: u32, offset: u32, value: 
     busy_ns
 }
 
-/// Function codes and where their registers are, as a host walks them.
+/// Returns the function codes and the addresses of their registers, found as a host finds them.
 pub(super) fn functions(host: &mut Host<SdCard>) -> Vec<(u8, u32)> {
     let info = read(host, 0, 0, 0, 512);
     assert_eq!(info[..2], [0, 0], "revision");
@@ -55,7 +56,7 @@ fn what_the_card_offers() {
     assert_eq!(functions(&mut host), [(1, 1), (2, 2)]);
     assert_eq!(read(&mut host, 1, 0, 1, 1), [0x10]);
     assert_eq!(read(&mut host, 2, 0, 4, 1), [1]);
-    // Other cards take the command as illegal.
+    // On cards without extension registers the command is illegal.
     let mut old = fast("sdxc-128g-uhs");
     old.silent(48, 0x1ff);
     assert_eq!(old.status(), 0x0040_0900);
@@ -104,7 +105,7 @@ fn power_off_notification() {
 #[test]
 fn a_mask_writes_single_bits() {
     let mut host = fast("sdxc-64g-a2");
-    // Bit 0 by mask 1; by mask 2 it stays.
+    // Mask 1 lets the write change bit 0; mask 2 does not.
     for (mask, value, after) in [(1u32, 0xff, 1), (2, 0, 1), (1, 0, 0)] {
         host.ok(49, 2 << 27 | 1 << 26 | 260 << 9 | mask);
         host.transmit(&[value; 512]);

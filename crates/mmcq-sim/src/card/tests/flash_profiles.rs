@@ -1,4 +1,4 @@
-//! What a profile's flash tables may say together, and what a bad one is told.
+//! Which flash tables and keys a profile may combine, and the error messages for a bad profile.
 
 use crate::card::CardProfile;
 
@@ -12,7 +12,7 @@ fn cached() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Replaces a line, which begins with this, by another text.
+/// Replaces the line that begins with `begin` by another text.
 fn with(text: &str, begin: &str, line: &str) -> String {
     let key = format!("{begin} = ");
     assert_eq!(text.lines().filter(|line| line.starts_with(&key)).count(), 1, "{begin}");
@@ -21,7 +21,7 @@ fn with(text: &str, begin: &str, line: &str) -> String {
         .fold(String::new(), |all, line| all + line + "\n")
 }
 
-/// The message, without the place, and the line that it names.
+/// Returns the error message without its place, and the line that it names.
 fn refused(text: &str) -> (String, String) {
     let message = CardProfile::from_toml(text, "bad.toml").expect_err("must be refused").to_string();
     assert!(!message.contains('\n'), "one line: {message}");
@@ -104,7 +104,7 @@ fn keys_that_need_or_exclude_others() {
         let bad = with(&good, gone, added);
         assert_eq!(refused(&bad), (format!("`{key}`: expected {expected}"), key.to_owned()), "{gone}");
     }
-    // Without reads by page, and without a close, the plain times must be there.
+    // A profile without reads by page must have the times for 4 KiB units.
     let plain: String = good
         .lines()
         .filter(|line| {
@@ -118,7 +118,7 @@ fn keys_that_need_or_exclude_others() {
         .map(|line| format!("{line}\n"))
         .collect();
     assert_eq!(refused(&plain), ("missing field `read_next_4k_us`".to_owned(), "[flash.read]".to_owned()));
-    // An eMMC's partitions have no such write.
+    // An eMMC cannot have a volatile open write.
     let path = format!("{}/cards/hbg4a2.toml", env!("CARGO_MANIFEST_DIR"));
     let emmc = std::fs::read_to_string(path).unwrap();
     let emmc = with(&emmc, "write_first_us", "close_us = 5");
@@ -139,7 +139,7 @@ fn a_cache_with_a_price_has_the_size_of_its_register() {
     let bytes = |text: &str| CardProfile::from_toml(text, "good.toml").unwrap().flash().cache_bytes;
     assert_eq!(bytes(&text), 1 << 20);
     assert_eq!(bytes(&with(&text, "cache_size_kib", "cache_size_kib = 64")), 64 << 10);
-    // Without one, the buffer drains.
+    // Without a cache, the receive buffer drains.
     assert_eq!(bytes(&with(&text, "cache_size_kib", "cache_size_kib = 0")), 512 << 10);
     for (gone, added, key, expected) in [
         (
@@ -151,7 +151,7 @@ fn a_cache_with_a_price_has_the_size_of_its_register() {
         ("drain_mib_s", "", "program_us = 200", "a cache with a size, and `drain_mib_s` in `[flash.write]`"),
         ("flush_us", "flush_us = -1", "flush_us = -1", "a time from 0 to one hour"),
     ] {
-        // A page that is programmed needs a cache as well, and would be the first to say so.
+        // `program_kib` also needs a cache, and would cause its own error first.
         let plain = if gone == "program_kib" { text.clone() } else { with(&text, "program_kib", "") };
         let bad = with(&plain, gone, added);
         assert_eq!(refused(&bad), (format!("`{key}`: expected {expected}"), key.to_owned()), "{gone}");
@@ -173,7 +173,7 @@ fn the_time_of_a_switch_and_its_register_are_one_value() {
     );
 }
 
-/// The text of a card by name.
+/// Returns the text of the profile of a card by its name.
 fn named(name: &str) -> String {
     let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
@@ -211,7 +211,7 @@ fn a_bad_spread_is_told_by_its_key_and_line() {
     let bad = with(&with(&reads, "read_retry_share", ""), "read_retry_us", "");
     let (what, _) = refused(&bad);
     assert_eq!(what, "`read_retry_again = 0.25`: expected `read_retry_share` beside it");
-    // A write that ends in the flash has no cache that drains behind it.
+    // With `close_us` a write ends in the flash, so no cache drains afterwards.
     let close =
         with(&named("pro-plus-128-spread"), "gc_share", "gc_share = 0.04\nslc_mib = 64\nslc_mib_s = 90");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! A scripted host: it drives the bus, spends wire time and believes nothing.
+//! A scripted host for tests: it drives the bus, advances the time by the wire time of each token,
+//! and checks every answer.
 
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 
@@ -11,7 +12,8 @@ pub(crate) struct Host<C> {
 }
 
 impl<C: Card> Host<C> {
-    /// Power, 400 kHz, and the wait that the standards ask for.
+    /// Makes a host that has switched the power on, has set 400 kHz, and has waited as the
+    /// standards demand.
     pub(crate) fn new(card: C) -> Self {
         let bus = BusState::default();
         let mut host = Self { card, bus, now_ns: 1_000, rca: 0, last: Reply::SILENT };
@@ -42,13 +44,13 @@ impl<C: Card> Host<C> {
         (clocks * 1_000_000_000).div_ceil(u64::from(self.bus.clock_hz.max(1)))
     }
 
-    /// Wire time of a block: start bit, data, CRC16, end bit.
+    /// Returns the wire time of a block in ns: start bit, data, CRC16, end bit.
     pub(crate) fn block_ns(&self, bytes: usize) -> u64 {
         let lines = u64::from(self.bus.width) << u32::from(self.bus.ddr);
         self.clocks_ns((bytes as u64 * 8).div_ceil(lines) + 18)
     }
 
-    /// Sends a command; time stands at the end of its answer.
+    /// Sends a command. Afterwards the time is the end of its response.
     pub(crate) fn send(&mut self, index: u8, arg: u32) -> Reply {
         self.wait(self.clocks_ns(48 + 8));
         self.last = self.card.command(index, arg, self.now_ns);
@@ -61,7 +63,7 @@ impl<C: Card> Host<C> {
         self.last
     }
 
-    /// Sends a command that must be answered by a short answer; its content.
+    /// Sends a command that must get a 48-bit response. Returns the content of the response.
     pub(crate) fn short(&mut self, index: u8, arg: u32) -> u32 {
         match self.send(index, arg).answer {
             Some(Answer::Short { index: echoed, content, crc }) => {
@@ -91,14 +93,14 @@ impl<C: Card> Host<C> {
         assert_eq!(reply, Reply::SILENT, "CMD{index} {arg:#x}");
     }
 
-    /// An application command in the present RCA.
+    /// Sends an application command: CMD55 with the card's RCA, then the command.
     pub(crate) fn app(&mut self, index: u8, arg: u32) -> u32 {
         let status = self.short(55, self.rca << 16);
         assert_eq!(status & 0x20, 0x20, "APP_CMD after CMD55");
         self.short(index, arg)
     }
 
-    /// A command whose answer has no error bit; waits for the end of busy.
+    /// Sends a command whose response must not have an error bit, and waits for the end of busy.
     pub(crate) fn ok(&mut self, index: u8, arg: u32) -> u32 {
         let status = self.short(index, arg);
         assert_eq!(status & 0xfdf9_a080, 0, "errors in {status:#010x} after CMD{index} {arg:#x}");
@@ -106,8 +108,8 @@ impl<C: Card> Host<C> {
         status
     }
 
-    /// CMD12 to a read that may have come to the end of the card: some say OUT_OF_RANGE there
-    /// [SD 4.3.3].
+    /// Sends CMD12 to a read that may have reached the end of the card: some cards report
+    /// OUT_OF_RANGE then [SD 4.3.3].
     pub(crate) fn stop_at_end(&mut self) {
         let status = self.short(12, 0);
         assert_eq!(status & 0x7df9_a080, 0, "errors in {status:#010x} after CMD12");
@@ -128,7 +130,7 @@ impl<C: Card> Host<C> {
         self.short(13, self.rca << 16)
     }
 
-    /// CURRENT_STATE.
+    /// Returns CURRENT_STATE of the card status.
     pub(crate) fn state(&mut self) -> u32 {
         self.status() >> 9 & 0xf
     }
@@ -142,7 +144,8 @@ impl<C: Card> Host<C> {
         block
     }
 
-    /// The block size that the last command announced, and this many blocks, all with a good CRC.
+    /// Receives this many blocks of the size that the last command announced. All must have a good
+    /// CRC.
     pub(crate) fn receive(&mut self, blocks: usize) -> Vec<u8> {
         let Flow::Read { block_size } = self.last.flow else { panic!("no data follow: {:?}", self.last) };
         let mut data = vec![0u8; usize::from(block_size) * blocks];
@@ -166,7 +169,7 @@ impl<C: Card> Host<C> {
         taken
     }
 
-    /// Sends blocks, all of them accepted.
+    /// Sends blocks that the card must accept.
     pub(crate) fn transmit(&mut self, data: &[u8]) {
         let Flow::Write { block_size } = self.last.flow else { panic!("no data wanted: {:?}", self.last) };
         for block in data.chunks(block_size.into()) {
@@ -175,11 +178,11 @@ impl<C: Card> Host<C> {
         }
     }
 
-    /// SD from power-up to `tran`: 4 lines, at 1.8 V if `uhs`, in default speed.
+    /// Brings an SD card from power-up to `tran`: 4 lines, default speed, 1.8 V if `uhs`.
     pub(crate) fn bring_up_sd(&mut self, uhs: bool) -> [u8; 16] {
         self.silent(0, 0);
         let v2 = self.send(8, 0x1aa).answer.is_some();
-        // High capacity, and addresses of 38 bits.
+        // ACMD41 announces high capacity and 38-bit addresses.
         let arg = 0x00ff_8000 | if v2 { 1 << 30 | 1 << 27 } else { 0 } | if uhs { 1 << 24 } else { 0 };
         let mut tries = 0;
         let ocr = loop {
@@ -220,7 +223,7 @@ impl<C: Card> Host<C> {
         assert!(!self.card.switching_voltage(self.now_ns));
     }
 
-    /// CMD6 on an SD card; the status block.
+    /// Sends CMD6 to an SD card. Returns its status block.
     pub(crate) fn sd_switch(&mut self, arg: u32) -> Vec<u8> {
         self.short(6, arg);
         let status = self.receive(1);
@@ -228,7 +231,7 @@ impl<C: Card> Host<C> {
         status
     }
 
-    /// eMMC from power-up to `tran`: one line, 26 MHz, RCA 1.
+    /// Brings an eMMC from power-up to `tran`: one line, 26 MHz, RCA 1.
     pub(crate) fn bring_up_emmc(&mut self) -> [u8; 16] {
         self.silent(0, 0);
         let mut tries = 0;
@@ -247,14 +250,16 @@ impl<C: Card> Host<C> {
         csd
     }
 
-    /// Writes a byte of EXT_CSD and looks at the status; true if it was taken.
+    /// Writes a byte of EXT_CSD by CMD6 and reads the status. Returns true if the card accepted the
+    /// value.
     pub(crate) fn ext_write(&mut self, index: u32, value: u32) -> bool {
         self.short(6, 0x0300_0000 | index << 16 | value << 8);
         self.wait_busy();
         self.status() & 0x80 == 0
     }
 
-    /// The same for a byte that changes the bus: the host follows before it asks for the status.
+    /// Writes a byte of EXT_CSD that changes the bus mode. The host changes the bus before it reads
+    /// the status.
     pub(crate) fn ext_mode(&mut self, index: u32, value: u32, change: impl FnOnce(&mut BusState)) {
         self.short(6, 0x0300_0000 | index << 16 | value << 8);
         self.wait_busy();
@@ -267,7 +272,7 @@ impl<C: Card> Host<C> {
         self.receive(1)
     }
 
-    /// Eight lines at HS.
+    /// Switches an eMMC to HS with eight lines.
     pub(crate) fn emmc_hs8(&mut self) {
         assert!(self.ext_write(183, 2));
         self.set(|bus| bus.width = 8);

@@ -1,5 +1,5 @@
-//! Interrupted and background work, health, lies about capacity, protection, and cards that damage
-//! more than they should.
+//! Tests of interrupted and background work, health, false capacities, protection, and cards that
+//! damage other sectors.
 
 use super::host::Host;
 use super::pages::fast;
@@ -40,7 +40,7 @@ pub(super) fn read(host: &mut Host<impl Card>, sector: u32) -> u8 {
 fn hpi_ends_a_flush_and_what_is_left_stays_in_the_cache() {
     let mut host = emmc("emmc-51-full", |quirks| quirks.sanitize_ms = 60_000);
     assert_eq!(host.ext_csd()[503], 1);
-    // Not enabled, it does nothing.
+    // An HPI has no effect if it is not enabled.
     host.short(6, 0x03a5_0100);
     host.short(13, 1 << 16 | 1);
     host.wait(1_000_000_000);
@@ -100,7 +100,8 @@ fn health_goes_down_to_the_end() {
             host.ok(25, part * 300);
             host.transmit(&vec![7; 205 * 512]);
         }
-        // The life of the first ends in the middle of a transfer, and its next status says so.
+        // The card's life ends in the middle of the transfer. The next status reports WP_VIOLATION
+        // if worn-out cards refuse writes.
         assert_eq!(host.status() >> 26 & 1, refused.into(), "WP_VIOLATION");
         assert_eq!(health(&mut host), [3, 11, 11]);
         assert_eq!(read(&mut host, 0), 7);
@@ -184,7 +185,7 @@ fn registers_that_lie() {
     let csd = host.long(9, 1 << 16);
     assert_eq!(csd[1], 0xff);
     assert_eq!(csd[15], crate::wire::crc7(&csd[..15]) << 1 | 1);
-    // Operating conditions never ready.
+    // A card whose power-up never ends.
     let mut never = profile("sdxc-128g-uhs");
     never.quirks_mut().never_ready = true;
     let mut host = Host::new(never.build_sd(medium(&never)).unwrap());

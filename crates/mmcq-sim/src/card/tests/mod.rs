@@ -1,4 +1,4 @@
-//! Cards driven by raw commands, written from the standards.
+//! Tests that send raw commands to the card models, written from the standards.
 
 mod contract;
 mod cuts;
@@ -31,7 +31,7 @@ pub(crate) fn profile(file: &str) -> super::CardProfile {
     super::CardProfile::from_toml(&text, &format!("{file}.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A medium as large as the card, with a pattern where nothing was written.
+/// Returns a medium as large as the card, with a pattern in sectors that were never written.
 pub(crate) fn medium(profile: &super::CardProfile) -> super::Medium {
     super::Medium::sparse(profile.capacity_bytes(), super::Fill::Pattern(1))
         .expect("a capacity of whole sectors")

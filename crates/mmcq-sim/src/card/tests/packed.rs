@@ -1,4 +1,5 @@
-//! Packed commands of an eMMC: what is taken, what is done, and what is said of a failure.
+//! Tests of packed commands of an eMMC: what it accepts, what it executes, and what it reports
+//! about a failure.
 
 use super::emmc::card;
 use super::host::Host;
@@ -15,7 +16,7 @@ fn packed() -> Host<EmmcCard> {
     host
 }
 
-/// A header of these entries: the argument of CMD23, and the sector.
+/// Returns a packed header with these entries: each has an argument of CMD23 and a sector.
 fn header(way: u32, entries: &[(u32, u32)]) -> Vec<u8> {
     let mut words = vec![(entries.len() as u32) << 16 | way << 8 | 1, 0];
     for &(count, sector) in entries {
@@ -26,7 +27,7 @@ fn header(way: u32, entries: &[(u32, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// Each block of this entry has this byte.
+/// Writes a pack: each block of an entry has the byte that the entry gives.
 fn write(host: &mut Host<EmmcCard>, entries: &[(u32, u32)]) {
     let blocks: u32 = entries.iter().map(|(count, _)| count & 0xffff).sum();
     host.ok(23, PACKED | (1 + blocks));
@@ -82,10 +83,10 @@ fn what_is_not_taken() {
     assert_ne!(without.short(23, PACKED | 2) & 1 << 19, 0, "MAX_PACKED is 0");
     let mut host = packed();
     assert_ne!(host.short(23, PACKED | RELIABLE | 2) & 1 << 19, 0, "flags are in the entries");
-    // A read whose header has not come.
+    // A packed read without a header.
     host.ok(23, PACKED | 8);
     assert_ne!(host.short(18, 0) & 1 << 19, 0);
-    // Headers that make no sense: nothing is written, and no entry is to blame.
+    // Headers that are not valid: the card writes nothing, and names no failed entry.
     for (way, entries, blocks) in
         [(2, vec![(1, 8), (0, 16)], 2), (2, vec![(1, 8), (1, 16)], 2), (3, vec![(1, 8)], 2), (2, vec![], 1)]
     {
@@ -97,14 +98,15 @@ fn what_is_not_taken() {
         assert_ne!(host.status() & 1 << 19, 0, "{entries:?}");
         assert_eq!((told(&mut host), first_byte(&mut host, 8)), ((8, 1, 0), before), "{entries:?}");
     }
-    // The next one is as if nothing had been.
+    // The next packed command works normally.
     write(&mut host, &FOUR);
     assert_eq!((host.status(), told(&mut host)), (0x900, (0, 0, 0)));
 }
 
 #[test]
 fn an_entry_that_fails_ends_the_pack() {
-    // By its place, by its medium, or by a bad design.
+    // The entry fails by its address, by an error of the medium, or by a fault of the packed
+    // command.
     for (third, plan, index) in [
         (u32::MAX - 8, Plan::none(), 3),
         (40, Plan::none().shot(Point::Medium, 6, Strike::Fail), 3),
@@ -121,7 +123,7 @@ fn an_entry_that_fails_ends_the_pack() {
         assert_eq!(told(&mut host), (8, 3, index));
         assert_eq!((first_byte(&mut host, 1_000), first_byte(&mut host, 90_000)), (1, 2));
         assert_eq!(first_byte(&mut host, 1_000_000), last, "what is behind it is not begun");
-        // It says so until the next.
+        // The card reports the exception until the next packed command.
         assert_eq!(host.status() & EXCEPTION, EXCEPTION);
         host.card.set_faults(Faults::none());
         write(&mut host, &FOUR);
@@ -177,7 +179,8 @@ fn a_damaged_block_ends_it_too() {
     assert_eq!((first_byte(&mut host, 1_000), told(&mut host)), (1, (8, 3, 3)));
 }
 
-/// Its units load entries at the same time, and an entry costs less than a command.
+/// Checks that a pack is faster than single commands: flash units load entries in parallel, and an
+/// entry costs less than a command.
 #[test]
 fn a_pack_is_faster_than_its_parts() {
     let entries: Vec<(u32, u32)> = (0..16).map(|n| (8, n * 50_000)).collect();

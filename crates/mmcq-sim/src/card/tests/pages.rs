@@ -1,4 +1,5 @@
-//! Reads by page and beyond their end, to the nanosecond, on the card of the STREAM thread.
+//! Tests of reads by page and of reading ahead, exact to the nanosecond, on the card of the STREAM
+//! thread.
 
 use super::host::Host;
 use super::sd::card;
@@ -7,12 +8,12 @@ use crate::card::{Card, ReadBlock, SdCard};
 const FIRST_NS: u64 = 171_000;
 const SECOND_NS: u64 = 113_000;
 const ABORT_NS: u64 = 194_000;
-/// 1050 clocks of 208 MHz, and the gap of 191 ns.
+/// Time in ns of a block: 1050 clocks of 208 MHz, and the gap of 191 ns.
 const BLOCK_NS: u64 = 5_048 + 191;
-/// 512 KiB of read-ahead.
+/// Number of blocks in the 512 KiB that the card reads ahead.
 const AHEAD_BLOCKS: u64 = 1024;
 
-/// In SDR104, as a reader drives it.
+/// Brings up the card of this profile in SDR104, as a card reader does.
 pub(super) fn fast(file: &str) -> Host<SdCard> {
     let mut host = card(file, true);
     host.sd_switch(0x80ff_fff3);
@@ -21,14 +22,15 @@ pub(super) fn fast(file: &str) -> Host<SdCard> {
     host
 }
 
-/// Sends a command without errors; when its token ended.
+/// Sends a command that must not cause errors. Returns the time in ns at which it ended on the
+/// wire.
 pub(super) fn sent(host: &mut Host<SdCard>, index: u8, arg: u32) -> u64 {
     let token_ns = host.now_ns + host.clocks_ns(48 + 8);
     host.ok(index, arg);
     token_ns
 }
 
-/// Takes a block; when it started.
+/// Receives a block. Returns the time in ns at which it started.
 fn start(host: &mut Host<SdCard>) -> u64 {
     match host.block(&mut [0; 512]) {
         ReadBlock::At { start_ns, crc_ok: true } => start_ns,
@@ -36,12 +38,12 @@ fn start(host: &mut Host<SdCard>) -> u64 {
     }
 }
 
-/// Takes so many blocks; when the last one started.
+/// Receives this many blocks. Returns the time in ns at which the last one started.
 fn last_start(host: &mut Host<SdCard>, blocks: u64) -> u64 {
     (0..blocks).map(|_| start(host)).last().unwrap()
 }
 
-/// From a read command to its first block, if the card was idle.
+/// Returns the time in ns from a read command to its first block on an idle card.
 fn access_ns(host: &mut Host<SdCard>) -> u64 {
     let sent_ns = sent(host, 17, 0);
     start(host) - sent_ns
@@ -55,7 +57,7 @@ fn one_page_two_pages_and_streaming() {
         let second = if block >= 16 { SECOND_NS } else { 0 };
         assert_eq!(start(&mut host), sent_ns + FIRST_NS + second + block * BLOCK_NS, "block {block}");
     }
-    // 97.7 MB/s.
+    // The rate is 97.7 MB/s.
     assert_eq!(512 * 1_000_000_000 / BLOCK_NS / 100_000, 977);
     host.ok(12, 0);
     assert_eq!(access_ns(&mut host), FIRST_NS + ABORT_NS - host.clocks_ns(50) - host.clocks_ns(56));
@@ -89,7 +91,7 @@ fn a_transfer_that_goes_on_after_a_pause_finds_its_pages() {
         let first_ns = start(&mut host);
         assert_eq!(first_ns, due_ns + SECOND_NS.max(pause_ns), "{pause_ns}");
         assert_eq!(last_start(&mut host, 300), first_ns + 300 * BLOCK_NS);
-        // The pipeline stays full from now on.
+        // From here on the pipeline stays full.
         host.wait(pause_ns + BLOCK_NS);
         let now_ns = host.now_ns;
         assert_eq!(start(&mut host), now_ns);
@@ -111,14 +113,14 @@ fn a_stop_leaves_a_page_fetch_behind() {
             host.wait(idle_ns);
             let read_ns = sent(&mut host, 18, 8192);
             assert_eq!(start(&mut host), read_ns.max(stop_ns + ABORT_NS) + FIRST_NS, "{blocks} {idle_ns}");
-            // Also before the first block.
+            // A stop before the first block also leaves a page fetch behind.
             sent(&mut host, 12, 0);
             host.ok(18, 0);
             let stop_ns = sent(&mut host, 12, 0);
             host.ok(17, 0);
             assert_eq!(start(&mut host), stop_ns + ABORT_NS + FIRST_NS);
         }
-        // Deselecting stops, too.
+        // Deselecting the card also stops the read.
         host.wait(1_000_000);
         host.ok(18, 0);
         start(&mut host);
@@ -166,11 +168,11 @@ fn counted_reads_end_at_their_count_or_not() {
             host.wait(2_000);
             let read_ns = sent(&mut host, 17, 8192);
             assert_eq!(start(&mut host), read_ns.max(end_ns + abort_ns) + FIRST_NS, "{file} {blocks}");
-            // CMD17 reads one block and nothing ahead.
+            // CMD17 reads one block and does not read ahead.
             let read_ns = sent(&mut host, 17, 99);
             assert_eq!(start(&mut host), read_ns + FIRST_NS, "{file}");
         }
-        // Cut off before its count.
+        // CMD12 stops the counted read before its count.
         host.ok(23, 200);
         host.ok(18, 0);
         last_start(&mut host, 16);
@@ -182,7 +184,7 @@ fn counted_reads_end_at_their_count_or_not() {
 
 #[test]
 fn the_limits_of_the_thread() {
-    // Wire and card alone, MiB/s: 8 KiB, 16 KiB, 1 MiB.
+    // Rates in MiB/s of wire and card alone, for 8 KiB, 16 KiB and 1 MiB.
     let mut host = fast("pro-plus-128");
     for (kib, limit) in [(8, 30.6), (16, 34.6), (1024, 90.8)] {
         host.ok(23, kib * 2);
@@ -206,7 +208,7 @@ fn open_transfers_answer_cmd13_and_refuse_other_transfers() {
             assert_eq!(host.status(), 1 << 22 | 5 << 9 | 0x100, "CMD{index} in data");
         }
         assert_eq!(host.status(), 5 << 9 | 0x100);
-        // None of this disturbed the read.
+        // The refused commands did not disturb the read.
         let mut expected = [0; 512];
         crate::card::Fill::Pattern(1).generate(67 * 512, &mut expected);
         let mut block = [0; 512];

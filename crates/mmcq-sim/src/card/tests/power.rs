@@ -1,4 +1,4 @@
-//! Power cuts: what was sent, and is not in the flash yet, is gone.
+//! Tests of power cuts: written data that are not in the flash yet are lost.
 
 use super::host::Host;
 use super::pages::fast;
@@ -20,12 +20,13 @@ fn pattern(sector: u64) -> [u8; 512] {
     block
 }
 
-/// Blocks that the flash has programmed whole, if it began at `first_ns` and never waited.
+/// Returns how many blocks the flash has programmed completely, if it began at `first_ns` and never
+/// waited.
 fn programmed(first_ns: u64, now_ns: u64, blocks: u64) -> u64 {
     ((now_ns - first_ns) * RATE / 512_000_000_000).min(blocks)
 }
 
-/// Of so many blocks from this sector on, only the first ones were kept.
+/// Checks that of `blocks` from this sector on only the first `kept` have their new content.
 fn assert_kept(host: &mut Host<SdCard>, sector: u64, blocks: u64, kept: u64) {
     for n in 0..blocks {
         let expected = if n < kept { NEW } else { pattern(sector + n) };
@@ -35,7 +36,7 @@ fn assert_kept(host: &mut Host<SdCard>, sector: u64, blocks: u64, kept: u64) {
 
 #[test]
 fn an_open_write_loses_its_newest_blocks() {
-    // The last one fills the cache: the cut comes while the card waits for room.
+    // The last case fills the cache, so that the cut comes while the card waits for room.
     for (blocks, wait_ns) in [(1, 0), (64, 0), (64, 100_000), (64, 250_000), (64, 10_000_000), (3000, 0)] {
         let mut host = fast("pro-plus-128");
         host.ok(25, 100);
@@ -46,7 +47,7 @@ fn an_open_write_loses_its_newest_blocks() {
         assert_kept(&mut host, 100, blocks, kept);
         assert!((kept == blocks) == (wait_ns == 10_000_000));
         assert!(blocks - kept <= 1024, "no more than the cache holds");
-        // The same over the bus.
+        // Reading over the bus gives the same result.
         host.wait(1_000_000);
         host.power_up();
         host.bring_up_sd(true);

@@ -1,11 +1,12 @@
-//! Every profile: bring-up, registers bit by bit, round trips; and what a bad profile is told.
+//! Tests of every card profile (bring-up, registers bit by bit, writes read back) and of the
+//! messages for a bad profile.
 
 use super::host::Host;
 use super::{ALL, medium, profile};
 use crate::card::io::IoProfile;
 use crate::card::{CardProfile, Fill, Medium};
 
-/// Bits of a register, the last byte holding bits 7:0.
+/// Returns bits of a register whose last byte has the bits 7:0.
 fn bits(register: &[u8], msb: usize, lsb: usize) -> u64 {
     (lsb..=msb).rev().fold(0, |value, bit| {
         let byte = register[register.len() - 1 - bit / 8];
@@ -13,7 +14,7 @@ fn bits(register: &[u8], msb: usize, lsb: usize) -> u64 {
     })
 }
 
-/// CRC7 by long division, bit by bit, unlike the model's.
+/// Computes the CRC7 by long division, bit by bit, in another way than the model.
 fn crc7(bytes: &[u8]) -> u8 {
     let mut rest: u128 = 0;
     for byte in bytes {
@@ -78,7 +79,7 @@ fn all_come_up_and_keep_data() {
             assert_eq!(host.receive(1), [0x5a; 512]);
             assert_eq!(host.state(), 4);
         }
-        // Never written: the pattern.
+        // Sectors that were never written read as the pattern.
         let mut expected = [0u8; 512];
         Fill::Pattern(1).generate(100 * 512, &mut expected);
         host.ok(17, 100 * unit);
@@ -107,7 +108,7 @@ fn identification_registers() {
     assert!(sealed(&cid));
     assert_eq!(&cid[3..9], b"HBG4a2");
     assert_eq!(bits(&cid, 113, 112), 1);
-    // June 2018: 2013 + 5.
+    // June 2018: the year field is 5 and counts from 2013.
     assert_eq!((bits(&cid, 15, 12), bits(&cid, 11, 8)), (6, 5));
 }
 
@@ -213,7 +214,8 @@ fn fuzz_profiles() {
     });
 }
 
-/// What is erased to zeros reads as zeros, and takes no room on this machine where there was none.
+/// Checks that an erase to zeros reads as zeros, and does not allocate disk space for holes of the
+/// image.
 #[cfg(unix)]
 #[test]
 fn an_erase_fills_no_hole_of_an_image() {
@@ -256,14 +258,14 @@ fn images_must_fit() {
     host.ok(25, 512 * 100);
     host.transmit(&[3; 512 * 9]);
     host.ok(12, 0);
-    // The file is whole at the end of the command, not only at the end of the card.
+    // The file has all data at the end of the command, not only when the card is dropped.
     let file = std::fs::read(&path).unwrap();
     assert_eq!(file.len(), 1 << 20);
     for (sector, bytes) in file.chunks(512).enumerate() {
         let expected = if (100..109).contains(&sector) { 3 } else { 7 };
         assert!(bytes.iter().all(|byte| *byte == expected), "sector {sector}");
     }
-    // Changes from outside are seen by the next command.
+    // The next command sees changes that other programs made in the file.
     let mut file = file;
     host.ok(17, 0);
     assert_eq!(host.receive(1), [7; 512]);

@@ -1,4 +1,4 @@
-//! The command queue of an eMMC: tasks from CMD44 to their data, and the time they take.
+//! Tests of an eMMC's command queue: tasks from CMD44 to their data, and the times.
 
 use super::emmc::card;
 use super::host::Host;
@@ -7,7 +7,7 @@ use crate::faults::{Faults, Plan, Point, Strike};
 
 pub(super) const READ: u32 = 1 << 30;
 
-/// With the queue on, eight lines at HS.
+/// Brings up the card of this profile with eight lines at HS, and switches the queue on.
 pub(super) fn queue(file: &str) -> Host<EmmcCard> {
     let mut host = card(file);
     host.emmc_hs8();
@@ -15,18 +15,18 @@ pub(super) fn queue(file: &str) -> Host<EmmcCard> {
     host
 }
 
-/// CMD44 and CMD45.
+/// Sends a task by CMD44 and CMD45.
 pub(super) fn tell(host: &mut Host<impl Card>, id: u32, how: u32, blocks: u32, sector: u32) {
     host.ok(44, how | id << 16 | blocks);
     host.ok(45, sector);
 }
 
-/// CMD13 with SQS.
+/// Reads the queue status by CMD13 with the bit SQS.
 pub(super) fn ready(host: &mut Host<impl Card>) -> u32 {
     host.short(13, host.rca << 16 | 1 << 15)
 }
 
-/// Asks until one of these is ready; which are.
+/// Polls the queue status until one of these tasks is ready. Returns all ready tasks.
 pub(super) fn wait_for(host: &mut Host<impl Card>, tasks: u32) -> u32 {
     for _ in 0..10_000 {
         let bits = ready(host);
@@ -64,7 +64,7 @@ fn what_the_registers_say() {
     assert!(host.ext_write(15, 1));
     assert_eq!(host.ext_csd()[15], 1);
     assert!(!host.ext_write(15, 2), "a reserved bit");
-    // A reset turns it off.
+    // A reset turns the queue off.
     host.silent(0, 0);
     host.set(|bus| bus.clock_hz = 400_000);
     host.bring_up_emmc();
@@ -92,7 +92,7 @@ fn tasks_come_and_go() {
     let expected = peek(&mut host, 4_000, 2);
     assert_eq!(read(&mut host, 31, 2), expected);
     assert_eq!((ready(&mut host), host.status()), (0, 0x900));
-    // What was written is there, and the number can be used again.
+    // The written data can be read, and the task number can be used again.
     tell(&mut host, 5, READ, 3, 1_000);
     wait_for(&mut host, 1 << 5);
     assert_eq!(read(&mut host, 5, 3), sent);
@@ -109,7 +109,7 @@ fn commands_go_beside_data_and_beside_busy() {
     tell(&mut host, 2, 0, 1, 1_600);
     assert_eq!(ready(&mut host), 1 << 2);
     assert_eq!(host.status() >> 9 & 0xf, 5, "it is still sending");
-    // The rest comes as if nothing had been.
+    // The other blocks come as if no command had been sent in between.
     host.last.flow = crate::card::Flow::Read { block_size: 512 };
     let rest = host.receive(4);
     assert_eq!(rest, peek(&mut host, 4, 4));
@@ -124,7 +124,7 @@ fn commands_go_beside_data_and_beside_busy() {
     assert_eq!(host.status(), 0x900);
 }
 
-/// Rate of 4 KiB reads at random at this depth, a second.
+/// Returns the number of random 4 KiB reads a second at this depth.
 fn rate(file: &str, depth: u32) -> u64 {
     let mut host = queue(file);
     let (mut waiting, mut told, mut done, from_ns) = (0u32, 0u64, 0u64, host.now_ns);
@@ -146,7 +146,7 @@ fn rate(file: &str, depth: u32) -> u64 {
 
 #[test]
 fn depth_pays_by_the_units_that_the_card_has() {
-    // 4 KiB take 83 us on this bus: with a deep queue the wire is the limit of the fast cards.
+    // 4 KiB take 83 us on this bus: with a deep queue the wire limits the fast cards.
     for (file, single, deep) in [
         ("emmc-queue-slow", 3_400..4_000, 8_500..11_500),
         ("emmc-queue", 4_100..4_700, 9_500..12_000),
@@ -167,7 +167,8 @@ fn a_late_error_of_a_write_is_in_the_next_status() {
     host.ok(47, 0);
     let taken = host.card.write_block(&[1; 512], true, host.now_ns);
     assert_eq!(taken.status, Some(true));
-    // While it is programmed nothing is known, and the answer to SQS never tells.
+    // During programming the card does not know the error yet, and a response to SQS never reports
+    // it.
     assert_eq!(host.short(44, 2 << 16 | 1) & 1 << 19, 0);
     assert_eq!(ready(&mut host), 1 << 1);
     host.now_ns = host.now_ns.max(taken.busy_until_ns);

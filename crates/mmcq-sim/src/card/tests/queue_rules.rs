@@ -1,5 +1,5 @@
-//! What a host must not do with a command queue: each is silent, ILLEGAL_COMMAND stands in the
-//! next status, and the queue is as it was.
+//! What a host must not do with a command queue. Each such command gets no response, the next
+//! status has ILLEGAL_COMMAND, and the queue does not change.
 
 use super::emmc::card;
 use super::host::Host;
@@ -19,7 +19,7 @@ fn without_the_queue_its_commands_are_illegal() {
     for (index, arg) in [(44, READ | 8), (45, 0), (46, 0), (47, 0), (48, 1)] {
         refused(&mut host, index, arg);
     }
-    // SQS is no more than a stuff bit then.
+    // Without the queue, the bit SQS of CMD13 has no meaning.
     assert_eq!(host.short(13, host.rca << 16 | 1 << 15), 0x900);
 }
 
@@ -27,7 +27,7 @@ fn without_the_queue_its_commands_are_illegal() {
 fn half_a_task() {
     let mut host = queue("emmc-queue");
     refused(&mut host, 45, 0);
-    // A second CMD44 takes the place of the first.
+    // A second CMD44 replaces the first.
     host.ok(44, READ | 1 << 16 | 8);
     host.ok(44, 2 << 16 | 8);
     host.ok(45, 0);
@@ -46,7 +46,7 @@ fn numbers_in_use_and_numbers_that_are_not_there() {
     refused(&mut host, 48, 0);
     refused(&mut host, 48, 3);
     assert_eq!(ready(&mut host), 1 << 3);
-    // Also while its data move.
+    // A task number is also in use while the data of its task are transferred.
     host.ok(47, 3 << 16);
     host.transmit(&[0; 512]);
     refused(&mut host, 44, 3 << 16 | 8);
@@ -101,7 +101,7 @@ fn data_outside_of_tasks() {
     for (index, arg) in [(16, 512), (17, 0), (18, 0), (23, 8), (24, 0), (25, 0)] {
         refused(&mut host, index, arg);
     }
-    // With an empty queue the registers can be read, and blocks erased.
+    // With an empty queue the host can read EXT_CSD and erase blocks.
     assert_eq!(host.ext_csd()[15], 1);
     host.ok(35, 0);
     host.ok(36, 1023);

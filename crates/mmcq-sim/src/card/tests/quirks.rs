@@ -1,5 +1,5 @@
-//! Each profile of a misbehaving card: what it says it is, that it works if it is treated as it
-//! must be, and how it shows its fault if it is not.
+//! Tests of each profile of a card with a quirk: how it identifies itself, that it works with the
+//! right treatment, and that its quirk shows with the wrong one.
 
 use super::extension;
 use super::host::Host;
@@ -23,7 +23,7 @@ fn emmc(file: &str) -> Host<EmmcCard> {
     host
 }
 
-/// Manufacturer, OEM as Linux counts it (two bytes), name, date.
+/// Returns manufacturer, OEM as Linux shows it (two bytes), product name and date.
 fn identity(host: &mut Host<impl Card>, emmc: bool) -> (u8, u16, String, (u16, u8)) {
     host.silent(7, 0);
     let cid = host.long(10, host.rca << 16);
@@ -76,7 +76,7 @@ fn they_say_who_they_are() {
     assert_eq!(id("sd-cache-broken", false).3, (2019, 11));
     assert_eq!(id("power-off-never-ready", false).3, (2022, 2));
     assert_eq!(id("ddr50-tuning-fails", false).3, (2019, 1));
-    // Made in 2026; the four bits read as 2010, and the revision is not 9.
+    // The card was made in 2026: its four bits mean 2010, since its revision is not 9.
     let mut host = emmc("wrong-date");
     assert_eq!(identity(&mut host, true).3, (2010, 5));
     assert_eq!(host.ext_csd()[192], 8);
@@ -117,7 +117,7 @@ fn treated_well_they_keep_data() {
     }
 }
 
-/// It writes and reads as a card without the quirk.
+/// Checks that the card writes and reads like a card without the quirk.
 fn is_well(host: &mut Host<impl Card>, file: &str) {
     write(host, 7, 3);
     host.ok(25, 8);
@@ -222,7 +222,7 @@ fn two_seconds_whatever_the_size() {
 #[test]
 fn the_argument_in_ext_csd_113() {
     let mut host = emmc("inand-cmd38");
-    // A trim without it is an erase of the whole group.
+    // A trim without EXT_CSD[113] erases the whole erase group.
     write(&mut host, 20, 5);
     erase(&mut host, 0, 7, 1);
     assert_eq!(read(&mut host, 20), 0);
@@ -266,7 +266,7 @@ fn flushes() {
 #[test]
 fn tuning_in_ddr50() {
     let mut host = sd("ddr50-tuning-fails");
-    // In SDR25 it answers.
+    // In SDR25 the card responds again.
     host.sd_switch(0x80ff_fff1);
     host.short(19, 0);
     host.receive(1);

@@ -1,4 +1,5 @@
-//! RPMB by raw frames, with the authentication code computed here as RFC 2104 says.
+//! Tests of RPMB with raw frames. The test computes the authentication code itself, as RFC 2104
+//! defines it.
 
 use super::emmc::card;
 use super::host::Host;
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 const KEY: [u8; 32] = [0x5a; 32];
 
-/// HMAC from two plain hashes.
+/// Computes an HMAC from two SHA-256 hashes.
 fn hmac(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
     let pad = |byte: u8| {
         let mut block = [byte; 64];
@@ -21,7 +22,7 @@ fn hmac(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
 
 #[test]
 fn the_code_is_that_of_rfc_4231() {
-    // Test case 2, key "Jefe".
+    // Test case 2, with the key "Jefe".
     let mut key = [0; 32];
     key[..4].copy_from_slice(b"Jefe");
     let code = hmac(&key, b"what do ya want for nothing?");
@@ -56,7 +57,7 @@ fn receive(host: &mut Host<EmmcCard>, frames: usize) -> Vec<u8> {
     host.receive(frames)
 }
 
-/// Result and counter of the request before.
+/// Requests the result of the request before. Returns result code, write counter and data.
 fn result(host: &mut Host<EmmcCard>) -> (u16, u32, Vec<u8>) {
     send(host, &[frame(5)], false);
     let answer = receive(host, 1);
@@ -128,14 +129,14 @@ fn key_counter_write_and_read() {
     let answer = ask(&mut host, 2, 2, 0x77);
     assert!(authentic(&answer, 0x77));
     assert_eq!((answer[228], answer[512 + 228]), (1, 9));
-    // Counter by its own request.
+    // The request that reads the write counter.
     let mut request = frame(2);
     request[484..500].fill(0x11);
     send(&mut host, &[request], false);
     let answer = receive(&mut host, 1);
     assert_eq!((answer[503], answer[510]), (2, 2));
     assert!(authentic(&answer, 0x11));
-    // Data, counter and key outlive the power.
+    // Data, counter and key survive a power cycle.
     host.power_off();
     host.power_up();
     host.bring_up_emmc();
@@ -180,7 +181,7 @@ fn an_attacker_in_between() {
         host.card.attack_rpmb(attack);
         assert!(!authentic(&ask(&mut host, 0, 1, 3), 3), "{attack:?}");
     }
-    // The write was done, but the host does not hear of it; or it was not done.
+    // The device did the write, but the host gets no response; or the device did not do it.
     for (attack, done) in [(Attack::DroppedAnswer, true), (Attack::DroppedWrite, false)] {
         let counter = u32::from(!done) + 1;
         let mut frames = signed(0, counter, &[0x40]);

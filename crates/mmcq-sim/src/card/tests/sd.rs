@@ -1,4 +1,4 @@
-//! SD cards: transfers, CMD6, tuning, erase, lock.
+//! Tests of SD cards: transfers, CMD6, tuning, erase, password lock.
 
 use super::host::Host;
 use super::{medium, profile};
@@ -19,8 +19,8 @@ fn counted_transfers_end_by_themselves() {
     assert_eq!(host.card.state(host.now_ns) as u32, 6);
     host.transmit(&[1; 512 * 3]);
     assert_eq!(host.state(), 4);
-    // More data find no receiver, and CMD12 comes too late: no answer, ILLEGAL_COMMAND in the next
-    // R1.
+    // The card ignores further data, and CMD12 is illegal now: no response, and ILLEGAL_COMMAND in
+    // the next R1.
     assert_eq!(host.card.write_block(&[0; 512], true, host.now_ns).status, None);
     host.silent(12, 0);
     assert_eq!(host.status(), 0x0040_0900);
@@ -31,7 +31,7 @@ fn counted_transfers_end_by_themselves() {
     assert_eq!(host.receive(3), [1; 512 * 3]);
     assert_eq!(host.block(&mut [0; 512]), ReadBlock::Never);
     assert_eq!(host.state(), 4);
-    // The count holds for the next command only.
+    // The count of CMD23 applies only to the next command.
     host.ok(23, 1);
     host.ok(17, 50);
     host.receive(1);
@@ -59,11 +59,11 @@ fn reading_past_the_end() {
     let stopped = host.short(12, 0);
     assert_eq!((stopped >> 31, stopped >> 9 & 0xf), (1, 5), "OUT_OF_RANGE in data");
     assert_eq!(host.status(), 0x900);
-    // The first block already is outside: an answer, no data.
+    // The first block is already beyond the end: the card responds and sends no data.
     assert_eq!(host.short(17, sectors), 0x8000_0900);
     assert_eq!(host.block(&mut [0; 512]), ReadBlock::Never);
     assert_eq!(host.status(), 0x900);
-    // A write over the end keeps what was inside.
+    // A write over the end of the card stores the blocks before the end.
     host.ok(25, sectors - 1);
     assert_eq!(host.give(&[6; 512]).status, Some(true));
     assert_eq!(host.give(&[6; 512]).status, None);
@@ -102,7 +102,7 @@ fn a_bad_crc_is_told_and_nothing_is_stored() {
     assert_eq!(host.give(&[8; 512]).status, Some(true));
     host.wait(1000);
     assert_eq!(host.card.write_block(&[8; 512], false, host.now_ns).status, Some(false));
-    // Whatever follows is ignored until CMD12.
+    // After a CRC error the card ignores further blocks until CMD12.
     assert_eq!(host.give(&[8; 512]).status, None);
     assert_eq!(host.state(), 6);
     host.ok(12, 0);
@@ -120,10 +120,10 @@ fn byte_addresses_of_sdsc() {
     let mut host = card("sdsc-1g", false);
     host.ok(24, 512 * 7);
     host.transmit(&(0..=511u32).map(|n| n as u8).collect::<Vec<_>>());
-    // Not on a block: ADDRESS_ERROR, no data.
+    // The address is not a multiple of the block length: ADDRESS_ERROR, no data.
     assert_eq!(host.short(17, 512 * 7 + 1), 0x4000_0900);
     assert_eq!(host.block(&mut [0; 512]), ReadBlock::Never);
-    // Shorter blocks may lie anywhere inside a block.
+    // A read of a shorter block may start anywhere inside a block.
     host.ok(16, 16);
     host.ok(17, 512 * 7 + 100);
     assert_eq!(host.receive(1), (100..116).collect::<Vec<u8>>());
@@ -131,7 +131,7 @@ fn byte_addresses_of_sdsc() {
     host.ok(18, 512 * 7);
     assert_eq!(host.receive(3), (0..48).collect::<Vec<u8>>());
     host.ok(12, 0);
-    // But not be written.
+    // A write of a shorter block is refused.
     assert_eq!(host.short(24, 512 * 7), 0x2000_0900);
     assert_eq!(host.short(16, 513), 0x2000_0900);
     assert_eq!(host.short(16, 0), 0x2000_0900);
@@ -148,7 +148,7 @@ fn high_speed_by_cmd6() {
     assert_eq!((check[12], check[13]), (0x80, 0x03), "functions of group 1");
     assert_eq!((check[16], check[17]), (0x01, 1));
     assert!(u16::from_be_bytes([check[0], check[1]]) > 0);
-    // Checking changed nothing: 50 MHz is still too fast.
+    // The check mode of CMD6 changed nothing: 50 MHz is still too fast.
     host.set(|bus| bus.clock_hz = 50_000_000);
     host.silent(13, host.rca << 16);
     host.set(|bus| bus.clock_hz = 25_000_000);
@@ -158,11 +158,11 @@ fn high_speed_by_cmd6() {
     assert_eq!(host.state(), 4);
     host.ok(17, 0);
     host.receive(1);
-    // Function 3 is not there: 0xf, no current, and nothing changes.
+    // Function 3 does not exist: the status has 0xf and no current, and nothing changes.
     let refused = host.sd_switch(0x80ff_fff3);
     assert_eq!((refused[16] & 0xf, refused[0], refused[1]), (0xf, 0, 0));
     assert_eq!(host.state(), 4);
-    // The CSD says the new speed.
+    // The CSD shows the new speed.
     host.silent(7, 0);
     assert_eq!(host.long(9, host.rca << 16)[3], 0x5a);
 }
@@ -174,7 +174,7 @@ fn a_switch_needs_its_whole_block_and_eight_clocks() {
     let mut block = [0u8; 64];
     let start_ns = host.now_ns;
     assert_eq!(host.card.read_block(&mut block, start_ns), ReadBlock::At { start_ns, crc_ok: true });
-    // 128 clocks of data, 8 of the rule, 40 ns each.
+    // Busy ends after 128 clocks of data and 8 clocks that the standard demands, 40 ns each.
     host.now_ns = start_ns + (128 + 8) * 40 - 1;
     host.set(|bus| bus.clock_hz = 50_000_000);
     assert_eq!(host.card.command(13, host.rca << 16, host.now_ns).answer, None);
@@ -199,7 +199,7 @@ fn uhs_modes() {
         host.short(19, 0);
         let block = host.receive(1);
         assert_eq!((block[0], block[1], block[62], block[63]), (0xff, 0x0f, 0x7b, 0xde));
-        // One step faster is not heard.
+        // With one hertz more, the card does not understand commands.
         host.set(|bus| bus.clock_hz += 1);
         host.silent(13, host.rca << 16);
     }
@@ -225,7 +225,7 @@ fn a_wrong_bus_spoils_data() {
         host.set(|bus| *bus = good);
         assert_eq!(host.state(), 4);
     }
-    // Far off, answers are lost too; the tuning block tells.
+    // With a very wrong sampling point the host also loses responses; the tuning block shows it.
     host.set(|bus| bus.sample_error = 90);
     assert_eq!(host.send(13, host.rca << 16).answer, None);
     host.short(19, 0);
@@ -250,15 +250,15 @@ fn erase_in_order() {
     assert_eq!(data[..512], [0xee; 512]);
     assert_eq!(data[512..1536], [0; 1024]);
     assert_eq!(data[1536..], [0xee; 512]);
-    // Out of order.
+    // Erase commands in a wrong order.
     assert_eq!(host.short(33, 5) >> 28 & 1, 1);
     assert_eq!(host.status(), 0x900);
     assert_eq!(host.short(38, 0) >> 28 & 1, 1);
-    // Another command in between.
+    // Another command between the erase commands.
     host.ok(32, 1);
     assert_eq!(host.short(16, 512) >> 13 & 1, 1, "ERASE_RESET");
     assert_eq!(host.short(33, 1) >> 28 & 1, 1);
-    // Turned round.
+    // The end of the erase range is before its start.
     host.ok(32, 9);
     host.ok(33, 3);
     assert_eq!(host.short(38, 0) >> 27 & 1, 1, "ERASE_PARAM");
@@ -302,7 +302,7 @@ fn the_csd_may_be_changed_where_it_may() {
     host.ok(27, 0);
     host.transmit(&csd);
     assert_eq!(host.status() >> 16 & 1, 1, "CSD_OVERWRITE");
-    // TMP_WRITE_PROTECT, with its CRC by long division.
+    // A CSD with TMP_WRITE_PROTECT, and its CRC computed by long division.
     let mut csd = good;
     csd[14] |= 0x10;
     let mut rest: u128 = csd[..15].iter().fold(0, |rest, byte| rest << 8 | u128::from(*byte)) << 7;
@@ -326,8 +326,8 @@ impl Host<SdCard> {
         assert_eq!(self.status() >> 22 & 1, 0);
     }
 
-    /// As [`Host::bring_up_sd`], but a locked card shows CARD_IS_LOCKED everywhere and refuses
-    /// ACMD6.
+    /// Brings up a locked card like [`Host::bring_up_sd`]. A locked card shows CARD_IS_LOCKED in
+    /// each status and refuses ACMD6.
     fn bring_up_locked(&mut self) {
         self.short(8, 0x1aa);
         loop {

@@ -1,6 +1,7 @@
-//! The command queue of an SD card. What a test rests on is printed in the register descriptions of
-//! public drivers (CMD43 to CMD47: three header files agree) and in parts 50 to 86 of
-//! simulationroom999's series on storage: depth, arguments, states, the switch, what is aborted.
+//! Tests of an SD card's command queue. Their sources are the register descriptions in public
+//! drivers (three header files agree about CMD43 to CMD47), and parts 50 to 86 of
+//! simulationroom999's series on storage. These give depth, arguments, states, the switch, and what
+//! an abort does.
 
 use super::extension;
 use super::host::Host;
@@ -12,7 +13,7 @@ use crate::faults::{Faults, Plan, Point, Strike};
 
 const ILLEGAL: u32 = 1 << 22;
 
-/// In SDR104, cache and queue on.
+/// Brings up the card of this profile in SDR104 with its cache on, and sets this queue mode.
 fn queue(file: &str, mode: u8) -> Host<SdCard> {
     let mut host = fast(file);
     extension::write(&mut host, 2, 260, 1);
@@ -37,7 +38,7 @@ fn what_the_registers_say() {
     host.app(13, 0);
     let ssr = host.receive(1);
     assert_eq!((ssr[21] & 0xf, ssr[22] >> 3, ssr[22] >> 2 & 1), (2, 31, 1), "A2, depth, cache");
-    // Without the mode its commands are illegal, and bit 15 is none.
+    // Without queue mode the queue's commands are illegal, and bit 15 of CMD13 has no meaning.
     for (index, arg) in [(43, 1), (44, READ | 8), (45, 0), (46, 0), (47, 0)] {
         refused(&mut host, index, arg);
     }
@@ -47,7 +48,7 @@ fn what_the_registers_say() {
     extension::write(&mut host, 2, 262, 0);
     host.ok(17, 0);
     host.receive(1);
-    // A reset turns it off.
+    // A reset turns the queue off.
     extension::write(&mut host, 2, 262, 1);
     host.silent(0, 0);
     host.set(|bus| (bus.clock_hz, bus.width) = (400_000, 1));
@@ -83,13 +84,13 @@ fn tasks_come_and_go() {
 fn bits_of_an_emmcs_task_are_none() {
     let mut host = voluntary();
     host.card.set_faults(Faults::new(Plan::none()));
-    // Reliable, and past the cache: an SD card has neither.
+    // The bits for a reliable write and for bypassing the cache have no meaning on an SD card.
     tell(&mut host, 0, 1 << 31 | 1 << 24, 1, 100);
     wait_for(&mut host, 1);
     write(&mut host, 0, &[1; 512]);
     let now_ns = host.now_ns;
     assert_eq!(host.card.at_stake(now_ns).len(), 1, "it is in the cache");
-    // A flush in the mode, with an empty queue.
+    // A flush in queue mode with an empty queue.
     extension::write(&mut host, 2, 261, 1);
     assert_eq!(extension::read(&mut host, 2, 0, 261, 1), [0]);
     let now_ns = host.now_ns;
@@ -117,7 +118,7 @@ fn what_the_mode_does_not_know() {
     for (index, arg) in illegal {
         refused(&mut host, index, arg);
     }
-    // Tuning, erase and the extension registers want an empty queue.
+    // Tuning, erase and extension registers work in queue mode only with an empty queue.
     host.ok(19, 0);
     host.receive(1);
     host.ok(32, 0);
@@ -140,7 +141,7 @@ fn what_the_mode_does_not_know() {
 fn what_is_no_task() {
     let mut host = voluntary();
     refused(&mut host, 45, 0);
-    // A second CMD44 takes the place of the first.
+    // A second CMD44 replaces the first.
     host.ok(44, READ | 1 << 16 | 8);
     host.ok(44, 2 << 16 | 8);
     host.ok(45, 0);
@@ -156,7 +157,7 @@ fn what_is_no_task() {
     host.ok(44, READ | 2);
     assert_eq!(host.short(45, blocks - 1) >> 31, 1, "beyond the end");
     assert_eq!(ready(&mut host), 1 << 2);
-    // Data need free lines.
+    // No second transfer can start while the data lines are in use.
     tell(&mut host, 1, 0, 1, 800);
     host.ok(47, 2 << 16);
     for (index, arg) in [(47, 1 << 16), (43, 1), (48, 0), (17, 0)] {
@@ -232,7 +233,7 @@ fn the_upper_address_of_a_huge_card_is_in_its_task() {
     assert_eq!(read(&mut host, 0, 1), expected);
 }
 
-/// Reads of 4 KiB at random at this depth: how many a second, and how many were wrong.
+/// Does random 4 KiB reads at this depth. Returns the reads a second, and the number of wrong ones.
 fn reads(host: &mut Host<SdCard>, depth: u32, count: u64) -> (u64, u64) {
     let (mut waiting, mut told, mut done, mut wrong, from_ns) = (0u32, 0u64, 0u64, 0, host.now_ns);
     let mut at = [0u32; 32];
@@ -257,7 +258,7 @@ fn reads(host: &mut Host<SdCard>, depth: u32, count: u64) -> (u64, u64) {
 fn depth_pays_and_a2_is_kept() {
     let rate = |depth| reads(&mut voluntary(), depth, 400);
     let [(one, _), (eight, wrong), (deep, _)] = [1, 8, 32].map(rate);
-    // With a queue of 8 a card of class A2 reads 4000 times a second at random.
+    // With a queue of 8 tasks a card of class A2 does 4000 random reads a second.
     assert!((2_600..3_100).contains(&one) && eight >= 4_000 && deep >= 4_000, "{one} {eight} {deep}");
     assert!((21..=28).contains(&(deep * 10 / one)) && wrong == 0, "{one} {deep}: 2.5 times");
 }
@@ -272,11 +273,11 @@ fn cards_that_do_not_stand_it() {
         extension::write(&mut host, 2, 262, 1);
         host
     };
-    // Wrong data, and not an error bit.
+    // The card returns wrong data without an error bit.
     let mut host = on("queue-astray");
     assert_eq!(reads(&mut host, 4, 183).1, 3);
     assert_eq!(host.status(), 0x900);
-    // A flush that never ends, in the mode only.
+    // A flush never ends, but only in queue mode.
     let mut host = on("queue-flush-hangs");
     extension::write(&mut host, 2, 261, 1);
     host.wait(10_000_000_000);
@@ -285,7 +286,7 @@ fn cards_that_do_not_stand_it() {
     extension::write(&mut host, 2, 262, 0);
     extension::write(&mut host, 2, 261, 1);
     assert_eq!(extension::read(&mut host, 2, 0, 261, 1), [0]);
-    // Tasks that are gone.
+    // The card loses tasks.
     let mut host = on("queue-forgets");
     reads(&mut host, 1, 49);
     tell(&mut host, 0, READ, 1, 0);
@@ -293,7 +294,7 @@ fn cards_that_do_not_stand_it() {
     wait_for(&mut host, 1);
     read(&mut host, 0, 1);
     assert_eq!(ready(&mut host), 0);
-    // A switch that takes its time: until then the card is as it was.
+    // The switch of the queue takes effect late; until then nothing changes.
     let mut host = on("queue-late");
     assert_eq!(extension::read(&mut host, 2, 0, 262, 1), [0]);
     host.ok(17, 0);

@@ -1,4 +1,4 @@
-//! SD cards: illegal commands, status bits, addressing, power-up.
+//! Tests of SD cards: illegal commands, status bits, addressing, power-up.
 
 use super::host::Host;
 use super::sd::card;
@@ -12,20 +12,21 @@ fn illegal_in_each_state() {
         let profile = profile("sdxc-128g-uhs");
         Host::new(profile.build_sd(medium(&profile)).unwrap())
     };
-    // Idle: nothing but CMD0, CMD8, CMD55.
+    // In idle, only CMD0, CMD8 and CMD55 are legal.
     let mut host = build();
     host.silent(0, 0);
     for index in (1..64).filter(|index| !matches!(index, 8 | 55)) {
         host.silent(index, 0);
         assert_eq!(host.short(55, 0), 0x0040_0120, "CMD{index}");
-        // Clear the armed application command.
+        // CMD0 clears the application command that CMD55 has announced.
         host.silent(0, 0);
     }
-    // tran: the commands of the transfer state.
+    // In tran, the commands of the transfer state are legal.
     let mut host = card("sdxc-128g-uhs", false);
     let legal = [0, 6, 7, 13, 15, 16, 17, 18, 23, 24, 25, 27, 32, 33, 38, 42, 55];
     for index in (1..64).filter(|index| !legal.contains(index)) {
-        // With the right address, so that it is not silence by address.
+        // The argument has the card's RCA, so that a missing response does not come from a wrong
+        // address.
         host.silent(index, host.rca << 16);
         if matches!(index, 9 | 10) {
             assert_eq!(host.card.state(host.now_ns), State::Tran);
@@ -33,7 +34,7 @@ fn illegal_in_each_state() {
         assert_eq!(host.status(), 0x0040_0900, "CMD{index}");
         assert_eq!(host.status(), 0x0000_0900);
     }
-    // data and rcv: only CMD12, CMD13, CMD55 and what ends everything.
+    // In data and rcv, only CMD12, CMD13, CMD55 and commands that end the state are legal.
     for (start, state) in [(18, 5), (25, 6)] {
         host.ok(start, 0);
         for index in [2, 3, 6, 8, 9, 16, 17, 18, 24, 25, 38] {
@@ -56,7 +57,7 @@ fn prg_takes_no_data_command() {
     assert_eq!(host.status(), 0x0e00, "prg, not ready");
     host.silent(17, 0);
     assert_eq!(host.status(), 0x0040_0e00);
-    // Deselected: programming goes on, DAT0 is free.
+    // A deselected card continues to program, and releases DAT0.
     host.silent(7, 0);
     assert!(!host.card.busy(host.now_ns));
     assert_eq!(host.status(), 0x1000, "dis");
@@ -87,10 +88,10 @@ fn app_cmd_is_for_one_command() {
     let mut host = card("sdhc-16g-hs", false);
     assert_eq!(host.short(55, host.rca << 16), 0x920);
     assert_eq!(host.short(6, 2), 0x920, "ACMD6");
-    // Now CMD6 again: 64 bytes.
+    // CMD6 without CMD55 is the basic command: it sends 64 bytes.
     host.short(6, 0x00ff_ffff);
     assert_eq!(host.receive(1).len(), 64);
-    // No application command of that number: it is the plain one.
+    // No application command has this number, so the card executes the basic command.
     host.short(55, host.rca << 16);
     assert_eq!(host.short(13, host.rca << 16), 0x920, "ACMD13");
     host.receive(1);
@@ -106,7 +107,7 @@ fn power_up_takes_its_time_and_asks_for_high_capacity() {
     host.short(8, 0x1aa);
     host.short(55, 0);
     assert_eq!(host.ocr(41, 0), 0x00ff_8000, "an inquiry");
-    // 80 ms from the first ACMD41 with a voltage.
+    // The card is ready 80 ms after the first ACMD41 with a voltage.
     host.short(55, 0);
     assert_eq!(host.ocr(41, 0x40ff_8000), 0x00ff_8000);
     host.wait(79_000_000);
@@ -117,14 +118,14 @@ fn power_up_takes_its_time_and_asks_for_high_capacity() {
     assert_eq!(host.ocr(41, 0x00ff_8000), 0x00ff_8000, "without HCS busy for ever");
     host.short(55, 0);
     assert_eq!(host.ocr(41, 0x40ff_8000), 0xc0ff_8000);
-    // Without CMD8 the bit HCS counts for nothing.
+    // Without CMD8 before it, the card ignores the bit HCS of ACMD41.
     host.silent(0, 0);
     for _ in 0..20 {
         host.short(55, 0);
         assert_eq!(host.ocr(41, 0x40ff_8000), 0x00ff_8000);
         host.wait(10_000_000);
     }
-    // A voltage that the card does not have: inactive until the power goes.
+    // An ACMD41 with a voltage that the card does not support makes it inactive until power-off.
     host.silent(0, 0);
     host.short(55, 0);
     host.silent(41, 0x0000_0080);
@@ -145,7 +146,7 @@ fn cmd8_tells_old_cards_from_new() {
     host.silent(0, 0);
     assert_eq!(host.short(8, 0x15a), 0x15a);
     host.silent(8, 0x2aa);
-    // CMD1 is nothing to an SD card.
+    // An SD card ignores CMD1.
     host.silent(1, 0x40ff_8000);
 }
 
@@ -157,7 +158,7 @@ fn a_bus_that_is_not_ready_is_not_heard() {
     host.silent(8, 0x1aa);
     host.set(|bus| *bus = crate::card::BusState { powered: true, width: 1, ..Default::default() });
     host.wait(2_000_000);
-    // 74 clocks at 400 kHz are 185 us; the command itself takes 48.
+    // 74 clocks at 400 kHz take 185 us; the command itself takes 48 clocks.
     host.set(|bus| bus.clock_hz = 400_000);
     assert!(host.card.command(8, 0x1aa, host.now_ns + 184_999).answer.is_none());
     assert!(host.card.command(8, 0x1aa, host.now_ns + 185_000).answer.is_some());

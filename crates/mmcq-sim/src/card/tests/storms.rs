@@ -1,4 +1,5 @@
-//! Random commands, bus changes and blocks: no panic, and time never runs back.
+//! Random commands, bus changes and blocks: the card model must not panic, and its times must never
+//! decrease.
 
 use super::{ALL, medium, profile};
 use crate::card::{BusState, Card, Flow, Kept, Medium, ReadBlock};
@@ -23,7 +24,8 @@ fn check(
             _ => 100_000_000,
         };
         match u.int_in_range(0..=9)? {
-            // Along the way of a bring-up, so that the storm reaches the deep states.
+            // Commands of a bring-up are frequent, so that the random commands reach the later
+            // states.
             0..=3 => {
                 let (index, arg) = *u.choose(&[
                     (0, 0),
@@ -152,7 +154,7 @@ fn a_medium_larger_than_the_card_is_no_part_of_it() {
     assert_eq!(host.short(12, 0) >> 31, 1);
 }
 
-/// Misbehaving cards, struck at every point of theirs.
+/// Random commands to cards with quirks, with faults at every point of the card.
 #[test]
 fn no_panic_whatever_is_wrong() {
     let files = [

@@ -1,4 +1,4 @@
-//! Faults at the points that are the card's.
+//! Tests of the faults that a card model applies.
 
 use super::emmc::card as emmc;
 use super::host::Host;
@@ -25,7 +25,7 @@ fn busy_may_last_longer_for_ever_or_unseen() {
     host.wait(1_000_000);
     assert_eq!(host.state(), 4);
 
-    // Not shown on DAT0: only the status tells.
+    // DAT0 does not show the busy; only the status does.
     host.card.set_faults(shot(Point::Busy, 1, Strike::Hidden));
     host.short(24, 0);
     host.wait(host.clocks_ns(2) + host.block_ns(512));
@@ -36,7 +36,7 @@ fn busy_may_last_longer_for_ever_or_unseen() {
     host.wait(50_000_000);
     assert_eq!(host.state(), 4);
 
-    // For ever: the status can be asked, no command helps, a power cycle does.
+    // The busy never ends: the card sends its status, but only a power cycle ends the busy.
     host.card.set_faults(shot(Point::Busy, 1, Strike::Never));
     host.send(6, 0x03b7_0000);
     host.wait(100_000_000_000);

@@ -1,4 +1,4 @@
-//! Times to the nanosecond, with the figures of the HSQ card.
+//! Tests of times, exact to the nanosecond, with the numbers of the card of the HSQ thread.
 
 use super::host::Host;
 use super::{medium, profile};
@@ -8,11 +8,11 @@ const T_RAND_NS: u64 = 100_500;
 const T_SEQ4K_NS: u64 = 40_200;
 const W0_NS: u64 = 24_200;
 const W4K_NS: u64 = 10_000;
-/// 69.7 MiB/s.
+/// Rate in bytes per second at which the cache drains: 69.7 MiB/s.
 const DRAIN: u64 = 73_085_747;
 const CACHE: u64 = 512 * 1024;
 
-/// The HSQ card at HS400ES, as its board drives it.
+/// Brings up the card of the HSQ thread at HS400ES, as its board does.
 fn hsq() -> Host<EmmcCard> {
     let profile = profile("hbg4a2");
     let mut host = Host::new(profile.build_emmc(medium(&profile)).unwrap());
@@ -30,7 +30,8 @@ fn hsq() -> Host<EmmcCard> {
     host
 }
 
-/// Reads so many 4 KiB as one command; the time from the command to the end of the last block.
+/// Reads this many units of 4 KiB in one command. Returns the time in ns from the command to the
+/// end of the last block.
 fn read_ns(host: &mut Host<EmmcCard>, sector: u32, units: u32) -> u64 {
     host.ok(23, units * 8);
     let sent_ns = host.now_ns + host.clocks_ns(48 + 8);
@@ -48,7 +49,7 @@ fn reads() {
         let expected = T_RAND_NS + u64::from(units - 1) * T_SEQ4K_NS + u64::from(units) * wire_ns;
         assert_eq!(read_ns(&mut host, 4096, units), expected, "{units} x 4 KiB");
     }
-    // Eight blocks over the edge of two units.
+    // Eight blocks that lie in two units of 4 KiB.
     assert_eq!(read_ns(&mut host, 4100, 1), T_RAND_NS + T_SEQ4K_NS + wire_ns);
 }
 
@@ -62,7 +63,7 @@ fn a_slow_host_finds_the_data_waiting() {
     assert_eq!(host.block(&mut buffer), ReadBlock::At { start_ns: now_ns, crc_ok: true });
 }
 
-/// Writes as one command; busy after the last block.
+/// Writes blocks in one command. Returns the busy time in ns after the last block.
 fn write_ns(host: &mut Host<EmmcCard>, sector: u32, blocks: u32) -> u64 {
     host.ok(23, blocks);
     host.ok(25, sector);
@@ -92,7 +93,7 @@ fn writes_with_room_in_the_cache() {
 #[test]
 fn a_full_cache_costs_the_missing_bytes() {
     let mut host = hsq();
-    // Fill it from empty: 500 KiB in one command, then idle for an exact time.
+    // Fills the empty cache by one command of 500 KiB, then waits an exact time.
     host.wait(1_000_000_000);
     let full = 1000u32;
     host.ok(23, full);
@@ -121,7 +122,7 @@ fn a_full_cache_costs_the_missing_bytes() {
             let wait_ns = (missing * 1_000_000_000).div_ceil(u128::from(DRAIN)) as u64;
             let busy_ns = taken.busy_until_ns - now_ns;
             let expected = W0_NS + 100 * W4K_NS + wait_ns;
-            // The drained bytes above are whole ones: 14 ns each.
+            // The expected value counts whole drained bytes, which take 14 ns each.
             assert!(busy_ns.abs_diff(expected) <= 14, "{busy_ns} {expected}");
         }
     }
@@ -168,7 +169,7 @@ fn flush_waits_for_the_cache_and_reliable_writes_for_their_data() {
     let flushed_ns = host.now_ns - start_ns;
     let expected_ns = drain_ns - W0_NS - 64 * W4K_NS;
     assert!(flushed_ns.abs_diff(expected_ns) < 5_000, "{flushed_ns}, expected {expected_ns}");
-    // Nothing left: only the switch itself.
+    // The cache is empty: the flush takes the time of a usual switch.
     let start_ns = host.now_ns;
     assert!(host.ext_write(32, 1));
     assert!(host.now_ns - start_ns < 410_000);

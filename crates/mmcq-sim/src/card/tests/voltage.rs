@@ -1,10 +1,10 @@
-//! The voltage switch of UHS-I cards [SD 4.2.4.2].
+//! Tests of the voltage switch of UHS-I cards [SD 4.2.4.2].
 
 use super::host::Host;
 use super::{medium, profile};
 use crate::card::{Card, SdCard};
 
-/// Up to the answer of ACMD41 with S18R.
+/// Brings a card up to the response to ACMD41 with S18R.
 fn ready() -> Host<SdCard> {
     let profile = profile("sdxc-128g-uhs");
     let mut host = Host::new(profile.build_sd(medium(&profile)).unwrap());
@@ -60,7 +60,7 @@ fn stays_low(host: &mut Host<SdCard>) {
     host.wait(1_000_000_000);
     assert!(host.card.switching_voltage(host.now_ns));
     host.silent(2, 0);
-    // Only a power cycle helps.
+    // Only a power cycle ends this state.
     host.power_off();
     assert!(!host.card.switching_voltage(host.now_ns));
     host.power_up();
@@ -101,17 +101,17 @@ fn voltage_changed_under_a_running_clock() {
 
 #[test]
 fn only_where_it_was_agreed() {
-    // Not asked for.
+    // The host did not request the switch in ACMD41.
     let profile = profile("sdxc-128g-uhs");
     let mut host = Host::new(profile.build_sd(medium(&profile)).unwrap());
     host.bring_up_sd(false);
     host.silent(11, 0);
     assert_eq!(host.status() >> 22 & 1, 1);
-    // Too late.
+    // CMD11 after CMD2 is too late.
     let mut host = ready();
     host.long(2, 0);
     host.silent(11, 0);
-    // A card without UHS never agrees.
+    // A card without UHS modes never agrees to the switch.
     let plain = super::profile("sdhc-16g-hs");
     let mut host = Host::new(plain.build_sd(medium(&plain)).unwrap());
     assert_eq!(negotiate(&mut host) >> 24 & 1, 0);
@@ -123,7 +123,7 @@ fn the_level_outlives_a_reset_but_not_a_power_cycle() {
     let mut host = ready();
     host.switch_voltage();
     assert_eq!(negotiate(&mut host) >> 24 & 1, 0, "already at 1.8 V");
-    // A host that went back to 3.3 V by itself hears nothing.
+    // A host that goes back to 3.3 V on its own gets no response.
     host.set(|bus| bus.signal18 = false);
     host.silent(2, 0);
     host.power_off();

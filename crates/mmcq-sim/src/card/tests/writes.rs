@@ -1,4 +1,5 @@
-//! Writes that end in the flash, to the nanosecond, on the card of the STREAM thread.
+//! Tests of writes that end only in the flash, exact to the nanosecond, on the card of the STREAM
+//! thread.
 
 use super::host::Host;
 use super::pages::{fast, sent};
@@ -7,15 +8,15 @@ use crate::card::{Card, SdCard};
 const CLOSE_NS: u64 = 1_566_000;
 const REOPEN_NS: u64 = 1_712_000;
 const GC_NS: u64 = 39_000_000;
-/// 50.163 MiB/s, or 52.6 MB/s.
+/// Rate in bytes per second at which the flash programs: 50.163 MiB/s.
 pub(super) const RATE: u64 = 52_599_718;
 
-/// Time in which the flash programs so many bytes.
+/// Returns the time in ns in which the flash programs this many bytes.
 fn program_ns(bytes: u64) -> u64 {
     (bytes * 1_000_000_000).div_ceil(RATE)
 }
 
-/// Sends blocks into an open write; when the first one was taken.
+/// Sends blocks into an open write. Returns the time in ns at which the card took the first one.
 pub(super) fn put(host: &mut Host<SdCard>, blocks: u64) -> u64 {
     let mut first_ns = None;
     for _ in 0..blocks {
@@ -28,8 +29,8 @@ pub(super) fn put(host: &mut Host<SdCard>, blocks: u64) -> u64 {
     first_ns.unwrap()
 }
 
-/// Writes blocks as one command and lets the cache run empty before its end: what the end itself
-/// costs.
+/// Writes blocks in one command, and lets the cache drain before its end. Returns the busy time in
+/// ns of the end alone.
 fn end_ns(host: &mut Host<SdCard>, sector: u32, blocks: u64) -> u64 {
     host.ok(25, sector);
     put(host, blocks);
@@ -60,7 +61,8 @@ fn a_write_ends_when_it_is_in_the_flash() {
 
 #[test]
 fn the_limits_of_the_thread() {
-    // Wire and card alone, MiB/s: 8 KiB, 16 KiB, 1 MiB; no garbage collection in the first 9 MiB.
+    // Rates in MiB/s of wire and card alone, for 8 KiB, 16 KiB and 1 MiB. In the first 9 MiB no
+    // garbage is collected.
     let mut host = fast("pro-plus-128");
     for (kib, limit) in [(8, 4.54), (16, 8.32), (1024, 46.5)] {
         let begin_ns = host.now_ns;
@@ -76,19 +78,19 @@ fn the_limits_of_the_thread() {
 fn an_open_write_pays_once_and_drains_in_its_pauses() {
     let mut host = fast("pro-plus-128");
     host.ok(25, 0);
-    // The cache fills, and then the flash sets the pace.
+    // The cache fills, and then the flash limits the rate.
     let first_ns = put(&mut host, 20_480);
     let full = 20_480 * 512 - 512 * 1024;
     assert!(host.now_ns.abs_diff(first_ns + program_ns(full)) < 2, "10 MiB at the program rate");
     host.wait(5_000_000);
     let again_ns = host.now_ns;
     put(&mut host, 100);
-    // There is room for 100 blocks: they go at wire speed.
+    // The cache has room for 100 blocks, which go at wire speed.
     assert_eq!(host.now_ns, again_ns + 100 * (host.clocks_ns(2) + host.block_ns(512)));
     host.ok(12, 0);
     let bytes = 20_580 * 512;
     assert_eq!(host.now_ns, first_ns + program_ns(bytes) + CLOSE_NS);
-    // After a pause that is long enough only the end itself is left.
+    // After a long pause only the busy time of the end itself is left.
     assert_eq!(end_ns(&mut host, 1 << 20, 64), CLOSE_NS);
 }
 
@@ -104,17 +106,17 @@ fn ending_a_long_run_again_and_again_costs_more() {
         .collect();
     let more = CLOSE_NS + REOPEN_NS;
     assert_eq!(ends, [CLOSE_NS, CLOSE_NS, more, more, more]);
-    // Reads and an idle time in between change nothing.
+    // Reads and idle time in between do not end the run of writes.
     host.ok(17, 0);
     host.receive(1);
     host.wait(1_000_000_000);
     assert_eq!(end_ns(&mut host, at, 8), more);
-    // Elsewhere a new run begins, and so it does at the same place.
+    // A write at another place begins a new run, and so does a second write at the same place.
     for _ in 0..3 {
         assert_eq!(end_ns(&mut host, 1 << 20, 1024), CLOSE_NS);
     }
     assert_eq!(end_ns(&mut host, (1 << 20) + 1024, 1024), CLOSE_NS);
-    // A command that is long itself pays nothing; the next one does.
+    // A command that is itself long has no extra time at its end; the next one has.
     assert_eq!(end_ns(&mut host, 1 << 21, 4096), CLOSE_NS);
     assert_eq!(end_ns(&mut host, (1 << 21) + 4096, 1), more);
 }
@@ -129,6 +131,6 @@ fn garbage_is_collected_while_writes_are_scattered() {
         stalls += u32::from(end_ns > CLOSE_NS);
     }
     assert_eq!(stalls, 2, "in 31 MiB, one for 15.15");
-    // 40 MiB in one run count as one.
+    // 40 MiB in one run: only its first bytes count as not sequential.
     assert_eq!(end_ns(&mut host, 1 << 20, 81_920), CLOSE_NS);
 }

@@ -26,7 +26,7 @@ fn the_answer_may_not_come_in_so_many_clocks() {
     let from = rig.now;
     rig.start(SHORT | 13, 0);
     assert_eq!(rig.until(DONE), DONE | RTO);
-    // 255 clocks of 8.25 MHz behind the token.
+    // 255 clocks of 8.25 MHz after the command.
     let clocks = (rig.now - from) * 33 / 4 / 1000;
     assert!((300..310).contains(&clocks), "{clocks}");
 }
@@ -39,7 +39,7 @@ fn bad_answers_have_their_bits_and_the_command_is_done() {
         rig.next(Point::Response, &[strike]);
         rig.start(SHORT | 13, 0);
         assert_eq!(rig.until(DONE), DONE | bit, "{strike:?}");
-        // Nothing looks at the checksum, or the index, without bit 8.
+        // Without bit 8 the controller does not check CRC and index.
         if strike == Strike::Crc {
             rig.next(Point::Response, &[strike]);
             rig.start(NO_CRC | 13, 0);
@@ -60,7 +60,7 @@ fn registers_are_locked_while_a_command_waits() {
         rig.until(DONE);
         assert_eq!(rig.raw() & HLE, 0, "the mask is no part of a command");
         assert_eq!(rig.card.0.borrow().commands.last().unwrap().1, 1);
-        // A command on the line: the next one waits for it, and is locked.
+        // While a command is on the line, the next one waits for it, and its registers are locked.
         rig.start(SHORT | 13, 3);
         rig.now += 1_000;
         assert_eq!(rig.r(rig.at.cmd) & START, 0);

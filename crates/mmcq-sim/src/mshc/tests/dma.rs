@@ -1,11 +1,11 @@
-//! Blocks by the internal DMA.
+//! Tests of blocks that the internal DMA moves.
 
 use super::*;
 
 const KINDS: [MshcConfig; 4] =
     [MshcConfig::H3, MshcConfig::D1, MshcConfig::PCI, MshcConfig { wide_dma: true, ..MshcConfig::PCI }];
 
-/// Status of the internal DMA.
+/// Bits of the internal DMA's status register.
 const TI: u32 = 1;
 const RI: u32 = 2;
 const FBE: u32 = 4;

@@ -1,8 +1,8 @@
-//! What goes wrong with data.
+//! Tests of errors in data.
 
 use super::*;
 
-/// Reads so many blocks into memory; the raw flags at the end of data.
+/// Reads this number of blocks to memory. Returns the raw interrupt flags at the end of the data.
 fn read(rig: &mut Rig, blocks: u32, flags: u32) -> u32 {
     let a = rig.to_read(512 * blocks as usize);
     let list = chain(rig, &[(a.bus, 512 * blocks)]);

@@ -1,4 +1,4 @@
-//! The model by registers only, against scripted cards and real ones.
+//! Tests of the model with scripted cards and with card models. They use only registers.
 
 mod commands;
 mod dma;
@@ -18,7 +18,7 @@ use crate::world::Device;
 use mmcq::host::{Direction, Dma};
 use std::ptr::NonNull;
 
-/// Offsets of a layout.
+/// Register offsets of a layout.
 pub(super) struct Places {
     pub timeout: u16,
     pub width: u16,
@@ -78,7 +78,7 @@ const WIDE: Places = Places { dma_status: 0x90, dma_enable: 0x94, ..DESIGNWARE }
 pub(super) const CONTROL: u16 = 0x00;
 pub(super) const FIFO: u16 = 0x200;
 
-// Command.
+// Bits of the command register.
 pub(super) const START: u32 = 1 << 31;
 pub(super) const SHORT: u32 = 1 << 6 | 1 << 8;
 pub(super) const NO_CRC: u32 = 1 << 6;
@@ -91,7 +91,7 @@ pub(super) const STOP: u32 = 1 << 14;
 pub(super) const UPDATE: u32 = 1 << 21 | WAIT;
 pub(super) const VOLTAGE: u32 = 1 << 28;
 
-// Raw interrupts.
+// Bits of the raw interrupt status.
 pub(super) const RE: u32 = 1 << 1;
 pub(super) const DONE: u32 = 1 << 2;
 pub(super) const OVER: u32 = 1 << 3;
@@ -107,7 +107,7 @@ pub(super) const BCI: u32 = 1 << 13;
 pub(super) const ACD: u32 = 1 << 14;
 pub(super) const EBE: u32 = 1 << 15;
 
-/// A driver's hands.
+/// Test bench that accesses registers as a driver does.
 pub(super) struct Rig {
     pub host: Mshc,
     pub memory: ShadowMemory,
@@ -117,13 +117,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// After reset, with a scripted card.
+    /// Makes a test bench after reset, with a scripted card.
     pub fn cold(config: MshcConfig) -> Rig {
         let card = TestCard::new();
         Rig::with(config, Box::new(card.clone()), card)
     }
 
-    /// The same with this card in the slot.
+    /// Makes a test bench after reset, with this card.
     pub fn of(config: MshcConfig, card: Box<dyn Card>) -> Rig {
         Rig::with(config, card, TestCard::new())
     }
@@ -141,7 +141,7 @@ impl Rig {
         Rig { host, memory, now: 1_000, card, at }
     }
 
-    /// Supply, interrupts on, clock by this divider, four lines.
+    /// Makes a test bench with power, interrupts enabled, this clock divider and four lines.
     pub fn warm(config: MshcConfig) -> Rig {
         let mut rig = Rig::cold(config);
         rig.power_up();
@@ -168,7 +168,7 @@ impl Rig {
         self.now += 2_000_000;
     }
 
-    /// Sets the clock, and updates.
+    /// Sets the clock registers, and sends an update command.
     pub fn clock(&mut self, on: bool, divider: u32) {
         if self.smhc() {
             self.w(0x04, u32::from(on) << 16 | divider);
@@ -186,7 +186,7 @@ impl Rig {
         }
     }
 
-    /// What strikes the next events of a point.
+    /// Sets the faults that strike the next events at a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
@@ -203,20 +203,20 @@ impl Rig {
         self.r(self.at.raw)
     }
 
-    /// Clears all flags and writes a command.
+    /// Clears all interrupt flags, and writes a command.
     pub fn start(&mut self, command: u32, arg: u32) {
         self.w(self.at.raw, u32::MAX);
         self.w(self.at.arg, arg);
         self.w(self.at.cmd, START | command);
     }
 
-    /// The next thing happens.
+    /// Advances to the next event.
     pub fn step(&mut self) {
         self.now = self.host.next_event_ns().expect("something is to happen").max(self.now);
         self.host.advance(self.now);
     }
 
-    /// Waits until one of these flags is set.
+    /// Waits until one of these interrupt flags is set.
     pub fn until(&mut self, flags: u32) -> u32 {
         for _ in 0..100_000 {
             let raw = self.raw();
@@ -228,21 +228,21 @@ impl Rig {
         panic!("raw never showed {flags:#x}: {:#x}", self.raw());
     }
 
-    /// A command with a short response, by polling; its content.
+    /// Sends a command with a short response, by polling. Returns the content of the response.
     pub fn command(&mut self, index: u32, arg: u32) -> u32 {
         self.start(SHORT | index, arg);
         assert_eq!(self.until(DONE) & (RE | RCRC | RTO), 0, "CMD{index}");
         self.r(self.at.resp)
     }
 
-    /// Prepares data of so many blocks for the CPU.
+    /// Prepares this number of blocks for the CPU.
     pub fn by_cpu(&mut self, blocks: u32) {
         self.w(CONTROL, 1 << 4 | u32::from(self.smhc()) << 31);
         self.w(self.at.block, 512);
         self.w(self.at.count, 512 * blocks);
     }
 
-    /// Prepares data of so many blocks for the internal DMA, with the list here.
+    /// Prepares this number of blocks for the internal DMA, with its descriptors at `list`.
     pub fn by_dma(&mut self, blocks: u32, list: u64) {
         let internal = if self.smhc() { 0 } else { 1 << 25 };
         self.w(CONTROL, 1 << 5 | 1 << 4 | internal);
@@ -257,12 +257,12 @@ impl Rig {
         self.w(self.at.count, 512 * blocks);
     }
 
-    /// Memory with zeroes for a read.
+    /// Returns mapped memory with zeros for a read.
     pub fn to_read(&self, bytes: usize) -> Mapped {
         Mapped::new(&self.memory, vec![0; bytes], Direction::Read)
     }
 
-    /// Memory with these bytes for a write.
+    /// Returns mapped memory with these bytes for a write.
     pub fn to_write(&self, bytes: Vec<u8>) -> Mapped {
         Mapped::new(&self.memory, bytes, Direction::Write)
     }
@@ -271,13 +271,13 @@ impl Rig {
         self.host.protocol_violations()
     }
 
-    /// Blocks that the scripted card holds from this one on.
+    /// Returns what the scripted card holds from this block on.
     pub fn stored(&self, block: usize, bytes: usize) -> Vec<u8> {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 }
 
-/// A chain of descriptors for these pieces.
+/// Makes a chain of descriptors for these parts of memory (address, length).
 pub(super) fn chain(rig: &Rig, pieces: &[(u64, u32)]) -> List {
     let mut list = List::new(rig, pieces.len());
     for (i, &(at, size)) in pieces.iter().enumerate() {
@@ -293,7 +293,7 @@ pub(super) const FIRST: u32 = 1 << 3;
 pub(super) const CHAINED: u32 = 1 << 4;
 pub(super) const OWN: u32 = 1 << 31;
 
-/// Descriptors of four words, or of eight.
+/// A list of descriptors of four or eight words.
 pub(super) struct List {
     pub bus: u64,
     cpu: Vec<u8>,
@@ -311,7 +311,7 @@ impl List {
         List { bus, cpu, memory: rig.memory.clone(), wide, shift: rig.host.config().address_shift }
     }
 
-    /// One that the device owns, with the place of the one behind it.
+    /// Writes descriptor `i`: it belongs to the controller, and points to the next one.
     pub fn put(&mut self, i: usize, at: u64, size: u32, control: u32) {
         let next = self.bus + ((i + 1) * if self.wide { 32 } else { 16 }) as u64;
         self.words(i, size, at, next, control | CHAINED | OWN);
@@ -332,7 +332,7 @@ impl List {
         self.memory.sync(self.bus, cpu, self.cpu.len());
     }
 
-    /// The first word of one, as the device left it.
+    /// Returns the first word of descriptor `i`, as the controller left it.
     pub fn control(&self, i: usize) -> u32 {
         let mut raw = [0; 4];
         let at = self.bus + (i * if self.wide { 32 } else { 16 }) as u64;

@@ -1,4 +1,4 @@
-//! Whatever a driver does, the model goes on, its time too, and the same seed gives the same run.
+//! Random driver accesses: the model and its time advance, and the same seed gives the same result.
 
 use super::*;
 use crate::stats::BusEvent;
@@ -53,7 +53,7 @@ fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
             }
         }
     }
-    // A reset leads out of everything.
+    // A reset ends every state.
     rig.now += 10_000_000_000;
     rig.card.0.borrow_mut().deaf_to.clear();
     if !rig.smhc() {

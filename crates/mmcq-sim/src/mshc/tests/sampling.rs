@@ -1,8 +1,8 @@
-//! Where data are sampled, on how many edges, and what a fast clock does not bear.
+//! Tests of the sampling point, of double data rate, and of what a fast clock does not tolerate.
 
 use super::*;
 
-/// Supply and clock, not divided by more than this.
+/// Makes a test bench with power and a clock that this divider divides.
 fn fast(config: MshcConfig, divider: u32) -> Rig {
     let mut rig = Rig::warm(config);
     rig.clock(false, divider);
@@ -17,7 +17,7 @@ fn a_phase_is_as_wrong_as_it_is_far() {
         rig.host.set_phase(phase, rig.now);
         assert_eq!(rig.host.bus().sample_error, error, "{phase}");
     }
-    // A slow clock has its eye everywhere.
+    // At a slow clock every sampling point works.
     rig.clock(false, 2);
     rig.clock(true, 2);
     assert_eq!((rig.host.bus().clock_hz, rig.host.bus().sample_error), (50_000_000, 0));
@@ -27,13 +27,13 @@ fn a_phase_is_as_wrong_as_it_is_far() {
 fn a_delay_is_a_part_of_the_clocks_period() {
     let mut rig = fast(MshcConfig { best_phase: 180, ..MshcConfig::A64 }, 0);
     assert_eq!(rig.host.bus().sample_error, 100);
-    // 31 steps of 80 ps are half of 5 ns; without bit 7 they do not count.
+    // 31 steps of 80 ps are half of 5 ns. Without bit 7 the steps have no effect.
     for (delay, error) in [(31, 100), (1 << 7 | 31, 1), (1 << 7 | 62, 98), (1 << 7, 100)] {
         rig.w(0x144, delay);
         assert_eq!(rig.host.bus().sample_error, error, "{delay:#x}");
     }
     assert_eq!(rig.violations(), 0);
-    // There is no such line in an H3.
+    // An H3 has no delay line.
     let mut rig = Rig::warm(MshcConfig::H3);
     rig.w(0x144, 1 << 7);
     assert_eq!(rig.violations(), 1);
@@ -69,7 +69,8 @@ fn both_edges_take_twice_the_clock_where_they_do() {
     }
 }
 
-/// The CPU is late: at 100 MHz a block is lost that stands in its middle, unless it waits for room.
+/// Checks a late CPU: at 100 MHz a block is lost if the clock stops inside it, unless the block
+/// waits for room before it starts.
 #[test]
 fn a_fast_block_does_not_stand_in_its_middle() {
     for config in [MshcConfig::A64, MshcConfig::RK3399] {
@@ -78,7 +79,8 @@ fn a_fast_block_does_not_stand_in_its_middle() {
             rig.w(0x100, waits);
             rig.by_cpu(2);
             rig.start(READ | 18, 0);
-            // Two blocks have room in 256 words; in 128 the second one waits, or is lost.
+            // A FIFO of 256 words holds two blocks. With 128 words the second block waits, or is
+            // lost.
             rig.now += 1_000_000;
             rig.host.advance(rig.now);
             assert_eq!(rig.raw() & OVER != 0, words == 256);

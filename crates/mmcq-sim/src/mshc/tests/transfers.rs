@@ -1,4 +1,4 @@
-//! Blocks by the CPU.
+//! Tests of blocks that the CPU moves.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn the_fifo_belongs_to_no_one_without_data() {
     assert_eq!(rig.r(FIFO), 0);
     rig.w(FIFO, 1);
     assert_eq!(rig.violations(), 2);
-    // SMHC: the CPU has it with bit 31 alone.
+    // On an SMHC the CPU accesses the FIFO only with bit 31 set.
     rig.by_cpu(1);
     rig.w(CONTROL, 1 << 4);
     rig.start(READ | 17, 0);

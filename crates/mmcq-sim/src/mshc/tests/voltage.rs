@@ -1,4 +1,4 @@
-//! CMD11 and what is around it.
+//! Tests of CMD11 and the voltage switch.
 
 use super::*;
 use crate::card::tests::{medium, profile};
@@ -12,7 +12,7 @@ fn the_lines_go_low_and_come_up_again() {
     assert_ne!(rig.r(rig.at.status) & 1 << 9, 0);
     rig.w(rig.at.raw, HTO);
     rig.w(0x10, 0);
-    // The update does not wait for data: DAT0 is low.
+    // The update must not wait for data, since DAT0 is low.
     rig.w(rig.at.cmd, START | 1 << 21 | VOLTAGE);
     rig.now += 1_000;
     assert_eq!(rig.r(rig.at.cmd) & START, 0);
@@ -38,7 +38,7 @@ fn a_card_that_does_not_answer_is_told_as_any() {
     rig.start(SHORT | VOLTAGE | 11, 0);
     assert_eq!(rig.until(DONE), DONE | RTO);
     rig.card.0.borrow_mut().deaf_to.clear();
-    // It answers, and leaves the lines as they are: nothing comes.
+    // The card responds and does not pull the lines low: no event comes.
     rig.start(SHORT | VOLTAGE | 11, 0);
     rig.now += 1_000_000_000;
     rig.host.advance(rig.now);
@@ -57,7 +57,7 @@ fn low_power_confuses_it() {
     assert_eq!(rig.violations(), 1);
 }
 
-/// What has no bit 28 is no part of the switch, and what is no part has none.
+/// Checks that updates of the voltage switch must have bit 28, and that other updates must not.
 #[test]
 fn each_update_of_the_switch_says_so() {
     let mut rig = Rig::warm(MshcConfig::JH7110);
@@ -76,7 +76,7 @@ fn each_update_of_the_switch_says_so() {
     assert_eq!(rig.violations(), 1);
 }
 
-/// A board without a level shifter keeps its level, whatever the register says.
+/// Checks that a board without a level shifter keeps its voltage, whatever the register says.
 #[test]
 fn lines_that_cannot_move_stay() {
     let mut rig = Rig::warm(MshcConfig::PCI);
@@ -88,7 +88,7 @@ fn lines_that_cannot_move_stay() {
     assert!(rig.host.bus().signal18);
 }
 
-/// A card of this laboratory, by hand.
+/// Checks the voltage switch with a card model, step by step.
 #[test]
 fn a_real_card_switches() {
     let profile = profile("sdxc-128g-uhs");

@@ -1,4 +1,4 @@
-//! With the card model: from power-up to SDR104, tuning by phases, open transfers.
+//! Tests with the card model: power-up to SDR104, tuning by phases, open transfers.
 
 use super::rig::*;
 use crate::card::{CardProfile, Fill, Medium};
@@ -21,7 +21,7 @@ fn ok(rig: &mut Rig, index: u8, arg: u32, response: u8) -> u32 {
     content
 }
 
-/// Up to 4 bits at 1.8 V and 25 MHz; returns the RCA.
+/// Brings the card up to 4 lines at 1.8 V and 25 MHz. Returns its RCA.
 fn identify(rig: &mut Rig) -> u32 {
     rig.power_up();
     assert_eq!(rig.command(0, 0, R0), DONE);
@@ -36,7 +36,7 @@ fn identify(rig: &mut Rig) -> u32 {
         rig.run(5_000_000);
     }
     assert_eq!(ocr >> 24, 0xc1, "ready, block addressed, takes 1.8 V");
-    // Voltage switch.
+    // The voltage switch by CMD11 begins here.
     rig.set(sd::BUS_STAT, sd::TOGGLE, sd::TOGGLE);
     ok(rig, 11, 0, R1);
     assert_eq!(rig.get(sd::BUS_STAT) & sd::LINES, 0);
@@ -58,7 +58,7 @@ fn identify(rig: &mut Rig) -> u32 {
     rca
 }
 
-/// One CMD19; does the block fit?
+/// Sends CMD19. Returns whether the tuning block was right.
 fn tunes(rig: &mut Rig) -> bool {
     let mut list = token(19, 0, R1);
     list.extend([wr(sd::BYTE_CNT, 0xff, 64), wr(sd::BYTE_CNT + 1, 0xff, 0)]);
@@ -75,7 +75,7 @@ fn tunes(rig: &mut Rig) -> bool {
 fn a_card_goes_from_power_up_to_sdr104_and_its_data_are_whole() {
     let mut rig = with_card(RtsxConfig::GENERIC);
     let rca = identify(&mut rig);
-    // CMD6: SDR104.
+    // CMD6 selects SDR104.
     let mut list = token(6, 0x80ff_fff3, R1);
     list.extend([wr(sd::BYTE_CNT, 0xff, 64), wr(sd::BYTE_CNT + 1, 0xff, 0)]);
     list.extend([wr(card::DATA_SOURCE, 1, 1), wr(sd::TRANSFER, 0xff, NORMAL_READ | sd::START), ended()]);
@@ -111,7 +111,7 @@ fn a_card_goes_from_power_up_to_sdr104_and_its_data_are_whole() {
     ok(&mut rig, 12, 0, R1B);
     assert!(seen == data);
     assert_eq!(ok(&mut rig, 13, rca, R1), 0x900);
-    // A phase at the edge: nothing works.
+    // At a phase outside of the good ones nothing works.
     rig.phase(clk::VPRX, 28);
     assert_eq!(rig.command(13, rca, R1), FAILED);
     rig.assert_clean();
@@ -135,7 +135,7 @@ fn ddr50_and_default_speed_need_no_phase() {
     rig.host.take_stats();
     assert_eq!(rig.read(Some((18, 8)), &buffer, 0), DONE | DATA);
     assert!(buffer.take() == data);
-    // 8 + 1 + 512 + 17 clocks of 20 ns a block.
+    // A block has 8 + 1 + 512 + 17 clocks of 20 ns.
     assert_eq!(rig.host.stats().data_ns, 8 * 538 * 20);
     rig.assert_clean();
 }

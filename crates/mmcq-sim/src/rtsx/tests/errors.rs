@@ -1,4 +1,4 @@
-//! What goes wrong on the bus, in tables and in drivers.
+//! Tests of errors on the bus, in SG tables and in drivers.
 
 use super::rig::*;
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -16,13 +16,13 @@ fn no_response_ends_the_list_after_80_clocks() {
     assert!(rig.now - start < 10_000);
     assert_eq!((rig.get(sd::STAT1), rig.get(sd::STAT2)), (0, sd::NO_RESPONSE));
     assert_eq!(rig.get(sd::TRANSFER), sd::ERR | sd::IDLE | COMMAND);
-    // Not before the error is cleared.
+    // No transfer can start before the error is cleared.
     rig.set(sd::TRANSFER, 0x80, 0x80);
     assert_eq!((rig.host.protocol_violations(), rig.get(sd::TRANSFER)), (1, sd::ERR | sd::IDLE | COMMAND));
     rig.clear_error();
     assert_eq!(rig.get(sd::STAT2), 0);
     assert_eq!(rig.command(13, 0, R1), DONE);
-    // A lost response, a lost command: the same.
+    // A lost command has the same effect as a lost response.
     rig.next(Point::Response, &[Strike::Lost]);
     assert_eq!(rig.command(13, 0, R1), FAILED);
     rig.clear_error();
@@ -30,7 +30,7 @@ fn no_response_ends_the_list_after_80_clocks() {
     assert_eq!(rig.command(13, 0, R1), FAILED);
     rig.clear_error();
     assert_eq!(rig.host.stats().silent, 3);
-    // With the timeout off only the CHECK gives up.
+    // With the response timeout off, only the CHECK entry times out.
     rig.set(sd::CFG3, 1, 0);
     let start = rig.now;
     assert_eq!(rig.command(8, 0, R1), FAILED);
@@ -53,7 +53,7 @@ fn damaged_responses() {
     assert_eq!(rig.command(13, 0, R1), DONE, "the chip does not look");
     assert_eq!(rig.response().0, 12);
     rig.assert_clean();
-    // The wrong length: a mistake of the driver's.
+    // The driver expects a response of the wrong length, which is its mistake.
     assert_eq!(rig.command(13, 0, R2), FAILED);
     assert_eq!(rig.host.protocol_violations(), 1);
     rig.clear_error();
@@ -89,7 +89,7 @@ fn data_that_do_not_come_time_the_check_out() {
     assert_eq!(rig.read(Some((18, 7)), &buffer, 0), FAILED);
     assert_eq!(rig.get(sd::TRANSFER), sd::START | READ_2);
     rig.clear_error();
-    // Nothing is open: nothing comes.
+    // No transfer is open on the card, so no data come.
     assert_eq!(rig.command(12, 0, R1B), DONE);
     assert_eq!(rig.read(None, &buffer, 0), FAILED);
     rig.clear_error();
@@ -150,7 +150,7 @@ fn every_fault_of_a_table_fails_the_transfer() {
     }
     assert_eq!(failures, tables.len());
     rig.assert_clean();
-    // An address that leads nowhere; a table that is nowhere.
+    // A data address that is not mapped, and a table that is not mapped.
     let mut list = token(18, 7, R1);
     list.extend(data_set_up(4096, true));
     list.extend([wr(sd::TRANSFER, 0xff, READ_2 | sd::START), ended()]);
@@ -183,7 +183,7 @@ fn a_chip_that_lies_fails_to_continue() {
     rig.assert_clean();
 }
 
-/// 64 blocks are asked for, and on their way.
+/// Starts a read of 64 blocks, whose data are on their way.
 fn begin_long_read(rig: &mut Rig) -> Mapped {
     let buffer = rig.mapped(64 * 512);
     let mut list = token(18, 7, R1);
@@ -221,7 +221,7 @@ fn a_transfer_that_fails_without_a_list_says_so_alone() {
     rig.assert_clean();
 }
 
-/// Each of these is one mistake, and counted as one.
+/// Checks that each of these mistakes of a driver is counted once.
 #[test]
 fn mistakes_of_a_driver_are_counted() {
     type Mistake = fn(&mut Rig);
@@ -276,7 +276,7 @@ fn mistakes_of_a_driver_are_counted() {
     ];
     for (name, mistake) in mistakes {
         let mut rig = Rig::warm(RtsxConfig::GENERIC);
-        // A token for those that start by hand.
+        // A command for the mistakes that start a transfer by hand.
         rig.set(sd::CMD0, 0xff, if name == "no command token" { 0 } else { 0x40 });
         mistake(&mut rig);
         rig.run(100_000);
@@ -300,7 +300,7 @@ fn directions_that_disagree_fail() {
 #[test]
 fn a_table_that_never_begins_ends_by_the_check() {
     let mut rig = Rig::warm(RtsxConfig { check_timeout_ns: 1_000_000, ..RtsxConfig::GENERIC });
-    // The list is the first, the table the second.
+    // The first DMA event is the list, the second one the table.
     rig.host.set_faults(Faults::new(Plan::none().shot(Point::Dma, 2, Strike::Never)));
     let buffer = rig.mapped(512);
     assert_eq!(rig.read(Some((17, 7)), &buffer, 0), FAILED);

@@ -1,4 +1,4 @@
-//! The window: immediate access, lists, interrupts, clock and supply.
+//! Tests of the MMIO window: immediate access, lists, interrupts, clock and power.
 
 use super::rig::*;
 use crate::faults::{Point, Strike};
@@ -66,15 +66,16 @@ fn read_and_check_bytes_are_written_back_packed_from_the_start() {
     rig.w(w::HCBAR, bus as u32);
     rig.w(w::HCBCTLR, w::START | w::WRITE_BACK | 16);
     rig.run(4_001);
-    // The list is in the chip by now. Mappings go one way: the results need another one, at the
-    // same address.
+    // The chip has fetched the list already. A mapping has one direction, so the results need
+    // another mapping of the same address.
     rig.memory.unmap(bus, ptr, 16, Direction::Write);
     let back = rig.memory.map(ptr, 16, Direction::Read).unwrap();
     assert_eq!(back, bus);
     assert_eq!(rig.wait_for(int::CMD_DONE), DONE);
     rig.memory.unmap(back, ptr, 16, Direction::Read);
     assert_eq!(bytes[..4], [0x42, 0x99, 0x01, crate::memory::POISON]);
-    // Without the bit nothing is written, and a mapping for one way is good enough.
+    // Without write-back the chip writes nothing to memory, so a mapping for reading the list is
+    // enough.
     assert_eq!(rig.run_list(&list), DONE);
     rig.assert_clean();
 }
@@ -87,7 +88,7 @@ fn a_check_times_out_and_ends_the_list() {
     assert_eq!(rig.run_list(&[ck(FREE, 1, 1), wr(FREE, 0xff, 7)]), FAILED);
     assert_eq!(rig.now - start, 8_000 + 40 + 50_000);
     assert_eq!(rig.get(FREE), 0, "the rest is not executed");
-    // Fulfilled from outside, in time.
+    // An immediate access fulfils the CHECK in time.
     rig.start_list(&[ck(FREE, 1, 1), wr(FREE, 0xff, 7)], 0);
     rig.run(20_000);
     assert!(!rig.host.irq());
@@ -114,7 +115,7 @@ fn bad_lists_are_refused_and_a_stop_is_silent() {
     rig.w(w::HCBCTLR, w::STOP);
     assert_eq!(rig.host.next_event_ns(), None);
     assert_eq!(rig.r(w::BIPR) & int::LATCHED, 0);
-    // Nowhere to fetch from.
+    // The address of the list is not mapped.
     rig.w(w::HCBAR, 0x1000);
     rig.w(w::HCBCTLR, w::START | 4);
     assert_eq!(rig.wait_for(int::CMD_DONE), FAILED);
@@ -190,7 +191,8 @@ fn the_clock_comes_from_pll_dividers_and_mode() {
     assert_eq!(rig.host.bus().clock_hz, 0);
     rig.set(sd::BUS_STAT, sd::FORCE_STOP, 0);
     rig.assert_clean();
-    // Not under the eyes of the card, not before it has locked, not out of its range.
+    // Counted mistakes: a clock change while the card sees the clock, before the PLL has locked, or
+    // out of its range.
     rig.set(clk::CLK_DIV, 0x70, 0x10);
     assert_eq!(rig.host.protocol_violations(), 1);
     rig.set(clk::CLK_CTL, 1, 1);

@@ -1,4 +1,4 @@
-//! The model by registers only: against a scripted card, and against the card model.
+//! Tests of the model with a scripted card and with the card model. They use only registers.
 
 mod bringup;
 mod errors;

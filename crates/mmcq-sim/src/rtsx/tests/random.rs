@@ -1,4 +1,5 @@
-//! Any registers, any lists, any time, any card trouble: no panic, and time goes forward.
+//! Random registers, lists, times and card faults: the model must not panic, and its time must not
+//! decrease.
 
 use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
@@ -63,7 +64,7 @@ fn any_config(u: &mut Unstructured) -> Result<RtsxConfig> {
     })
 }
 
-/// An entry that is more often meaningful than not.
+/// Returns a random list entry, which in most cases makes sense.
 fn any_entry(u: &mut Unstructured) -> Result<u32> {
     let name = *u.choose(&NAMES)?;
     let data = u.arbitrary()?;
@@ -80,7 +81,7 @@ fn any_entry(u: &mut Unstructured) -> Result<u32> {
     })
 }
 
-/// A whole transfer as it should be.
+/// Returns the list entries of a correct transfer.
 fn sound(u: &mut Unstructured, read: bool, blocks: u32) -> Result<Vec<u32>> {
     let mut list = vec![wr(card::STOP, 0xff, 0x44), wr(dma::CTL, 0x80, 0x80), wr(dma::RBCTL, 0x80, 0x80)];
     list.extend(token(if read { 18 } else { 25 }, u.int_in_range(0..=200)?, R1));
@@ -106,7 +107,7 @@ fn fuzz_storms_never_panic_and_time_goes_forward() {
             script.crc_status = u.arbitrary()?;
         }
         let mut host = Rtsx::new(config, memory.clone(), Some(Box::new(card.clone())));
-        // Supply and clock, so that something can happen.
+        // Power and clock are on, so that transfers can happen.
         let mut now = 0;
         for (name, value) in [
             (card::SHARE_MODE, 4),
@@ -127,7 +128,7 @@ fn fuzz_storms_never_panic_and_time_goes_forward() {
         let data = Mapped::new(&memory, vec![0; 8 * 512], direction);
         let read = direction == Direction::Read;
         let mut inside = true;
-        // What the chip reads from memory, one list or table after the other.
+        // Lists and tables that the chip reads from memory; they stay mapped.
         let mut kept = Vec::new();
         let mut told = now;
         for _ in 0..u.int_in_range(0..=100)? {
@@ -232,8 +233,8 @@ fn fuzz_after_any_storm_the_chip_can_be_used_again() {
         assert_eq!(rig.host.protocol_violations(), violations);
         Ok(())
     };
-    // Once a block came between the ring's flush and the end of the transfer, and stayed in the
-    // ring.
+    // This seed found a bug: a block came between the ring buffer's flush and the end of the
+    // transfer, and stayed in the ring buffer.
     arbtest::arbtest(storm).seed(0xa356_f6fd_0001_0000).run();
     crate::fuzz::sized("rtsx: fuzz_after_any_storm", 1_500, 4096..65_536, storm);
 }

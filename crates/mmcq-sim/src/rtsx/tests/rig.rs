@@ -1,4 +1,5 @@
-//! A chip with a scripted card, and a driver's hands.
+//! Test bench: a card reader chip with a scripted card. The tests access registers as a driver
+//! does.
 
 use crate::card::Card;
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -14,14 +15,14 @@ pub const DONE: u32 = int::CMD_DONE | int::TRANS_OK;
 pub const FAILED: u32 = int::CMD_DONE | int::TRANS_FAIL;
 pub const DATA: u32 = int::DATA_DONE | int::TRANS_OK;
 
-/// Response types of CFG2.
+/// Response types, as values of CFG2.
 pub const R0: u8 = 0x04;
 pub const R1: u8 = 0x01;
 pub const R1B: u8 = 0x09;
 pub const R2: u8 = 0x02;
 pub const R3: u8 = 0x05;
 
-/// Modes of TRANSFER.
+/// Transfer modes, as values of TRANSFER.
 pub const WRITE_3: u8 = 0x01;
 pub const READ_3: u8 = 0x05;
 pub const COMMAND: u8 = 0x08;
@@ -30,7 +31,7 @@ pub const NORMAL_READ: u8 = 0x0c;
 pub const READ_2: u8 = 0x0e;
 pub const TUNING: u8 = 0x0f;
 
-/// List entries.
+/// Makes list entries: READ, WRITE, CHECK.
 pub fn rd(register: u16) -> u32 {
     u32::from(register & 0x3fff) << 16
 }
@@ -49,13 +50,13 @@ pub struct Rig {
     pub card: TestCard,
     pub memory: ShadowMemory,
     pub now: u64,
-    /// The list and table last started: mapped until the next.
+    /// The list and the table that were started last. They stay mapped until the next ones start.
     list: Option<Mapped>,
     table: Option<Mapped>,
 }
 
 impl Rig {
-    /// Bare, powered off, every interrupt enabled.
+    /// Makes a test bench without power, with all interrupts enabled.
     pub fn cold(config: RtsxConfig) -> Self {
         let card = TestCard::new();
         Self::with_card(config, card.clone(), Box::new(card))
@@ -69,7 +70,7 @@ impl Rig {
         rig
     }
 
-    /// Powered and clocked: SDR104, 4 bits, 208 MHz, good phases.
+    /// Makes a test bench with power and clock: SDR104, 4 lines, 208 MHz, phases that work.
     pub fn warm(config: RtsxConfig) -> Self {
         let mut rig = Self::cold(config);
         rig.power_up();
@@ -84,7 +85,8 @@ impl Rig {
         rig
     }
 
-    /// The recipe: identification clock, supply, outputs, first clocks.
+    /// Powers the card up in the steps of a driver: identification clock, power, outputs, first
+    /// clocks.
     pub fn power_up(&mut self) {
         self.set(card::SHARE_MODE, 0x0f, card::SHARE_SD);
         self.set(card::SELECT, 7, card::SELECT_SD);
@@ -117,7 +119,7 @@ impl Rig {
         self.set(clk::CLK_CTL, 1, 0);
     }
 
-    /// What strikes the next events of a point.
+    /// Sets the faults that strike the next events at a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
@@ -129,7 +131,7 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Immediate accesses.
+    /// Reads an internal register by an immediate access.
     pub fn get(&mut self, register: u16) -> u8 {
         self.access(w::START | rd(register))
     }
@@ -149,15 +151,15 @@ impl Rig {
         panic!("HAIMR stays busy");
     }
 
-    /// Lets time pass, interrupts or not.
+    /// Lets this time pass, with or without interrupts.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
         self.now = until;
     }
 
-    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns all
-    /// that were.
+    /// Waits until all these bits or a failure are pending, and acknowledges pending bits. Returns
+    /// all bits that were pending.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10 {
@@ -188,7 +190,7 @@ impl Rig {
         self.wait_for(int::CMD_DONE)
     }
 
-    /// An SG table over pieces of a buffer: address, length, low bits.
+    /// Starts the DMA with an SG table for a buffer; each entry has address, length and low bits.
     pub fn trigger(&mut self, entries: &[(u64, u32, u32)], to_memory: bool) {
         let bytes = entries
             .iter()
@@ -209,7 +211,7 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Sends a command alone; pending bits then.
+    /// Sends a command without data. Returns the pending bits afterwards.
     pub fn command(&mut self, index: u8, arg: u32, response: u8) -> u32 {
         let mut list = token(index, arg, response);
         list.push(wr(card::DATA_SOURCE, 1, 1));
@@ -217,14 +219,14 @@ impl Rig {
         self.run_list(&list)
     }
 
-    /// The five bytes of the last response.
+    /// Returns index and content of the last response.
     pub fn response(&mut self) -> (u8, u32) {
         let content = (1..5).fold(0, |all, i| all << 8 | u32::from(self.get(sd::CMD0 + i)));
         (self.get(sd::CMD0), content)
     }
 
-    /// After a failure: everything back to idle. The transfer ends first: a block that arrives
-    /// after the flush would stay in the ring.
+    /// Clears everything after a failure. The transfer is stopped first: a block that comes after
+    /// the flush would stay in the ring buffer.
     pub fn clear_error(&mut self) {
         self.w(w::HCBCTLR, w::STOP);
         self.w(w::HDBCTLR, w::STOP);
@@ -234,7 +236,8 @@ impl Rig {
         assert_eq!(self.get(sd::TRANSFER) & 0xb0, sd::IDLE);
     }
 
-    /// Starts a read through the ring and DMA, the DMA `late_ns` after the list; pending bits then.
+    /// Starts a read through the ring buffer; the DMA starts `late_ns` after the list. Returns the
+    /// pending bits at the end.
     pub fn read(&mut self, command: Option<(u8, u32)>, buffer: &Mapped, late_ns: u64) -> u32 {
         let bytes = buffer.cpu.len() as u32;
         let mode = if command.is_some() { READ_2 } else { READ_3 };
@@ -260,14 +263,14 @@ impl Rig {
         self.wait_for(DONE | DATA)
     }
 
-    /// Neither side did anything forbidden.
+    /// Checks that neither the driver nor the chip has broken a rule.
     pub fn assert_clean(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.host.protocol_violations(), 0);
     }
 }
 
-/// Command registers and response type.
+/// Returns the list entries that set the command registers and the response type.
 pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     let mut list = vec![wr(sd::CMD0, 0xff, 0x40 | index)];
     list.extend((1..).zip(arg.to_be_bytes()).map(|(i, byte)| wr(sd::CMD0 + i, 0xff, byte)));
@@ -275,7 +278,7 @@ pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
     list
 }
 
-/// Counts, DMA, ring buffer.
+/// Returns the list entries that set byte and block counts, DMA and ring buffer.
 pub fn data_set_up(bytes: u32, from_card: bool) -> Vec<u32> {
     let [low, high] = ((bytes / 512) as u16).to_le_bytes();
     let mut list = vec![

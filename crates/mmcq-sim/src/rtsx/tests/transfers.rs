@@ -1,4 +1,4 @@
-//! Commands and data on the way they are meant to go.
+//! Tests of commands and data without errors.
 
 use super::rig::*;
 use crate::rtsx::RtsxConfig;
@@ -29,14 +29,14 @@ fn r1b_waits_for_dat0_and_the_levels_are_sampled_by_the_clock() {
     let start = rig.now;
     assert_eq!(rig.command(7, 0, R1B), DONE);
     assert!(rig.now - start > 300_000 && rig.now - start < 320_000);
-    // Without the wait the list ends while the card is busy.
+    // Without the wait for busy the list ends while the card is still busy.
     assert_eq!(rig.command(7, 0, R1), DONE);
     assert_eq!(rig.get(sd::BUS_STAT), 0x1d, "DAT0 low");
     rig.run(400_000);
     assert_eq!(rig.get(sd::BUS_STAT), 0x1d, "old, as no clock ran since");
     rig.set(sd::BUS_STAT, sd::TOGGLE, sd::TOGGLE);
     assert_eq!(rig.get(sd::BUS_STAT), 0x9f);
-    // A list can wait for a level too.
+    // A CHECK entry can also wait for a line level.
     rig.card.0.borrow_mut().r1b_busy_ns = 50_000;
     assert_eq!(rig.command(7, 0, R1), DONE);
     let start = rig.now;
@@ -56,7 +56,7 @@ fn small_data_go_through_the_ping_pong_buffer() {
     assert_eq!(rig.run_list(&list), DONE);
     let bytes: Vec<u8> = (0..512).map(|i| rig.get(sd::PING_PONG + i)).collect();
     assert!(bytes == rig.card_bytes(5, 512));
-    // The other way: the command alone, the buffer, the block.
+    // A write: the command alone, then the bytes of the buffer, then the block.
     assert_eq!(rig.command(24, 9, R1), DONE);
     let data = pattern(512);
     let fill: Vec<u32> = (0..).zip(&data).map(|(i, &byte)| wr(sd::PING_PONG + i, 0xff, byte)).collect();
@@ -117,7 +117,7 @@ fn an_open_write_goes_on_without_a_command() {
     assert!(rig.now - end > 8 * 5_000);
     assert_eq!(rig.command(12, 0, R1B), DONE);
     assert!(data == rig.card_bytes(40, 24 * 512));
-    // As drivers do it: the command alone, then the data.
+    // A write as drivers do it: the command alone, then the data.
     assert_eq!(rig.command(25, 7, R1), DONE);
     assert_eq!(rig.write(None, &data[..512], 0), DONE | DATA);
     assert_eq!(rig.command(12, 0, R1B), DONE);
@@ -135,8 +135,8 @@ fn times_of_a_read_at_sdr104() {
     let start = rig.now;
     let entries = token(18, 0, R1).len() + data_set_up(4096, true).len() + 2;
     assert_eq!(rig.read(Some((18, 0)), &buffer, 0), DONE | DATA);
-    // Command 104 clocks, 8 blocks of 1050 clocks, the last 512 bytes into memory at 250 MB/s, the
-    // list; its CHECK runs beside the transfer.
+    // The command takes 104 clocks, each of 8 blocks 1050 clocks. Then come the last 512 bytes into
+    // memory at 250 MB/s, and the end of the list; its CHECK waits during the transfer.
     let wire_ns = (104 + 8 * 1_050) * 1_000 / 208;
     let expected = 8_000 + (entries as u64 - 1) * 40 + wire_ns + 50_000 + 2_048;
     assert!((rig.now - start).abs_diff(expected) <= 2, "{} {expected}", rig.now - start);
@@ -189,7 +189,7 @@ fn data_are_done_before_the_list_that_waits_for_them() {
     let data_ns = rig.now;
     assert_eq!(rig.wait_for(int::TRANS_OK), DONE);
     assert_eq!(rig.now - data_ns, 4_000);
-    // With a write DMA is over long before the card is.
+    // In a write, the DMA ends long before the card is ready.
     rig.card.0.borrow_mut().write_busy_ns = 100_000;
     let data = Mapped::new(&rig.memory, pattern(512), Direction::Write);
     assert_eq!(rig.command(24, 3, R1), DONE);

@@ -37,7 +37,7 @@ fn the_interrupt_line_is_the_enabled_events() {
     assert_eq!(rig.now, start + 10_400);
     rig.w(CSTA, 1 << 9);
     assert!(!rig.host.irq());
-    // What is set already interrupts as soon as it is enabled.
+    // An event that is already present interrupts as soon as the driver enables it.
     rig.w(IMSK, 1 << 16);
     assert!(rig.host.irq());
     rig.w(IMSK, 0);
@@ -64,10 +64,10 @@ fn silence_is_a_timeout_after_64_clocks() {
     assert_eq!(rig.now, start + 4_800 + 6_400);
     assert_eq!(rig.r(CSTA) & 0x1f00, 1 << 11 | 1 << 10);
     assert_eq!(rig.host.stats().silent, 1);
-    // No response is waited for: sent is all.
+    // The command has no response, so only "command sent" is set.
     rig.w(CSTA, 0x1e00);
     rig.w(CMD, 1 << 8 | 1 << 6);
-    // Eight clocks after the end of the command before.
+    // The command starts eight clocks after the end of the command before.
     rig.now += 800 + 4_800;
     assert_eq!(rig.r(CSTA) & 0x1f00, 1 << 11);
 }
@@ -88,7 +88,7 @@ fn a_long_response_fills_four_registers_without_the_crc() {
     assert_eq!(status, 1 << 11 | 1 << 9 | 0x3f);
     let words: Vec<u32> = (0..4).map(|i| rig.r(RSP + 4 * i)).collect();
     assert_eq!((words[3] & 0xff, words[0] != 0), (0, true));
-    // A long one where a short one is expected.
+    // A long response to a command that expects a short one.
     rig.w(CSTA, 0x1e00);
     let rca = rig.command(3, 0, true) & 0xffff_0000;
     rig.start(10, rca);
@@ -100,24 +100,24 @@ fn a_long_response_fills_four_registers_without_the_crc() {
 fn what_the_controller_does_not_bear_is_counted() {
     let mut rig = Rig::ready(loopback_card(), 64);
     let count = |rig: &Rig| rig.host.protocol_violations();
-    // A command into a command.
+    // A command is written while another one is under way.
     rig.start(52, 0);
     rig.w(CMD, 1 << 9 | 1 << 8 | 1 << 6 | 13);
     assert_eq!(count(&rig), 1);
     rig.until(CSTA, 1 << 9);
     assert_eq!(rig.host.stats().commands[13], 0);
-    // Without the transmission bit; a halfword; a place without a register.
+    // Mistakes: no transmission bit, a 2-byte access, an offset without a register.
     rig.w(CMD, 1 << 9 | 1 << 8 | 52);
     assert_eq!(rig.host.read(CON, 2, rig.now), 0xffff);
     rig.w(0x44, 0);
     assert_eq!(count(&rig), 4);
-    // FIFO without data, without a write.
+    // A read of an empty FIFO, a write without a write transfer.
     assert_eq!(rig.r(DATA), 0);
     rig.w(DATA, 1);
     assert_eq!((count(&rig), rig.r(FSTA) >> 14 & 1), (6, 1));
     rig.w(FSTA, 1 << 14);
     assert_eq!(rig.r(FSTA), 0);
-    // Data without saying when they begin.
+    // A start of data without the bits that say when they begin.
     rig.w(DCON, (READ | 1) & !(1 << 19));
     assert_eq!(count(&rig), 7);
 }

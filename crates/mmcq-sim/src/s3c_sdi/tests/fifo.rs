@@ -21,17 +21,17 @@ fn two_kib_come_in_at_the_pace_of_the_bus() {
             halves.push(rig.now);
             assert_eq!(level & 0x7f, 32, "half full, just now");
         }
-        // A fast CPU empties it at once.
+        // A fast CPU empties the FIFO at once.
         while rig.r(FSTA) & 0x7f != 0 {
             got.extend(rig.r(DATA).to_le_bytes());
         }
     }
     assert_eq!(got, data);
     assert_eq!(rig.host.stats().held_ns, 0);
-    // 32 bytes are 64 clocks on 4 lines.
+    // 32 bytes take 64 clocks on 4 lines.
     assert_eq!(halves.len(), 64);
     assert_eq!(halves[1] - halves[0], 6_400);
-    // Command and response 104 clocks; each block 8 + 1 + 1024 + 17.
+    // Command and response take 104 clocks; each block takes 8 + 1 + 1024 + 17.
     assert_eq!(rig.now - start, 100 * (104 + 4 * 1050));
     assert_eq!(rig.host.protocol_violations(), 0);
     assert_eq!(rig.host.stats().blocks_read, 4);
@@ -55,13 +55,14 @@ fn a_slow_cpu_makes_gaps_and_loses_nothing() {
         }
     }
     assert_eq!(got, data);
-    // 6.4 us until half, 6.4 us more until full, then the clock stands for the rest of the 20 us.
+    // The FIFO is half full after 6.4 us and full after 6.4 us more. For the rest of the 20 us the
+    // clock is stopped.
     let held = rig.host.stats().held_ns;
     let holds = rig.holds.borrow().clone();
     assert_eq!(held, holds.iter().map(|(from, until)| until - from).sum::<u64>());
     assert!(holds.len() >= 28, "{}", holds.len());
     assert!(holds.iter().all(|(from, until)| (1..=13_600).contains(&(until - from))), "{holds:?}");
-    // The blocks on the log are longer by what the clock stood inside them.
+    // In the log, each block is longer by the time for which the clock was stopped inside it.
     let blocks: u64 = rig.blocks().iter().map(|(start, end)| end - start).sum();
     let inside: u64 = holds
         .iter()
@@ -84,7 +85,7 @@ fn a_full_fifo_stops_the_clock_until_someone_reads() {
     assert_eq!((rig.r(FSTA) & 0x7f, rig.r(DSTA) & 0x30), (64, 0), "no timeout counts without a clock");
     assert_eq!(rig.host.next_event_ns(), None);
     assert_eq!(rig.r(DCNT), 2 << 12 | (512 - 64));
-    // A command waits for the clock too.
+    // A command also waits for the clock.
     rig.start(52, 0);
     rig.now += 1_000_000;
     assert_eq!(rig.r(CSTA) >> 8 & 0x1f, 1);
@@ -92,7 +93,7 @@ fn a_full_fifo_stops_the_clock_until_someone_reads() {
     assert_eq!(rig.host.stats().held_ns, rig.now - full);
     rig.now += 800;
     assert_eq!(rig.r(FSTA) & 0x7f, 64, "a word is 8 clocks");
-    // Stopped by DCON, emptied by its reset.
+    // DCON stops the transfer, and the reset of the FIFO empties it.
     rig.w(DCON, 0);
     rig.w(FSTA, 1 << 16);
     assert_eq!(rig.r(FSTA), 0);
@@ -148,7 +149,7 @@ fn a_write_without_data_holds_the_clock() {
     for word in 0..8 {
         rig.w(DATA, word);
     }
-    // 8 + 1 clocks and 8 words of 8 clocks later nothing is left.
+    // After 8 + 1 clocks and 8 words of 8 clocks the FIFO is empty.
     rig.now += 100_000;
     assert_eq!((rig.r(FSTA) & 0x7f, rig.host.stats().held_ns), (0, 50_000));
     for word in 8..16 {
@@ -187,7 +188,7 @@ fn a_tail_of_one_to_three_bytes_needs_a_word() {
         assert_eq!(rig.r(FSTA) >> 9 & 1, 0);
     }
     assert_eq!(rig.host.protocol_violations(), 0);
-    // Several blocks of such a length cannot be.
+    // Several blocks cannot have a length that is not a multiple of a word.
     rig.prepare(READ, 2, 6);
     rig.start(53, blocks_at_100(false, 2));
     rig.until(CSTA, 1 << 9);
@@ -197,14 +198,14 @@ fn a_tail_of_one_to_three_bytes_needs_a_word() {
 #[test]
 fn errors_of_data() {
     let mut rig = Rig::ready(loopback_card(), 64);
-    // CRC of a read.
+    // A wrong CRC of a read block.
     rig.next(Point::ReadBlock, &[Strike::Crc]);
     rig.prepare(READ, 1, 64);
     rig.w(IMSK, 1 << 9);
     rig.start(53, blocks_at_100(false, 1));
     assert!(rig.interrupt());
     assert_eq!(rig.r(DSTA), 1 << 7);
-    // CRC status of a write.
+    // A CRC status that reports an error of a written block.
     rig.next(Point::WriteBlock, &[Strike::Crc]);
     rig.prepare(WRITE, 1, 64);
     rig.w(IMSK, 1 << 10);
@@ -214,11 +215,11 @@ fn errors_of_data() {
     rig.start(53, blocks_at_100(true, 1));
     assert!(rig.interrupt());
     assert_eq!(rig.r(DSTA), 1 << 6);
-    // A block that is not as long as the card's.
+    // The block length differs from the card's.
     rig.prepare(READ, 1, 60);
     rig.start(53, blocks_at_100(false, 1));
     assert_eq!(rig.until(DSTA, 1 << 7 | 1 << 4), 1 << 7);
-    // Nothing comes after an answer with an error: the timer counts clocks.
+    // After a response with an error no data come, and the timer counts clocks.
     rig.prepare(READ, 1, 64);
     rig.w(TIMER, 10_000);
     rig.w(IMSK, 1 << 8);
@@ -276,7 +277,7 @@ impl Rig {
         self.host.take_stats();
     }
 
-    /// Returns start and end of every block in the log.
+    /// Returns the start and end time of every block in the log.
     fn blocks(&self) -> Vec<(u64, u64)> {
         let log = self.log.borrow();
         let block = |event: &BusEvent| match *event {

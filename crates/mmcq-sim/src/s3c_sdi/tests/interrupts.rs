@@ -2,7 +2,8 @@ use super::*;
 use crate::slot::Controller;
 use crate::world::Device;
 
-/// Makes a ready rig, with function 1's interrupt enabled on the card, and the detector on.
+/// Makes a test bench with an I/O card selected, the interrupt of its function 1 enabled, and the
+/// edge detector on.
 fn listening() -> Rig {
     let mut rig = Rig::ready(loopback_card(), 512);
     rig.put(0, 4, 3);
@@ -19,10 +20,11 @@ fn a_falling_edge_while_idle_interrupts() {
     assert_eq!(rig.r(GPIO), 1);
     let set = rig.now;
     assert!(rig.interrupt());
-    // 100 us from the end of the command; 56 clocks of response are over.
+    // The interrupt comes 100 us after the end of the command, of which the response has taken 56
+    // clocks.
     assert_eq!(rig.now - set, 100_000 - 5_600);
     assert_eq!((rig.r(GPIO), rig.r(DSTA)), (0, 1 << 9));
-    // An edge, not a level: cleared it stays away, whatever the level.
+    // The interrupt is an edge, not a level: once cleared it stays cleared.
     rig.w(DSTA, 1 << 9);
     assert_eq!((rig.host.irq(), rig.r(GPIO)), (false, 0));
     assert!(!rig.interrupt());
@@ -33,13 +35,13 @@ fn a_falling_edge_while_idle_interrupts() {
 #[test]
 fn an_edge_during_a_command_or_data_is_lost_but_the_level_is_there() {
     let mut rig = listening();
-    // 7 us after its own command: into the next one.
+    // The edge comes 7 us after the command, which is during the next command.
     rig.put(1, 0x0c, 7);
     rig.get(0, 0);
     assert_eq!((rig.r(DSTA), rig.r(GPIO), rig.host.lost_edges()), (0, 0, 1));
     assert!(!rig.interrupt());
     rig.put(1, 8, 0);
-    // Into a data phase, where the GPIO sees data.
+    // The edge comes during data, when the GPIO shows data bits.
     rig.put(1, 0x0c, 50);
     rig.prepare(READ, 1, 512);
     rig.start(53, blocks_at_100(false, 1));
@@ -53,7 +55,7 @@ fn an_edge_during_a_command_or_data_is_lost_but_the_level_is_there() {
     }
     rig.until(DSTA, 1 << 4);
     assert_eq!((rig.r(DSTA), rig.r(GPIO), rig.host.lost_edges()), (1 << 4, 0, 2));
-    // An interrupt set by a command comes while that command is under way.
+    // A command sets the interrupt, so the edge comes while this command is under way.
     rig.put(1, 8, 0);
     rig.put(1, 8, 1);
     assert_eq!((rig.r(DSTA) >> 9 & 1, rig.r(GPIO), rig.host.lost_edges()), (0, 0, 3));
@@ -66,7 +68,7 @@ fn without_the_enable_bit_nothing_is_latched() {
     rig.put(1, 0x0c, 100);
     assert!(!rig.interrupt());
     assert_eq!((rig.r(DSTA), rig.r(GPIO)), (0, 0));
-    // Enabling later does not make an edge.
+    // Enabling SDIO interrupts later does not make an edge.
     rig.w(CON, 1 | 1 << 3);
     assert_eq!(rig.r(DSTA), 0);
 }
@@ -82,7 +84,7 @@ fn a_controller_without_the_flaw_latches_every_edge() {
     other.w(PRE, 124);
     other.w(CON, 1 | 1 << 3);
     other.host.insert(card, other.now);
-    // A card without power for a moment starts over.
+    // A card that was without power has to be brought up again.
     other.host.set_supply(false, other.now);
     other.host.set_supply(true, other.now);
     other.now += 2_000_000;
@@ -94,7 +96,7 @@ fn a_controller_without_the_flaw_latches_every_edge() {
     assert_eq!((other.r(DSTA), other.r(GPIO), other.host.lost_edges()), (1 << 9, 1, 0));
 }
 
-/// Checks that the FIFO status is valid without an armed write: a driver may use it to interrupt
+/// Checks that the FIFO status is valid without an armed write. A driver may use it to interrupt
 /// itself.
 #[test]
 fn an_empty_fifo_is_half_empty_also_when_nothing_is_armed() {

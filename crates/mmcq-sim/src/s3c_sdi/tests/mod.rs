@@ -1,4 +1,4 @@
-//! The model against an I/O card and a memory card, by registers only.
+//! Tests of the SDI model with an I/O card and a memory card. They use only registers.
 
 mod commands;
 mod fifo;
@@ -33,11 +33,11 @@ pub(super) const IMSK: u16 = 0x3c;
 pub(super) const DATA: u16 = 0x40;
 pub(super) const GPIO: u16 = 0x100;
 
-/// DCON for one read or write of so many blocks: words, block mode, 4 lines, start.
+/// DCON for a read of blocks; the next constant is for a write: words, block mode, 4 lines, start.
 pub(super) const READ: u32 = 2 << 22 | 1 << 19 | 1 << 17 | 1 << 16 | 1 << 14 | 2 << 12;
 pub(super) const WRITE: u32 = 2 << 22 | 1 << 20 | 1 << 17 | 1 << 16 | 1 << 14 | 3 << 12;
 
-/// Test rig with register accesses like a driver's.
+/// Test bench that accesses registers as a driver does.
 pub(super) struct Rig {
     pub host: S3cSdi,
     pub memory: ShadowMemory,
@@ -47,7 +47,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Makes a rig with registers after reset, 400 kHz, and stable power.
+    /// Makes a test bench with registers as after reset, 400 kHz, and stable card power.
     pub fn new(card: Option<Box<dyn Card>>) -> Self {
         let memory = ShadowMemory::default();
         let mut host = S3cSdi::new(S3cSdiConfig::S3C2440, memory.clone(), card);
@@ -64,13 +64,13 @@ impl Rig {
         rig
     }
 
-    /// Sets the faults of the next events of a point.
+    /// Sets the faults that strike the next events at a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
-    /// Makes a rig with an I/O card selected, 4 lines, 10 MHz, and function 1 ready with blocks of
-    /// this size.
+    /// Makes a test bench with an I/O card selected, 4 lines, 10 MHz, and function 1 ready with
+    /// blocks of `block` bytes.
     pub fn ready(card: IoCard, block: u32) -> Self {
         let mut rig = Rig::new(Some(Box::new(card)));
         rig.select();
@@ -98,14 +98,14 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Writes a command with a short response.
+    /// Starts a command with a short response.
     pub fn start(&mut self, index: u32, arg: u32) {
         self.w(CSTA, 0x1e00);
         self.w(ARG, arg);
         self.w(CMD, 1 << 9 | 1 << 8 | 1 << 6 | index);
     }
 
-    /// Waits until one of these bits is set in a register.
+    /// Waits until one of these bits is set in a register. Returns the register's value.
     pub fn until(&mut self, offset: u16, bits: u32) -> u32 {
         for _ in 0..1_000_000 {
             let value = self.r(offset);
@@ -117,7 +117,7 @@ impl Rig {
         panic!("register {offset:#x} never showed {bits:#x}");
     }
 
-    /// Sends a command with a short response, by polling. Returns the response's content.
+    /// Sends a command with a short response, by polling. Returns the content of the response.
     pub fn command(&mut self, index: u32, arg: u32, crc: bool) -> u32 {
         self.start(index, arg);
         let status = self.until(CSTA, 1 << 9 | 1 << 10);
@@ -136,7 +136,7 @@ impl Rig {
         content as u8
     }
 
-    /// Prepares data as drivers do: status cleared, DCON, BSIZE.
+    /// Prepares a data transfer as drivers do: clears the status, writes DCON and BSIZE.
     pub fn prepare(&mut self, dcon: u32, blocks: u32, block: u32) {
         self.w(DSTA, 0x3f8);
         self.w(FSTA, 1 << 16 | 3 << 14);
@@ -144,7 +144,7 @@ impl Rig {
         self.w(BSIZE, block);
     }
 
-    /// Waits for the interrupt line within a second. Returns whether it came.
+    /// Waits at most one second for the interrupt line. Returns whether it rose.
     pub fn interrupt(&mut self) -> bool {
         let limit = self.now + 1_000_000_000;
         if !self.host.irq() {
@@ -154,12 +154,13 @@ impl Rig {
     }
 }
 
-/// Returns the argument of a CMD53 on function 1 in block mode, incrementing from 100h.
+/// Returns the argument of a CMD53 to function 1 in block mode, with incrementing addresses from
+/// 100h on.
 pub(super) fn blocks_at_100(write: bool, count: u32) -> u32 {
     u32::from(write) << 31 | 1 << 28 | 1 << 27 | 1 << 26 | 0x100 << 9 | count
 }
 
-/// Returns the argument of a CMD53 in byte mode on the FIFO at 0.
+/// Returns the argument of a CMD53 to function 1 in byte mode, for the FIFO at address 0.
 pub(super) fn bytes_at_0(write: bool, count: u32) -> u32 {
     u32::from(write) << 31 | 1 << 28 | count
 }

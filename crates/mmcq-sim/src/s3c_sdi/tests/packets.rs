@@ -1,10 +1,10 @@
-//! The six steps of a Bluetooth packet, with a CPU of a given pace.
+//! Tests of the six steps by which a Bluetooth packet is received, with CPUs of different speed.
 
 use super::*;
 use crate::card::io::type_a::{Handle, packet, register};
 use crate::slot::Controller;
 
-/// Makes a rig with the function enabled and the interrupt detector on.
+/// Makes a test bench with the Bluetooth function enabled and the edge detector on.
 fn open() -> (Rig, Handle) {
     let (card, mut handles) = crate::card::io::tests::type_a().build();
     let mut rig = Rig::ready(card, 512);
@@ -15,7 +15,8 @@ fn open() -> (Rig, Handle) {
     (rig, handles.remove(0).1)
 }
 
-/// Reads the FIFO at address 0. `pace_ns`: time from an interrupt to the first word read.
+/// Reads the function's FIFO at address 0. `pace_ns` is the time from an interrupt to the first
+/// word that the CPU reads.
 fn fetch(rig: &mut Rig, blocks: bool, count: u32, block: u32, pace_ns: u64) -> Vec<u8> {
     rig.prepare(READ, if blocks { count } else { 1 }, block);
     rig.w(IMSK, 1 << 0 | 1 << 2 | 1 << 7);
@@ -32,7 +33,7 @@ fn fetch(rig: &mut Rig, blocks: bool, count: u32, block: u32, pace_ns: u64) -> V
     got
 }
 
-/// Receives one packet, from the interrupt (or the level, if the edge was lost) to its
+/// Receives one packet, from its interrupt (or the level, if the edge was missed) to its
 /// acknowledgement.
 fn receive(rig: &mut Rig, pace_ns: u64) -> Vec<u8> {
     rig.w(IMSK, 1 << 12);
@@ -59,9 +60,10 @@ fn at_a_fast_pace_the_wires_are_all_that_counts() {
     }
     let counts = counts.borrow();
     assert_eq!((counts.delivered, counts.overrun), (3, 0));
-    // Three CMD52 with 8 clocks between them, the last up to its end bit.
+    // Three CMD52 with 8 clocks between them; the last one counts up to its end bit.
     assert_eq!(counts.latency_ns, [100 * (2 * 112 + 48); 3]);
-    // Payload: command and response, access time 2 us hidden behind it, four blocks.
+    // The payload takes command and response, four blocks, and no more: the access time of 2 us
+    // passes during the response.
     assert_eq!(rig.host.stats().held_ns, 0);
     assert_eq!(rig.host.protocol_violations(), 0);
 }
@@ -69,7 +71,7 @@ fn at_a_fast_pace_the_wires_are_all_that_counts() {
 #[test]
 fn at_a_slow_pace_the_clock_stands_and_edges_are_lost_but_no_packet() {
     let (mut rig, counts) = open();
-    // 33 times 130 us for a packet: longer than the packets' period of 4 ms.
+    // 33 times 130 us for a packet is longer than the period of 4 ms.
     for number in 0..6 {
         assert_eq!(receive(&mut rig, 130_000), packet(number, 2048));
     }

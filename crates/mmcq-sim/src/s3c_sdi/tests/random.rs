@@ -1,5 +1,5 @@
 //! Random accesses of a driver: the model and its time advance, and the same seed gives the same
-//! run.
+//! result.
 
 use super::*;
 use crate::slot::Controller;
@@ -32,7 +32,7 @@ fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
         }
         assert!(rig.r(FSTA) == u32::MAX || rig.r(FSTA) & 0x7f <= 64);
     }
-    // A reset leads out of everything.
+    // A reset ends every state.
     rig.w(PRE, 4);
     rig.w(CON, 1 << 8 | 1);
     rig.now += 1_000_000;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 const DMA: u32 = 1 << 15;
 const DMA_WORD_NS: u64 = S3cSdiConfig::S3C2440.dma_word_ns as u64;
 
-/// Memory that the DMA engine may access.
+/// Memory that the DMA may access.
 struct Mapped {
     bytes: Vec<u8>,
     bus: u64,
@@ -14,7 +14,7 @@ struct Mapped {
 }
 
 impl Rig {
-    /// Maps bytes and gives the DMA engine their address and length.
+    /// Maps bytes for DMA, and writes their address and length to the DMA registers.
     fn map(&mut self, mut bytes: Vec<u8>, direction: Direction) -> Mapped {
         let ptr = NonNull::new(bytes.as_mut_ptr()).unwrap();
         let bus = self.memory.map(ptr, bytes.len(), direction).unwrap();
@@ -90,7 +90,7 @@ fn the_end_on_the_lines_does_not_wait_for_dma() {
     rig.w(0x118, 1);
     rig.now += 5 * DMA_WORD_NS;
     assert_eq!((rig.r(0x118), rig.r(FSTA) & 0x7f), (1, 44));
-    // A reset of the controller takes the words away, and leaves the engine as it is.
+    // A reset of the controller empties the FIFO and does not stop the DMA.
     rig.w(CON, 1 << 8 | 1);
     rig.now += 1_000_000;
     assert_eq!((rig.r(0x118), rig.r(FSTA) & 0x7f), (1, 0));
@@ -125,7 +125,7 @@ fn a_wrong_direction_or_address_moves_nothing() {
     assert_eq!((rig.r(0x118), rig.host.protocol_violations()), (0, 1));
     rig.w(CON, 1 << 8 | 1);
     rig.unmap(mapped);
-    // An address that is not mapped (any more).
+    // An address that is not mapped any more.
     rig.w(0x114, 64);
     rig.put(0, 6, 1);
     rig.prepare(READ | DMA, 1, 64);

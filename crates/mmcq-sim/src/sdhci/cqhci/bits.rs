@@ -1,5 +1,5 @@
-//! Registers of the command queue engine, by their offset from its base, and their bits [eMMC 5.1,
-//! B].
+//! Registers of the command queue engine (CQHCI) by their offset from its first register, and their
+//! bits [eMMC 5.1, B].
 
 pub const VER: u16 = 0x00;
 pub const CAP: u16 = 0x04;
@@ -24,46 +24,47 @@ pub const TERRI: u16 = 0x54;
 pub const CRI: u16 = 0x58;
 pub const CRA: u16 = 0x5c;
 
-/// Version 5.10.
+/// Value of the version register CQVER: version 5.10.
 pub const VERSION: u32 = 0x0510;
-/// Reset value of SSC1: one block, 4096 clocks.
+/// Reset value of SSC1: poll at one block before the end, and every 4096 clocks.
 pub const SSC1_RESET: u32 = 0x0001_1000;
 /// Reset value of RMEM: the error bits of R1, but neither EXCEPTION_EVENT nor CARD_IS_LOCKED.
 pub const RMEM_RESET: u32 = 0xfdf9_a080;
 
-/// CFG.
+/// Bits of the configuration register CQCFG.
 pub mod cfg {
     pub const ENABLE: u32 = 1;
-    /// Task descriptors have 128 bits.
+    /// Makes task descriptors 128 bits long, not 64.
     pub const WIDE: u32 = 1 << 8;
-    /// Slot 31 is for direct commands.
+    /// Reserves slot 31 for direct commands.
     pub const DIRECT: u32 = 1 << 12;
     pub const ALL: u32 = ENABLE | WIDE | DIRECT;
 }
 
-/// CTL.
+/// Bits of the control register CQCTL.
 pub mod ctl {
     pub const HALT: u32 = 1;
     pub const CLEAR_ALL: u32 = 1 << 8;
 }
 
-/// IS, ISTE, ISGE.
+/// Interrupt bits, in the registers CQIS (status), CQISTE (status enable) and CQISGE (signal
+/// enable).
 pub mod int {
-    /// Halt complete.
+    /// Halt Complete: the engine has halted.
     pub const HAC: u32 = 1;
-    /// Tasks are complete.
+    /// Task Complete: the number of completed tasks that causes an interrupt is reached.
     pub const TCC: u32 = 1 << 1;
-    /// A response had an error bit of RMEM.
+    /// Response Error Detected: a response had an error bit that the mask RMEM selects.
     pub const RED: u32 = 1 << 2;
-    /// Tasks were cleared.
+    /// Task Cleared: the engine has dropped the tasks that the driver cleared.
     pub const TCL: u32 = 1 << 3;
     pub const ALL: u32 = 0x3f;
 }
 
-/// IC.
+/// Bits of the interrupt coalescing register CQIC.
 pub mod ic {
     pub const ENABLE: u32 = 1 << 31;
-    /// Completions are being counted; read-only.
+    /// Read-only: completions wait for the next interrupt.
     pub const COUNTED: u32 = 1 << 20;
     pub const RESET: u32 = 1 << 16;
     pub const THRESHOLD_WRITE: u32 = 1 << 15;
@@ -72,11 +73,11 @@ pub mod ic {
     pub const TIMEOUT: u32 = 0x7f;
 }
 
-/// TERRI.
+/// Bits of the task error register CQTERRI.
 pub mod terri {
     pub const RESPONSE_VALID: u32 = 1 << 15;
     pub const DATA_VALID: u32 = 1 << 31;
 }
 
-/// The slot of direct commands.
+/// Number of the slot for direct commands.
 pub const DIRECT_SLOT: u8 = 31;

@@ -1,34 +1,34 @@
-//! Parameters of a particular command queue engine.
+//! Parameters of a command queue engine.
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of a command queue engine: the table `command_queue` in that of a controller.
+/// Parameters of a command queue engine: the table `command_queue` inside a controller's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CqhciConfig {
-    /// Offset of its registers from those of the controller.
+    /// Offset of the engine's registers from the controller's first register.
     pub offset: u16,
-    /// Clock in hertz in which coalescing and polling times are counted.
+    /// Frequency in hertz of the clock that counts coalescing and polling times.
     pub timer_hz: u32,
-    /// Whether a transfer descriptor of a 128-bit task has 12 bytes, not 16.
+    /// Whether transfer descriptors with 128-bit task descriptors have 12 bytes instead of 16.
     #[serde(default)]
     pub short_descriptors: bool,
-    /// Whether TCN has the bits of cleared tasks until the command queue engine is disabled.
+    /// Mistake: whether TCN shows cleared tasks as complete until the driver disables the engine.
     #[serde(default)]
     pub stale_completions: bool,
-    /// Value of the version register, if it is wrong.
+    /// Wrong value of the version register; `None`: the right value.
     #[serde(default)]
     pub version: Option<u32>,
-    /// Value of the capabilities register, if it is wrong.
+    /// Wrong value of the capabilities register; `None`: the right value.
     #[serde(default)]
     pub capabilities: Option<u32>,
-    /// Bits of the configuration register that stay 0.
+    /// Bits of the configuration register that the driver cannot set.
     #[serde(default)]
     pub no_configuration: u32,
 }
 
 impl CqhciConfig {
-    /// 192 MHz, registers at 200h, as in Intel's controllers.
+    /// The engine of Intel's controllers: timer clock of 192 MHz, registers at 200h.
     pub const INTEL: CqhciConfig = CqhciConfig {
         offset: 0x200,
         timer_hz: 192_000_000,
@@ -39,8 +39,8 @@ impl CqhciConfig {
         no_configuration: 0,
     };
 
-    /// Checks the values. Returns an error for one that no controller has: one line with the key,
-    /// the value and what was expected.
+    /// Checks all values. The error for a value that no controller can have is one line with the
+    /// key, the value and what was expected.
     pub(in crate::sdhci) fn check(&self) -> Result<(), String> {
         if self.offset < 0x100 || !self.offset.is_multiple_of(0x80) || self.offset > 0xff00 {
             return Err(format!(
@@ -58,7 +58,8 @@ impl CqhciConfig {
         Ok(())
     }
 
-    /// Returns ITCFVAL and ITCFMUL: a number and the largest unit that express the clock exactly.
+    /// Returns the fields ITCFVAL and ITCFMUL for the timer clock: a number and the largest unit
+    /// that give exactly this clock; `None` if there are none.
     fn timer(&self) -> Option<(u32, u32)> {
         let units = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
         let says = |&(_, unit): &(u32, u32)| {
@@ -67,13 +68,13 @@ impl CqhciConfig {
         (0..).zip(units).find(says).map(|(code, unit)| (self.timer_hz / unit, code))
     }
 
-    /// Returns CAP.
+    /// Returns the value of the capabilities register CQCAP.
     pub(super) fn capabilities(&self) -> u32 {
         let truth = self.timer().map_or(0, |(value, code)| code << 12 | value);
         self.capabilities.unwrap_or(truth)
     }
 
-    /// Returns the time in ns of this number of timer clocks.
+    /// Returns the time in ns of this number of clocks of the timer.
     pub(super) fn clocks_ns(&self, clocks: u32) -> u64 {
         u64::from(clocks) * 1_000_000_000 / u64::from(self.timer_hz.max(1))
     }

@@ -1,6 +1,6 @@
-//! State of the command queue engine: its registers, the tasks whose doorbells were rung, and its
-//! next step. It accesses neither lines nor memory; [`Sdhci`](crate::sdhci::Sdhci) does that for
-//! it.
+//! State of the command queue engine: its registers, the tasks that the driver has started by
+//! doorbell, and its next step. The engine does not access the lines or the memory;
+//! [`Sdhci`](crate::sdhci::Sdhci) does this.
 
 use super::CqhciConfig;
 use super::bits::{DIRECT_SLOT, RMEM_RESET, SSC1_RESET, cfg, ctl, ic, int, terri};
@@ -9,31 +9,31 @@ use super::task::{Task, Work};
 /// A command that the command queue engine sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// CMD44.
+    /// CMD44 for the task of this slot.
     Announce(u8),
-    /// CMD45.
+    /// CMD45 for the task of this slot.
     Address(u8),
-    /// CMD13 with SQS.
+    /// CMD13 with the bit SQS: reads the queue status.
     Status,
-    /// CMD46 or CMD47.
+    /// CMD46 or CMD47 for the task of this slot.
     Execute(u8),
-    /// The command of slot 31.
+    /// The direct command of slot 31.
     Direct,
 }
 
-/// The next step.
+/// The next thing that the command queue engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
-    /// The descriptor of this slot must be fetched.
+    /// Fetch the task descriptor of this slot.
     Fetch(u8),
     Send(Job),
-    /// The status of the card's queue must be polled at this time in ns.
+    /// Poll the card's queue status at this time in ns.
     PollAt(u64),
     Halted,
 }
 
-/// Registers that only store what was written or what happened.
+/// Registers whose reads and writes have no further effect.
 #[derive(Clone, Debug)]
 pub struct Registers {
     pub cfg: u32,
@@ -79,34 +79,37 @@ impl Default for Registers {
     }
 }
 
-/// Progress of the command queue engine with its tasks.
+/// How far the command queue engine is with its tasks.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Slots whose doorbell was rung and whose task is not done, in the order of the doorbells.
+    /// Slots with a rung doorbell and a task that is not done, in the order of their doorbells.
     order: Vec<u8>,
-    /// Descriptors of these slots that are already fetched.
+    /// Task descriptors that are already fetched, by slot.
     tasks: [Option<Task>; 32],
-    /// Slots whose task transfers data and is no barrier.
+    /// Slots whose task transfers data and is not a barrier.
     plain: u32,
-    /// Slots whose task the card has reported as ready.
+    /// Slots whose task is ready according to the card.
     ready: u32,
-    /// Slot whose CMD44 was answered; its CMD45 is next.
+    /// Slot whose CMD44 got its response, and whose CMD45 comes next.
     half: Option<u8>,
-    /// The command on the line.
+    /// The command that is on the CMD line.
     sending: Option<Job>,
-    /// The slot that uses the data lines.
+    /// Slot whose task uses the data lines.
     moving: Option<u8>,
-    /// Whether the present block is the one at which the card's queue is to be polled.
+    /// Whether the present block is the one at which the engine polls the card's queue status
+    /// (field CBC of SSC1).
     poll_due: bool,
-    /// Time in ns of the next poll of the card's queue, after none of its tasks was ready.
+    /// Time in ns of the next poll of the card's queue status, after a poll that found no ready
+    /// task.
     poll_ns: u64,
-    /// Whether an error stopped all further commands.
+    /// Whether an error has stopped all further commands.
     stopped: bool,
-    /// Slot whose completion was reported while its data were still being transferred.
+    /// Fault: slot that the engine has reported complete while its data were still being
+    /// transferred.
     early: Option<u8>,
 }
 
-/// A command queue engine.
+/// State of a command queue engine.
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: CqhciConfig,
@@ -114,11 +117,11 @@ pub struct Engine {
     work: Progress,
     halting: bool,
     halted: bool,
-    /// Earliest time in ns at which a halt completes.
+    /// Earliest time in ns at which a requested halt completes.
     halts_ns: u64,
-    /// Number of completions that wait for an interrupt.
+    /// Number of completed tasks that wait for an interrupt (coalescing).
     counted: u32,
-    /// Latest time in ns of that interrupt.
+    /// Latest time in ns of the interrupt for these tasks; `None`: no task waits.
     counted_ns: Option<u64>,
 }
 
@@ -144,7 +147,7 @@ impl Engine {
         self.r.cfg & cfg::ENABLE != 0
     }
 
-    /// Returns whether the command queue engine, not the driver, uses the bus.
+    /// Returns whether the command queue engine, and not the driver, uses the bus.
     pub fn has_bus(&self) -> bool {
         self.enabled() && !self.halted
     }
@@ -161,17 +164,17 @@ impl Engine {
         self.r.cfg & cfg::DIRECT != 0
     }
 
-    /// Returns CTL as it reads.
+    /// Returns the value that the register CQCTL reads as.
     pub fn control(&self) -> u32 {
         if self.halted { ctl::HALT } else { 0 }
     }
 
-    /// Returns IC as it reads.
+    /// Returns the value that the register CQIC reads as.
     pub fn coalescing(&self) -> u32 {
         self.r.ic | if self.counted > 0 { ic::COUNTED } else { 0 }
     }
 
-    /// Returns the slot that uses the data lines.
+    /// Returns the slot whose task uses the data lines.
     pub fn moving(&self) -> Option<u8> {
         self.work.moving
     }
@@ -180,31 +183,31 @@ impl Engine {
         self.work.tasks[usize::from(slot & 31)]
     }
 
-    /// Stores the fetched descriptor of a slot.
+    /// Stores the fetched task descriptor of a slot.
     pub fn fetched(&mut self, slot: u8, task: Task) {
         self.work.tasks[usize::from(slot & 31)] = Some(task);
         let (bit, data) = (1 << (slot & 31), matches!(task.work, Work::Data { .. }));
         self.work.plain = self.work.plain & !bit | if data && !task.barrier { bit } else { 0 };
     }
 
-    /// Returns whether the command queue engine asserts its interrupt.
+    /// Returns whether the command queue engine requests an interrupt.
     pub fn irq(&self) -> bool {
         self.r.is & self.r.isge != 0
     }
 
-    /// Sets bits of IS, as far as they are enabled.
+    /// Sets bits of the interrupt status CQIS, if they are enabled.
     pub fn raise(&mut self, bits: u32) {
         self.r.is |= bits & self.r.iste;
     }
 
-    /// Handles a write to TDBR.
+    /// Handles a write to the doorbell register CQTDBR.
     pub fn ring(&mut self, bits: u32) {
         let new = bits & !self.r.tdbr;
         self.r.tdbr |= new;
         self.work.order.extend((0..32).filter(|slot| new >> slot & 1 == 1));
     }
 
-    /// Handles a write to CTL.HALT.
+    /// Handles a write to the bit HALT of CQCTL.
     pub fn halt(&mut self, wanted: bool) {
         if !self.enabled() {
             return;
@@ -213,7 +216,7 @@ impl Engine {
             self.halting = !self.halted;
         } else {
             if self.halted {
-                // What went wrong has been dealt with.
+                // A driver that resumes has handled the error.
                 self.work.stopped = false;
                 self.work.poll_ns = 0;
             }
@@ -221,19 +224,19 @@ impl Engine {
         }
     }
 
-    /// Returns whether a halt was requested and has not completed.
+    /// Returns whether the driver has requested a halt that is not complete.
     pub fn halts(&self) -> bool {
         self.halting
     }
 
-    /// Delays the requested halt until this time in ns, unless the command queue engine is
-    /// disabled.
+    /// Fault: delays a requested halt until this time in ns; the driver ends the delay if it
+    /// disables the engine.
     pub fn hold_halt(&mut self, until_ns: u64) {
         self.halts_ns = until_ns;
     }
 
-    /// Handles a write to CTL.CLEAR_ALL while halted. `stale`: TCN gets the bits of the cleared
-    /// tasks.
+    /// Handles a write to the bit CLEAR_ALL of CQCTL during a halt. With `stale` (a mistake of the
+    /// controller) TCN shows the cleared tasks as complete.
     pub fn clear_all(&mut self, stale: bool) {
         let cleared = std::mem::take(&mut self.r.tdbr);
         self.forget();
@@ -243,7 +246,7 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Handles a write to TCLR while halted.
+    /// Handles a write to the task clear register CQTCLR during a halt.
     pub fn clear(&mut self, bits: u32) {
         self.r.tdbr &= !bits;
         self.r.dpt &= !bits;
@@ -259,14 +262,14 @@ impl Engine {
         self.raise(int::TCL);
     }
 
-    /// Forgets all tasks.
+    /// Drops all tasks.
     fn forget(&mut self) {
         self.r.dpt = 0;
         self.work = Progress::default();
         (self.counted, self.counted_ns) = (0, None);
     }
 
-    /// Handles the clearing of CFG.ENABLE.
+    /// Handles a write that clears the bit ENABLE of CQCFG.
     pub fn disable(&mut self) {
         self.r.tdbr = 0;
         self.r.tcn = 0;
@@ -274,18 +277,19 @@ impl Engine {
         (self.halting, self.halted, self.halts_ns) = (false, false, 0);
     }
 
-    /// Handles a reset of the CMD circuit: a command that was cut off is not sent again before a
-    /// halt.
+    /// Handles a reset of the CMD circuit. If it cut off a command, the engine sends no further
+    /// command before it was halted.
     pub fn line_was_reset(&mut self) {
         self.work.stopped |= self.work.sending.take().is_some();
     }
 
-    /// Handles a reset or failure of the DAT circuit: no further command before a halt.
+    /// Handles a reset or an error of the DAT circuit. If it cut off data, the engine sends no
+    /// further command before it was halted.
     pub fn data_were_cut(&mut self) {
         self.work.stopped |= self.work.moving.take().is_some();
     }
 
-    /// Returns the next step. `idle`: the data lines are free.
+    /// Returns the next step of the engine. `idle` tells whether the data lines are free.
     pub fn next(&mut self, idle: bool, now_ns: u64) -> Step {
         if !self.has_bus() || self.work.sending.is_some() {
             return Step::Nothing;
@@ -317,9 +321,10 @@ impl Engine {
         self.next_poll(now_ns)
     }
 
-    /// Returns the step for the first task that was not yet sent to the card.
+    /// Returns the step for the first task that the card does not have yet; `None` if the card has
+    /// all tasks.
     fn next_told(&self, free: bool) -> Option<Step> {
-        // Those that are told, and hold nothing up.
+        // Tasks that the card has and that delay no other task.
         let past = self.work.plain & self.r.dpt;
         debug_assert_eq!(self.work.order.iter().fold(0, |all, slot| all | 1 << slot), self.r.tdbr);
         if self.r.tdbr & !past == 0 {
@@ -352,7 +357,7 @@ impl Engine {
         None
     }
 
-    /// Returns the step that polls the card's queue, if a poll is due.
+    /// Returns the step that polls the card's queue status, or no step if no poll is due.
     fn next_poll(&mut self, now_ns: u64) -> Step {
         let moving = self.work.moving.map_or(0, |slot| 1 << slot);
         if self.r.dpt & !self.work.ready & !moving == 0 {
@@ -367,8 +372,8 @@ impl Engine {
         if now_ns >= self.work.poll_ns { Step::Send(Job::Status) } else { Step::PollAt(self.work.poll_ns) }
     }
 
-    /// Handles the begin of a block of the present task, with `left` blocks left, itself included.
-    /// Returns true if the card's queue is to be polled at this block.
+    /// Handles the begin of a block of the present task; `left` is the number of blocks left, this
+    /// one included. Returns true if the engine must poll the card's queue status at this block.
     pub fn block_begins(&mut self, left: u32, first: bool) -> bool {
         let before = self.r.ssc1 >> 16 & 0xf;
         let due = before != 0 && (left == before || first && left < before);
@@ -376,7 +381,7 @@ impl Engine {
         due
     }
 
-    /// Records that a command is on the line.
+    /// Records that a command is now on the CMD line.
     pub fn sent(&mut self, job: Job) {
         self.work.sending = Some(job);
         match job {
@@ -392,12 +397,13 @@ impl Engine {
         }
     }
 
-    /// Returns the command on the line, which is over.
+    /// Removes and returns the command on the CMD line, which has ended.
     pub fn line_is_free(&mut self) -> Option<Job> {
         self.work.sending.take()
     }
 
-    /// Sets TERRI to the command and the data that were on the lines when an error happened.
+    /// Sets the task error register CQTERRI: the command and the data that were on the lines at the
+    /// error, each as index and slot.
     pub fn blame(&mut self, command: Option<(u8, u8)>, data: Option<(u8, u8)>) {
         let half = |(index, slot): (u8, u8)| u32::from(slot & 31) << 8 | u32::from(index & 63);
         self.r.terri = command.map_or(0, |it| terri::RESPONSE_VALID | half(it))
@@ -405,7 +411,8 @@ impl Engine {
         self.work.stopped = true;
     }
 
-    /// Returns the index of a slot's data command, and the slot.
+    /// Returns the index of the data command (CMD46 or CMD47) of a slot, and the slot; `None` if
+    /// its task has no data.
     pub fn data_of(&self, slot: u8) -> Option<(u8, u8)> {
         match self.task(slot)?.work {
             Work::Data { read, .. } => Some((if read { 46 } else { 47 }, slot)),
@@ -413,7 +420,7 @@ impl Engine {
         }
     }
 
-    /// Handles a good response and updates the tasks.
+    /// Handles a response without an error: updates the tasks that it concerns.
     pub fn answered(&mut self, job: Job, content: u32, now_ns: u64) {
         match job {
             Job::Announce(slot) => self.work.half = Some(slot),
@@ -437,7 +444,8 @@ impl Engine {
         }
     }
 
-    /// Reports the task of this slot as done, although its data are still being transferred.
+    /// Fault: reports the task of this slot as complete although its data are still being
+    /// transferred.
     pub fn done_early(&mut self, slot: u8) {
         self.work.early = Some(slot);
         self.work.order.retain(|&other| other != slot);
@@ -447,7 +455,7 @@ impl Engine {
         self.raise(int::TCC);
     }
 
-    /// Ends the task of this slot.
+    /// Ends the task of this slot: it is complete.
     pub fn done(&mut self, slot: u8, now_ns: u64) {
         let bit = 1 << slot;
         if self.work.early.take_if(|early| *early == slot).is_some() {
@@ -478,21 +486,22 @@ impl Engine {
         }
     }
 
-    /// Returns the latest time in ns at which the waiting completions are reported.
+    /// Returns the latest time in ns at which the waiting completed tasks must be reported; `None`:
+    /// none wait.
     pub fn counted_ns(&self) -> Option<u64> {
         self.counted_ns
     }
 
-    /// Reports the waiting completions: there are enough of them, or they have waited long enough.
+    /// Reports the waiting completed tasks by an interrupt, because of their number or their time.
     pub fn counted_out(&mut self) {
         (self.counted, self.counted_ns) = (0, None);
         self.raise(int::TCC);
     }
 
-    /// Handles a write to IC.
+    /// Handles a write to the interrupt coalescing register CQIC.
     pub fn set_coalescing(&mut self, value: u32) {
         let mut kept = self.r.ic;
-        // Threshold and timeout change in an empty queue only.
+        // The driver can change threshold and timeout only while no task is in the queue.
         if self.r.tdbr == 0 {
             if value & ic::THRESHOLD_WRITE != 0 {
                 kept = kept & !ic::THRESHOLD | value & ic::THRESHOLD;
@@ -507,14 +516,14 @@ impl Engine {
         }
     }
 
-    /// Enters the requested halt.
+    /// Completes the requested halt.
     pub fn enter_halted(&mut self) {
         (self.halting, self.halted) = (false, true);
         self.raise(int::HAC);
     }
 }
 
-/// Returns whether the task is a direct command with busy.
+/// Returns whether the task is a direct command with a busy response (R1b).
 fn is_busy(task: &Task) -> bool {
     matches!(task.work, Work::Direct { busy: true, .. })
 }

@@ -1,15 +1,15 @@
-//! Faults that strike the command queue engine by a plan.
+//! Faults that strike the command queue engine according to the plan of faults.
 
 use super::bits::{DIRECT_SLOT, int};
 use crate::faults::{Point, Strike};
 use crate::sdhci::Sdhci;
 use crate::slot::Core;
 
-/// Mask in SSC1 of the pause between two polls of the card's queue.
+/// Mask of the field CIT in SSC1: the pause between two polls of the card's queue status.
 const PAUSE: u32 = 0xffff;
 
 impl Sdhci {
-    /// Handles a write to the doorbells, with its faults.
+    /// Handles a write to the doorbell register; a fault may change its effect.
     pub(super) fn queue_rung(&mut self, slots: u32, now: u64) {
         let lost = self.strike(Point::Doorbell, now) == Some(Strike::Lost);
         if let Some(cqe) = self.cqe.as_mut().filter(|_| !lost) {
@@ -17,7 +17,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to CTL.HALT, with its faults.
+    /// Handles a write to the bit HALT of CQCTL; a fault may change its effect.
     pub(super) fn queue_halts(&mut self, wanted: bool, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let before = cqe.halts();
@@ -35,7 +35,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to CTL.CLEAR_ALL in a halt, with its faults.
+    /// Handles a write to the bit CLEAR_ALL of CQCTL during a halt; a fault may change its effect.
     pub(super) fn queue_clears(&mut self, now: u64) {
         let stale = matches!(self.strike(Point::Clear, now), Some(Strike::Spurious(_)));
         if let Some(cqe) = &mut self.cqe {
@@ -43,7 +43,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles the setting of CFG.ENABLE, with its faults.
+    /// Handles a write that sets the bit ENABLE of CQCFG; a fault may change its effect.
     pub(super) fn queue_is_on(&mut self, now: u64) {
         let struck = self.strike(Point::Enable, now);
         if let (Some(Strike::Status(clocks)), Some(cqe)) = (struck, &mut self.cqe) {
@@ -51,8 +51,8 @@ impl Sdhci {
         }
     }
 
-    /// Writes TERRI, with its faults: command and slot of what was on the command line, and of the
-    /// data.
+    /// Sets CQTERRI after an error: index and slot of the command on the CMD line, and of the data
+    /// command. A fault may leave both out.
     pub(super) fn queue_blames(&mut self, command: Option<(u8, u8)>, data: Option<(u8, u8)>, now: u64) {
         let nothing = self.strike(Point::Blame, now) == Some(Strike::Lost);
         if let Some(cqe) = &mut self.cqe {
@@ -60,7 +60,8 @@ impl Sdhci {
         }
     }
 
-    /// Handles the begin of the last block on the data lines, with its faults.
+    /// Handles the begin of a task's last block; a fault may report the task too early or with an
+    /// error.
     pub(super) fn queue_task_ends(&mut self, now: u64) {
         let moving = self.cqe.as_ref().and_then(|cqe| cqe.moving());
         let Some(slot) = moving.filter(|&slot| slot != DIRECT_SLOT || !self.queue_is_direct()) else {
@@ -82,7 +83,8 @@ impl Sdhci {
         self.cqe.as_ref().is_some_and(|cqe| cqe.direct())
     }
 
-    /// Handles the end of a task, given its command and slot, with its faults.
+    /// Handles the end of a task, given the index and slot of its data command; a fault may change
+    /// its effect.
     pub(super) fn queue_task_is_done(&mut self, data: Option<(u8, u8)>, now: u64) {
         if std::mem::take(&mut self.hurt.red) {
             self.queue_blames(None, data, now);

@@ -1,17 +1,18 @@
-//! The command queue engine of a controller, CQHCI 5.10 [eMMC 5.1, B].
+//! The command queue engine of an SDHCI controller: CQHCI 5.10 [eMMC 5.1, B].
 //!
-//! The driver describes up to 32 tasks in memory and rings their doorbells. The command queue
-//! engine sends each task to the card by CMD44 and CMD45, polls by CMD13 which tasks are ready, and
-//! executes one after the other by CMD46 and CMD47. It uses the lines of the controller as the
-//! driver's own commands do. So it has the same card, and is struck by the same faults.
+//! The driver describes up to 32 tasks in memory and starts them by doorbells. The engine sends
+//! each task to the card by CMD44 and CMD45, and asks by CMD13 which tasks are ready. It executes
+//! ready tasks one after the other by CMD46 and CMD47. The engine uses the controller's lines just
+//! as the driver's own commands do. So it talks to the same card model, and the same faults strike
+//! it.
 //!
-//! Where the standard leaves something open:
-//! - The task whose doorbell was rung first is executed first, if it is ready; otherwise the first
-//!   that is.
-//! - After an error (TERRI) no further command is sent until the command queue engine was halted
-//!   and resumed.
-//! - Without coalescing each completion interrupts, whatever its descriptor has set.
-//! - An invalid descriptor is an ADMA error of its task.
+//! Where the standard leaves something open, the model does this:
+//! - Of the ready tasks, the one whose doorbell was rung first is executed first.
+//! - After an error (TERRI) the engine sends no further command until the driver has halted and
+//!   resumed it.
+//! - Without coalescing each completed task interrupts, even if the bit Int of its descriptor is
+//!   clear.
+//! - A task descriptor that is not valid causes an ADMA error of its task.
 
 mod bits;
 mod config;
@@ -34,15 +35,16 @@ use bits::{cfg, ctl, int};
 use engine::{Job, Step};
 use task::{Link, Task, Work};
 
-/// Size in bytes of the register space.
+/// Size in bytes of the engine's register space.
 const BYTES: u16 = 0x80;
-/// Argument bit of CMD13 that requests the status of the queue.
+/// Bit of CMD13's argument that requests the queue status register.
 const SEND_QUEUE_STATUS: u32 = 1 << 15;
-/// Limit on steps at one moment: more than any state needs.
+/// Largest number of steps at one time; no state needs as many.
 const MAX_STEPS: u32 = 128;
 
 impl Sdhci {
-    /// Returns the command queue engine's register at this offset of the controller.
+    /// Returns the offset in the engine's registers for an offset in the controller's; `None` if it
+    /// is outside of them.
     pub(super) fn queue_register(&self, offset: u16) -> Option<u16> {
         let base = self.cqe.as_ref()?.config().offset;
         offset.checked_sub(base).filter(|&register| register < BYTES)
@@ -77,7 +79,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles a write to a register of the command queue engine, as 32 bits.
+    /// Handles a write to a register of the command queue engine.
     pub(super) fn queue_write(&mut self, register: u16, size: u8, value: u32, now: u64) {
         if size != 4 {
             return self.violation("a register of the queue engine is not written as 32 bits");
@@ -120,7 +122,7 @@ impl Sdhci {
             bits::SSC1 => cqe.r.ssc1 = value & 0x000f_ffff,
             bits::SSC2 => cqe.r.ssc2 = value & 0xffff,
             bits::RMEM => cqe.r.rmem = value,
-            // Everything else is read-only, or does not exist.
+            // All other registers are read-only, or do not exist.
             _ => {}
         }
         self.queue_goes_on(now);
@@ -149,17 +151,17 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Returns whether the command queue engine uses the bus.
+    /// Returns whether the command queue engine, and not the driver, uses the bus.
     pub(super) fn queue_has_bus(&self) -> bool {
         self.cqe.as_ref().is_some_and(|cqe| cqe.has_bus())
     }
 
-    /// Returns whether the data on the lines are those of a task.
+    /// Returns whether the data lines carry data of a task.
     pub(super) fn queue_moves(&self) -> bool {
         self.cqe.as_ref().is_some_and(|cqe| cqe.moving().is_some())
     }
 
-    /// Executes the steps that are due, and sets the timers.
+    /// Executes the steps of the engine that are due, and sets its timers.
     pub(super) fn queue_goes_on(&mut self, now: u64) {
         if self.cqe.is_none() {
             return;
@@ -196,7 +198,7 @@ impl Sdhci {
         self.update_irq(now);
     }
 
-    /// Handles the end of the time for which completions are counted.
+    /// Handles the coalescing timeout: the waiting completed tasks are reported.
     pub(super) fn queue_counted(&mut self, now: u64) {
         if let Some(cqe) = &mut self.cqe {
             cqe.counted_out();
@@ -204,7 +206,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Returns the addresses of a slot's descriptors.
+    /// Returns the addresses of a slot's task descriptor and of the descriptor after it.
     fn task_address(&self, slot: u8) -> (u64, u64) {
         let Some(cqe) = &self.cqe else { return (0, 0) };
         let half = if cqe.wide() { 16 } else { 8 };
@@ -224,13 +226,13 @@ impl Sdhci {
         Ok(())
     }
 
-    /// Handles a doorbell of a slot that has no task.
+    /// Handles the doorbell of a slot whose task descriptor is not valid.
     fn task_is_none(&mut self, slot: u8, now: u64) {
         self.queue_blames(None, Some((0, slot)), now);
         self.raise(host_int::ADMA, now);
     }
 
-    /// Sends a command of the command queue engine.
+    /// Sends a command of the command queue engine to the card.
     fn send_job(&mut self, job: Job, now: u64) {
         let Some(cqe) = &mut self.cqe else { return };
         let rca = cqe.r.ssc2;
@@ -269,7 +271,7 @@ impl Sdhci {
         self.send_own(issue, now);
     }
 
-    /// Ends a command of the command queue engine.
+    /// Handles the end of a command that the command queue engine has sent.
     pub(super) fn queue_answered(
         &mut self,
         issue: &Issue,
@@ -317,7 +319,7 @@ impl Sdhci {
         self.queue_goes_on(now);
     }
 
-    /// Starts the data after the response to CMD46 or CMD47.
+    /// Starts the data of a task after the response to CMD46 or CMD47.
     fn start_task(&mut self, slot: u8, flow: Flow, beat: Beat, now: u64) {
         let (_, at) = self.task_address(slot);
         let Some(cqe) = &self.cqe else { return };
@@ -340,7 +342,7 @@ impl Sdhci {
         self.start_data(flow, beat, now);
     }
 
-    /// Ends the data of a task, or the busy of a direct command.
+    /// Handles the end of a task's data, or of the busy of a direct command.
     pub(super) fn queue_data_ended(&mut self, now: u64) {
         self.dat.state = State::Idle;
         if let Some(cqe) = &mut self.cqe
@@ -366,7 +368,7 @@ impl Sdhci {
         }
     }
 
-    /// Handles the begin of a task's block.
+    /// Handles the begin of a block of a task.
     pub(super) fn queue_block_begins(&mut self, now: u64) {
         let (left, first) = (self.dat.left.unwrap_or(0), self.dat.is_first());
         if left == 1 {

@@ -1,4 +1,4 @@
-//! Task descriptors in memory.
+//! Task descriptors of the command queue engine, as they are in memory.
 
 use super::bits::DIRECT_SLOT;
 
@@ -9,42 +9,43 @@ const ACT: u32 = 0x38;
 const ACT_TASK: u32 = 0x28;
 const QUEUE_BARRIER: u32 = 1 << 14;
 
-/// Work of a slot.
+/// What the task of a slot does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A data transfer.
+    /// Transfers data.
     Data {
         read: bool,
         blocks: u16,
-        /// Arguments of CMD44 and CMD45.
+        /// Arguments of CMD44 (`how`) and CMD45 (`address`).
         how: u32,
         address: u32,
     },
-    /// A command of the driver.
+    /// Sends a command that the driver has chosen (direct command).
     Direct {
         index: u8,
         arg: u32,
-        /// Whether the response is an R1 or R1b.
+        /// Whether the response is an R1 or an R1b; otherwise the command has no response.
         answered: bool,
         /// Whether the response is an R1b.
         busy: bool,
-        /// Whether it waits for idle data lines.
+        /// Whether the command waits until the data lines are idle.
         waits: bool,
     },
 }
 
-/// A task descriptor.
+/// A parsed task descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     pub work: Work,
-    /// Whether its completion interrupts at once.
+    /// Whether the completion of the task interrupts at once (bit Int).
     pub interrupts: bool,
-    /// Whether it is a barrier: executed after all tasks before it, and before all tasks after it.
+    /// Whether the task is a barrier: executed after all tasks before it, and before all tasks
+    /// after it.
     pub barrier: bool,
 }
 
 impl Task {
-    /// Parses the descriptor of a slot. An error describes what is wrong with it.
+    /// Parses the task descriptor of a slot. `Err` says what is wrong with it.
     pub fn parse(slot: u8, direct: bool, raw: u64) -> Result<Task, &'static str> {
         let (low, high) = (raw as u32, (raw >> 32) as u32);
         if low & VALID == 0 {
@@ -89,17 +90,17 @@ impl Task {
     }
 }
 
-/// Target of a link or transfer descriptor.
+/// Where the transfer descriptors of a task are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// A list of transfer descriptors.
+    /// In a list at this address.
     List(u64),
-    /// The descriptor is itself the only transfer descriptor.
+    /// In the descriptor itself, which is the only transfer descriptor.
     Here,
 }
 
 impl Link {
-    /// Parses the descriptor that follows the task descriptor.
+    /// Parses the descriptor that follows the task descriptor; `None` if it is not valid.
     pub fn parse(raw: &[u8; 16], wide: bool) -> Option<Link> {
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let head = word(0);
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_task_says_what_goes_into_cmd44() {
-        // Reliable, a read's opposite, tag, context 5, forced, urgent: 8 blocks.
+        // Reliable write, direction write, tagged data, context 5, forced programming, priority: 8
+        // blocks.
         let raw = 0x0000_1234_0008_0000 | 1 << 15 | 1 << 13 | 1 << 11 | 5 << 7 | 1 << 6 | 0x2b;
         let task = Task::parse(3, true, raw).unwrap();
         let how = 1 << 31 | 1 << 29 | 5 << 25 | 1 << 24 | 1 << 23 | 3 << 16 | 8;
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn slot_31_is_a_command_where_it_is_one() {
-        // CMD6 with R1b.
+        // CMD6 with an R1b response.
         let raw = 0x0320_0100_0000_0000 | 3 << 23 | 6 << 16 | 0x402f;
         let direct = Task::parse(31, true, raw).unwrap();
         let work = Work::Direct { index: 6, arg: 0x0320_0100, answered: true, busy: true, waits: true };

@@ -1,4 +1,4 @@
-//! ADMA3: lists that end, that fail, and that end early.
+//! Tests of ADMA3: lists that end normally, that fail, and that end too early.
 
 use super::rig::*;
 use crate::card::Fill;
@@ -14,7 +14,7 @@ const CONFIG: SdhciConfig = SdhciConfig {
     capabilities1: SdhciConfig::GENERIC_4_20.capabilities1 | 1 << 27,
     ..SdhciConfig::GENERIC_4_20
 };
-/// Transfer mode: automatic CMD23, R1 checked for errors, no Command Complete.
+/// Transfer mode: automatic CMD23, check of R1 for error bits, no Command Complete.
 const LISTED: u16 = 2 << 2 | 1 << 7 | 1 << 8;
 
 fn rig(wide: bool) -> Rig {
@@ -26,7 +26,7 @@ fn rig(wide: bool) -> Rig {
     rig
 }
 
-/// A command and its data in one piece of memory.
+/// A command of the list, and its data in one buffer.
 struct Part {
     read: bool,
     block: u32,
@@ -43,7 +43,7 @@ impl Part {
         Part { read, block, data: rig.mapped(cpu, way) }
     }
 
-    /// Returns command descriptor and ADMA2 table.
+    /// Returns the command descriptor and the ADMA2 table of this command in memory.
     fn described(&self, rig: &Rig, wide: bool) -> Mapped {
         let blocks = (self.data.cpu.len() / 512) as u32;
         let (index, mode) = if self.read { (18u32, READ_MANY) } else { (25, WRITE_MANY) };
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-/// Returns the integrated descriptors, with the attributes that `attribute` returns.
+/// Returns the list of integrated descriptors in memory; `attribute` gives the attributes of each.
 fn list(rig: &Rig, parts: &[Mapped], wide: bool, attribute: impl Fn(usize) -> u32) -> Mapped {
     let mut bytes = Vec::new();
     for (n, part) in parts.iter().enumerate() {
@@ -79,7 +79,7 @@ fn start(rig: &mut Rig, list: &Mapped, wide: bool) {
     }
 }
 
-/// Returns the number of entries that are done.
+/// Returns the number of list entries that are done.
 fn passed(rig: &mut Rig, list: &Mapped, wide: bool) -> u64 {
     let at = u64::from(rig.r32(0x78)) | u64::from(rig.r32(0x7c)) << 32;
     (at - list.bus) / if wide { 16 } else { 8 }
@@ -119,7 +119,7 @@ fn an_error_stops_the_list_and_says_where() {
     let described: Vec<_> = parts.iter().map(|part| part.described(&rig, false)).collect();
     let list = list(&rig, &described, false, ended(3));
     let before = rig.card_bytes(300, 1024);
-    // No CRC status from the second on.
+    // From the second write on, the card sends no CRC status.
     rig.next(Point::WriteBlock, &[Strike::Late(0), Strike::Late(0), Strike::NoStatus]);
     start(&mut rig, &list, false);
     let status = rig.interrupt();
@@ -127,7 +127,7 @@ fn an_error_stops_the_list_and_says_where() {
     assert_eq!(passed(&mut rig, &list, false), 1);
     rig.run(10_000_000);
     assert_eq!(rig.card_bytes(300, 1024), before);
-    // What is no descriptor is none.
+    // An integrated descriptor with wrong attributes.
     let mut rig = self::rig(false);
     let wrong = self::list(&rig, &described, false, |_| 0x21);
     start(&mut rig, &wrong, false);
@@ -144,8 +144,8 @@ fn it_begins_where_it_is_selected_alone() {
     assert_eq!((without.r32(0x78), without.host.protocol_violations()), (0, 0));
 }
 
-/// Does three writes by a list. Returns the checker's result for a driver that believes the list's
-/// end.
+/// Does three writes by a list. Returns the result of the checker for a driver that takes the end
+/// of the list as success of all writes.
 fn believed(
     rig: &mut Rig,
     attribute: impl Fn(usize) -> u32,
@@ -166,7 +166,7 @@ fn believed(
             (part.described(rig, false), part)
         })
         .collect();
-    // A routine that writes each descriptor to one place leaves the last of them there.
+    // Code that writes all descriptors to the same place leaves only the last one there.
     let places: Vec<usize> = (0..parts.len()).map(&entries).collect();
     let mut bytes = vec![0u8; 8 * parts.len()];
     for (n, &place) in places.iter().enumerate() {
@@ -191,9 +191,9 @@ fn believed(
     (passed, faults)
 }
 
-/// Checks for an error of drivers that were posted for ADMA3: they wrote each integrated descriptor
-/// to the first place, and as the last. One request of a list was executed, and all were reported
-/// complete.
+/// Checks that the checker finds a bug of ADMA3 drivers that were posted publicly. They wrote each
+/// integrated descriptor to the first place, with the mark of the last. So the controller executed
+/// one request of a list, and the driver reported all as complete.
 #[test]
 fn the_judge_finds_a_list_that_ends_early() {
     let mut good = rig(false);
@@ -201,7 +201,7 @@ fn the_judge_finds_a_list_that_ends_early() {
     let mut historic = rig(false);
     let (passed, faults) = believed(&mut historic, |_| 0x3b, |_| 0);
     assert_eq!((passed, faults), (1, vec![Some(Fault::Lost), Some(Fault::Lost), None]));
-    // The same by a bad controller.
+    // A faulty controller has the same effect.
     let mut bad = rig(false);
     bad.next(Point::List, &[Strike::Late(0), Strike::Lost]);
     let (passed, faults) = believed(&mut bad, ended(3), |n| n);

@@ -1,4 +1,5 @@
-//! Power, clock, width, voltage, tuning, detection: what the card sees of the host's settings.
+//! Tests of what the card sees of the host's settings: power, clock, width, voltage, tuning, card
+//! detection.
 
 use super::rig::*;
 use crate::card::BusState;
@@ -94,7 +95,7 @@ fn the_clock_needs_its_enables_and_its_time() {
     let mut rig = Rig::cold(SdhciConfig::GENERIC_4_20);
     rig.w8(0x29, 0x0f);
     assert!(seen(&rig).powered);
-    // Divider 2 * 250: 400 kHz.
+    // The divider 2 * 250 makes 400 kHz.
     rig.w16(0x2c, 0xfa01);
     assert_eq!(rig.r16(0x2c) & 2, 0);
     rig.run(19_999);
@@ -104,11 +105,11 @@ fn the_clock_needs_its_enables_and_its_time() {
     assert_eq!(seen(&rig).clock_hz, 0);
     rig.w16(0x2c, 0xfa05);
     assert_eq!(seen(&rig).clock_hz, 400_000);
-    // The PLL makes it unstable for a while again.
+    // Switching on the PLL makes the clock unstable again for a time.
     rig.w16(0x2c, 0xfa09);
     assert_eq!((rig.r16(0x2c) & 2, seen(&rig).clock_hz), (0, 0));
     rig.run(20_000);
-    // Ten bits of divider: 2 * 0x3ff.
+    // The divider has ten bits: 2 * 0x3ff.
     rig.w16(0x2c, 0xffc9);
     rig.w16(0x2c, 0xffcd);
     assert_eq!(seen(&rig).clock_hz, 200_000_000 / 2046);
@@ -248,10 +249,11 @@ fn a_port_lets_the_model_catch_up_and_charges_each_access() {
     while port.read16(0x2c) & 2 == 0 {
         polls += 1;
     }
-    // Stable 20 us after the write at 50 ns, seen by the first read after that.
+    // The clock is stable 20 us after the write at 50 ns, which the first read after that time
+    // shows.
     assert_eq!((polls, time.now()), (167, 100 + 168 * 120));
     assert_eq!((port.counters().reads, port.clone().counters().writes), (168, 2));
-    // Another actor's earlier time does not turn the model back.
+    // An earlier time of another part of the program does not turn the model's time back.
     time.set(10);
     assert_eq!(port.read16(0x2c) & 2, 2);
 }

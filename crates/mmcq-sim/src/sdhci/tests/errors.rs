@@ -1,4 +1,4 @@
-//! Errors, and what must not happen after them.
+//! Tests of errors, and of what must not happen after them.
 
 use super::rig::*;
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -11,7 +11,7 @@ const CC: u32 = int::COMMAND_COMPLETE;
 const TC: u32 = int::TRANSFER_COMPLETE;
 const E: u32 = int::ERROR;
 
-/// Starts a read of 8 blocks by ADMA2. The mappings live as long as the result.
+/// Starts a read of 8 blocks by ADMA2. Buffer and table stay mapped while the result lives.
 fn start_read(rig: &mut Rig) -> (Mapped, Mapped) {
     rig.select(2);
     let buffer = rig.mapped(vec![0; 4096], Direction::Read);
@@ -87,7 +87,7 @@ fn damaged_responses() {
         assert_eq!(rig.wait_for(CC), CC | bit | E);
         assert_usable(&mut rig);
     }
-    // Checks that are not asked for are not made.
+    // The controller does not do response checks that the command does not request.
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
     rig.next(Point::Response, &[Strike::Crc, Strike::Index]);
     for _ in 0..2 {
@@ -102,7 +102,7 @@ fn a_long_response_comes_without_its_crc_byte_and_is_checked() {
     rig.command(2, 0, R2, 0);
     assert_eq!(rig.wait_for(CC), CC);
     let words = [0x10, 0x14, 0x18, 0x1c].map(|at| rig.r32(at));
-    // CID 03 53 44 01 .. 0c: bits 127:8, so that its first byte is in bits 23:16 of the last
+    // CID 03 53 44 01 .. 0c: its bits 127:8, with the first byte in bits 23:16 of the last
     // register.
     assert_eq!(words, [0x090a_0b0c, 0x0506_0708, 0x0102_0304, 0x0003_5344]);
     rig.next(Point::Response, &[Strike::Crc]);
@@ -171,7 +171,7 @@ fn a_written_block_with_a_bad_crc_status_or_none() {
 #[test]
 fn data_that_come_too_late_or_never_time_out_by_the_counter() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    // 2^13 and 2^14 clocks of 1 MHz.
+    // Timeouts of 2^13 and 2^14 clocks at 1 MHz.
     for (n, limit_ns) in [(0, 8_192_000), (1, 16_384_000)] {
         rig.w8(0x2e, n);
         rig.card.0.borrow_mut().access_ns = limit_ns - 1;
@@ -243,7 +243,7 @@ fn a_dma_window_that_ended_too_early_is_caught() {
 #[test]
 fn bad_tables_are_adma_errors() {
     type Entry = (u64, u32, u32);
-    // (entries relative to the buffer, expected error status)
+    // Each case: entries of the table relative to the buffer, and the expected ADMA error status.
     let cases: &[(&[Entry], u8)] = &[
         (&[(0, 4096, 0x20)], 1),                 // not valid
         (&[(0, 4096, 0x21), (0, 0, 0x00)], 1),   // no end
@@ -264,7 +264,7 @@ fn bad_tables_are_adma_errors() {
         assert_eq!(rig.r8(0x54), status, "{entries:x?}");
         assert_usable(&mut rig);
     }
-    // No table at all.
+    // The table address is not mapped at all.
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
     rig.select(2);
     rig.w32(0x58, 0x100);

@@ -1,4 +1,4 @@
-//! Every kind of strike and its effect on the registers.
+//! Tests of each kind of fault and its effect on the registers.
 
 use super::rig::*;
 use crate::card::Card;
@@ -18,8 +18,8 @@ fn struck(point: Point, strikes: &[Strike]) -> Rig {
     rig
 }
 
-/// Starts a transfer of 8 blocks by ADMA2, in descriptors of 4 blocks. The mappings live as long as
-/// the result.
+/// Starts a transfer of 8 blocks by ADMA2, with descriptors of 4 blocks. Buffer and table stay
+/// mapped while the result lives.
 fn start(rig: &mut Rig, read: bool, auto: u16) -> (Mapped, Mapped) {
     rig.select(2);
     let (bytes, direction) =
@@ -82,7 +82,7 @@ fn the_end_before_the_response() {
     assert_eq!(rig.wait_for(CC), CC);
     assert_eq!(rig.now, written + 520 + 1_000_000);
     drop(memory);
-    // A reset of the CMD circuit: it does not come any more.
+    // After a reset of the CMD circuit the late status bit does not come any more.
     rig.next(Point::Response, &[Strike::Late(1_000_000)]);
     rig.command(13, 0, R1, 0);
     rig.run(10_000);
@@ -168,7 +168,7 @@ fn interrupts_late_without_cause_and_with_a_wrong_one() {
     rig.command(13, 0, R1, 0);
     assert_eq!((rig.interrupt(), rig.now - start), (CC, 520 + 50_000));
     rig.w32(0x30, CC);
-    // Acknowledged before it comes: it never does.
+    // The driver acknowledges the status before the late interrupt: the interrupt never comes.
     rig.next(Point::Interrupt, &[Strike::Late(50_000)]);
     rig.command(13, 0, R1, 0);
     rig.run(1000);
@@ -227,14 +227,14 @@ fn dma_that_fails_stands_or_is_late() {
 fn automatic_commands() {
     let cases = [(Strike::Lost, 2), (Strike::Crc, 4), (Strike::EndBit, 8), (Strike::Index, 16)];
     for (strike, status) in cases {
-        // CMD23: the command behind it is not sent.
+        // The automatic CMD23 fails: the main command is not sent.
         let mut rig = struck(Point::AutoCommand, &[strike]);
         let memory = start(&mut rig, true, 8);
         assert_eq!(rig.wait_for(CC), int::AUTO_COMMAND | E, "{strike:?}");
         assert_eq!(rig.r16(0x3c), status);
         assert!(rig.card.0.borrow().commands.iter().all(|c| c.0 == 23));
         drop(memory);
-        // CMD12.
+        // The automatic CMD12 fails.
         let mut rig = struck(Point::AutoCommand, &[strike]);
         let _memory = start(&mut rig, true, 4);
         assert_eq!(rig.wait_for(TC) & !int::DMA, CC | int::AUTO_COMMAND | E, "{strike:?}");
@@ -327,9 +327,9 @@ fn a_card_that_a_fault_took_out_can_be_put_back() {
     assert_eq!(rig.wait_for(int::INSERTION), int::INSERTION);
 }
 
-/// Checks who is blamed when the clock stops. If the controller stops it by itself, even in the
-/// middle of a block, the driver breaks no rule. If the driver stops it for a card that is present,
-/// it breaks one, which has a name.
+/// Checks who is blamed when the clock stops. The controller may stop the clock by itself, even in
+/// the middle of a block; then the driver breaks no rule. A driver that stops the clock for a
+/// present card breaks a rule, and the model names it.
 #[test]
 fn a_clock_that_stops_in_a_block_is_the_drivers_doing_or_the_controllers() {
     let late = || {

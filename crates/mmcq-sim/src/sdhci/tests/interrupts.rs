@@ -1,4 +1,4 @@
-//! Status, enables, signals and the interrupt line; inhibits; busy.
+//! Tests of status, status enable, signal enable and the interrupt line; of inhibit bits; of busy.
 
 use super::rig::*;
 use crate::faults::{Point, Strike};
@@ -186,7 +186,8 @@ fn an_abort_that_comes_just_too_late_still_waits_for_its_busy() {
     rig.set_up(512, 1);
     rig.command(18, 0, R1 | DATA, READ_MANY);
     assert_eq!(rig.wait_for(CC), CC);
-    // The block ends 1.41 us after the response; the abort's token takes 0.24 us.
+    // The block ends 1.41 us after the response. The abort command takes 0.24 us, so it ends after
+    // the block.
     rig.run(1_300);
     let written = rig.now;
     rig.command(12, 0, R1B | ABORT, 0);
@@ -217,7 +218,8 @@ fn a_command_that_ends_in_the_gap_between_blocks_comes_before_the_next_block() {
     let start = rig.now;
     rig.command(18, 0, R1 | DATA, READ_MANY);
     assert_eq!(rig.wait_for(CC), CC);
-    // The first block ends 1.41 us after the response; the gap takes 40 ns, the token 240 ns.
+    // The first block ends 1.41 us after the response. The gap takes 40 ns, the abort command 240
+    // ns.
     rig.run(1_410 - 220);
     rig.command(13, 0, R1, 0);
     assert_eq!(rig.wait_for(TC) & (TC | int::ERRORS), TC);
@@ -261,11 +263,11 @@ fn a_function_of_an_io_card_holds_the_interrupt_until_it_is_cleared() {
     let enabled = rig.now;
     assert_eq!(rig.interrupt(), int::CARD);
     let waited = rig.now - enabled;
-    // A period after the end of the command; its response took 56 clocks.
+    // The packet comes one period after the end of the command, whose response took 56 clocks.
     assert_eq!(waited, 4_000_000 - 140_000);
     rig.w32(0x30, int::CARD);
     assert_eq!(rig.r32(0x30), int::CARD);
-    // The header of the packet passes with the interrupt standing.
+    // The card can send the packet's header while its interrupt stays asserted.
     rig.set_up(4, 1);
     rig.command(53, 1 << 28 | 4, R1 | DATA, 0x10);
     rig.w32(0x34, !int::CARD);

@@ -1,4 +1,4 @@
-//! The model against scripted cards, by registers only.
+//! Tests of the SDHCI model with scripted cards. They use only registers.
 
 mod adma3;
 mod bus;

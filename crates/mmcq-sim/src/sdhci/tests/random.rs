@@ -1,4 +1,5 @@
-//! Random registers, times and card faults: no panic, and time increases.
+//! Random registers, times and card faults: the model must not panic, and its time must not
+//! decrease.
 
 use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
@@ -20,7 +21,7 @@ fn any_config(u: &mut Unstructured) -> Result<SdhciConfig> {
     Ok(config)
 }
 
-/// Makes memory full of descriptors that point to each other, or somewhere into another window.
+/// Returns memory full of descriptors that point to each other or into another buffer.
 fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<Mapped> {
     let mut tables = Mapped::new(memory, vec![0; 512], Direction::Write);
     for entry in tables.cpu.chunks_mut(8) {
@@ -36,7 +37,7 @@ fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<
     Ok(tables)
 }
 
-/// Returns a register write that is meaningful in most cases.
+/// Returns a random register write, which in most cases makes sense.
 fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
     let value = u.arbitrary()?;
     Ok(match u.int_in_range(0..=11)? {
@@ -79,7 +80,7 @@ fn fuzz_register_storms_never_panic_and_time_goes_forward() {
             script.crc_status = u.arbitrary()?;
         }
         let mut host = Sdhci::new(any_config(u)?, memory.clone(), Some(Box::new(card.clone())));
-        // Power and clock, so that something can happen.
+        // Power and clock are on, so that commands can be sent.
         for (offset, size, value, now) in
             [(0x29, 1, 0x0f, 0), (0x2c, 2, 0x0009, 0), (0x2c, 2, 0x000d, 10_000)]
         {
@@ -97,7 +98,8 @@ fn fuzz_register_storms_never_panic_and_time_goes_forward() {
             now += u.int_in_range(0..=20_000)?;
             match u.int_in_range(0..=9)? {
                 0 | 1 => {
-                    // The model has heard of `told` only: it may stop between that and now.
+                    // The model knows only the time `told`, so it may stop between `told` and
+                    // `now`.
                     let came = host.advance(now + u.int_in_range(0..=10_000_000)?);
                     assert!(came >= told, "time went back from {told} to {came}");
                     assert!(host.next_event_ns().is_none_or(|at| at >= came), "nothing is left behind");
@@ -107,7 +109,7 @@ fn fuzz_register_storms_never_panic_and_time_goes_forward() {
                     let (offset, size, _) = any_write(u, bus)?;
                     host.read(offset, size, now);
                 }
-                // Something that makes sense, between all the noise.
+                // A write that makes sense, among random ones.
                 3 | 4 => {
                     let read = direction == Direction::Read;
                     let mode = if read { READ_MANY } else { WRITE_MANY } & !u16::from(u.arbitrary::<bool>()?);
@@ -176,7 +178,7 @@ fn fuzz_after_any_storm_a_reset_makes_the_controller_usable() {
         rig.w32(0x34, !0);
         rig.w32(0x38, !0);
         rig.select(2);
-        // An earlier CMD23 counts no more.
+        // A CMD23 from before the reset must have no effect.
         rig.card.0.borrow_mut().commands.clear();
         let buffer = rig.mapped(vec![0; 1024], Direction::Read);
         let table = rig.table(8, &[(buffer.bus, 1024, 0x23)]);

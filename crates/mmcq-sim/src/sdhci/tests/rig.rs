@@ -1,4 +1,5 @@
-//! Test rig: a controller with a scripted card, and register accesses like a driver's.
+//! Test bench: an SDHCI controller with a scripted card. The tests access registers as a driver
+//! does.
 
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -12,20 +13,20 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-/// What the card does, and what it has received.
+/// What the scripted card does, and what it has received.
 #[derive(Debug)]
 pub struct Script {
     pub blocks: Vec<u8>,
     pub access_ns: u64,
     pub write_busy_ns: u64,
     pub r1b_busy_ns: u64,
-    /// Commands that it does not answer.
+    /// Commands to which the card does not respond.
     pub deaf_to: Vec<u8>,
-    /// Number, from 0, of the read block that has a bad CRC.
+    /// Number of the read block, from 0, that gets a wrong CRC.
     pub bad_read: Option<u32>,
-    /// Number of blocks of a read after which none come.
+    /// Number of read blocks after which the card sends no more.
     pub stops_after: Option<u32>,
-    /// CRC status of written blocks.
+    /// CRC status that the card sends after each written block.
     pub crc_status: Option<bool>,
     pub commands: Vec<(u8, u32, u64)>,
     pub bus: BusState,
@@ -39,7 +40,7 @@ pub struct Script {
     busy_until: u64,
 }
 
-/// A card of 512-byte blocks addressed by number. Clones share the script.
+/// A scripted card with 512-byte blocks and block addresses. Clones share their script.
 #[derive(Clone)]
 pub struct TestCard(pub Rc<RefCell<Script>>);
 
@@ -80,7 +81,7 @@ impl Script {
     }
 }
 
-/// Returns the CRC7 byte, by polynomial division of the whole message.
+/// Returns the CRC7 and end bit byte, by polynomial division of the whole message.
 fn crc_byte(bytes: &[u8]) -> u8 {
     let mut rest = 0u32;
     for bit in bytes.iter().flat_map(|b| (0..8).rev().map(move |i| b >> i & 1)).chain([0; 7]) {
@@ -182,7 +183,7 @@ impl Card for TestCard {
     }
 }
 
-/// Memory at a fixed address that is mapped while it lives.
+/// A buffer at a fixed bus address, which is mapped for DMA while it lives.
 pub struct Mapped {
     pub cpu: Vec<u8>,
     pub bus: u64,
@@ -198,7 +199,7 @@ impl Mapped {
         Mapped { cpu, bus, direction, memory: memory.clone() }
     }
 
-    /// Ends the mapping and returns what the CPU sees then.
+    /// Ends the mapping. Returns the bytes that the CPU sees then.
     pub fn take(mut self) -> Vec<u8> {
         let ptr = NonNull::new(self.cpu.as_mut_ptr()).unwrap();
         self.memory.unmap(self.bus, ptr, self.cpu.len(), self.direction);
@@ -206,14 +207,14 @@ impl Mapped {
     }
 }
 
-/// Command register values: response type, checks, data present, index.
+/// Values of the Command register: response type, checks, data present, index.
 pub const R1: u16 = 0x1a;
 pub const R1B: u16 = 0x1b;
 pub const R2: u16 = 0x09;
 pub const DATA: u16 = 0x20;
 pub const ABORT: u16 = 0xc0;
 
-/// Transfer mode values.
+/// Values of the Transfer Mode register.
 pub const READ_MANY: u16 = 0x33;
 pub const WRITE_MANY: u16 = 0x23;
 
@@ -225,7 +226,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Makes a rig that is powered off.
+    /// Makes a test bench without power.
     pub fn cold(config: SdhciConfig) -> Self {
         Self::with_memory(config, MemoryConfig::BITS32)
     }
@@ -237,8 +238,8 @@ impl Rig {
         Rig { host, card, memory, now: 0 }
     }
 
-    /// Makes a rig that is powered, with all status bits and signals on, 8 bits DDR at 200 MHz
-    /// (4.20) or 4 bits at 50 MHz (3.00).
+    /// Makes a test bench with power, with all status and signal bits enabled: 8 lines DDR at 200
+    /// MHz (4.20), or 4 lines at 50 MHz (3.00).
     pub fn warm(config: SdhciConfig) -> Self {
         let mut rig = Self::cold(config);
         rig.bring_up();
@@ -265,18 +266,18 @@ impl Rig {
         assert_eq!(self.host.protocol_violations(), 0);
     }
 
-    /// Sets the faults of the next events of a point.
+    /// Sets the faults that strike the next events at a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
-    /// Sets Host Version 4 and 64-bit addressing.
+    /// Sets Host Version 4 Enable, and 64-bit addressing if `wide`.
     pub fn version4(&mut self, wide: bool) {
         let old = self.r16(0x3e);
         self.w16(0x3e, old | 1 << 12 | u16::from(wide) << 13);
     }
 
-    /// Sets the DMA selection of host control 1.
+    /// Sets the field DMA Select of Host Control 1.
     pub fn select(&mut self, dma: u8) {
         let old = self.r8(0x28);
         self.w8(0x28, old & !0x18 | dma << 3);
@@ -301,14 +302,14 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Lets time pass, whether interrupts come or not.
+    /// Lets this time pass, with or without interrupts.
     pub fn run(&mut self, ns: u64) {
         let until = self.now + ns;
         while self.host.advance(until) < until {}
         self.now = until;
     }
 
-    /// Waits for the interrupt line, at most 1000 s. Returns the status then.
+    /// Waits for the interrupt line, at most 1000 s. Returns the interrupt status.
     pub fn interrupt(&mut self) -> u32 {
         if !self.host.irq() {
             self.now = self.host.advance(self.now + 1_000_000_000_000);
@@ -316,8 +317,8 @@ impl Rig {
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
 
-    /// Waits until all these bits, or an error, are set, and acknowledges them. Returns everything
-    /// that was set.
+    /// Waits until all these bits or an error bit are set, and acknowledges what is set. Returns
+    /// all bits that were set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10_000 {
@@ -346,7 +347,7 @@ impl Rig {
         Mapped::new(&self.memory, cpu, direction)
     }
 
-    /// Makes an ADMA2 table: address, length, attributes.
+    /// Makes an ADMA2 table from entries of address, length and attributes.
     pub fn table(&self, form: usize, entries: &[(u64, u32, u32)]) -> Mapped {
         let mut bytes = Vec::new();
         for &(address, length, attributes) in entries {
@@ -367,14 +368,14 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Checks that neither side did anything forbidden.
+    /// Checks that neither the driver nor the controller has broken a rule.
     pub fn assert_clean(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.host.protocol_violations(), 0);
     }
 }
 
-/// Returns bytes that differ from the card's.
+/// Returns test data that differ from the card's content.
 pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 7 + i / 251 + 3) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Thousands of requests one after the other, each as a driver does it: all of their data must
+//! Thousands of requests one after the other, each in the way of a driver: all their data must
 //! arrive.
 
 use super::rig::*;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A minimal card: blocks of one byte value.
+/// A minimal card, which sends blocks of one byte value.
 struct Plain;
 
 impl Card for Plain {
@@ -42,8 +42,8 @@ impl Card for Plain {
     }
 }
 
-/// Does one request of 4 KiB as a driver does: map, table, registers, wait for the interrupt,
-/// acknowledge, unmap.
+/// Does one request of 4 KiB in the steps of a driver: map, table, registers, wait for the
+/// interrupt, acknowledge, unmap.
 fn request(
     port: &Port,
     memory: &ShadowMemory,

@@ -1,4 +1,4 @@
-//! Every kind of data transfer, and its time.
+//! Tests of each kind of data transfer, and of its time.
 
 use super::rig::*;
 use crate::memory::MemoryConfig;
@@ -9,7 +9,7 @@ use mmcq::host::Direction;
 const CC: u32 = int::COMMAND_COMPLETE;
 const TC: u32 = int::TRANSFER_COMPLETE;
 
-/// Cuts `total` bytes into pieces of the given sizes, which are repeated.
+/// Splits `total` bytes into parts of the given sizes, which are used again and again.
 fn split(bus: u64, total: usize, sizes: &[usize]) -> Vec<(u64, u32, u32)> {
     let mut entries = Vec::new();
     let mut at = 0;
@@ -91,7 +91,8 @@ fn hs400_times_of_a_4_kib_read_and_write() {
     rig.card.0.borrow_mut().access_ns = 50_000;
     let start = rig.now;
     adma_read(&mut rig, 8, 8, &[4096]);
-    // Command 0.52 us (and 0.04 us gap after it), data 11.28 us, all from the timing diagrams.
+    // The command takes 0.52 us (and a gap of 0.04 us after it), the data 11.28 us; both follow
+    // from the timing diagrams.
     assert_eq!(rig.now - start, 520 + 11_280 + 50_000);
     rig.run(40);
     let read = rig.host.take_stats();
@@ -100,7 +101,7 @@ fn hs400_times_of_a_4_kib_read_and_write() {
     let start = rig.now;
     rig.card.0.borrow_mut().write_busy_ns = 10_000;
     adma_write(&mut rig, 8, 8, &[4096]);
-    // The busy of 10 us counts from the end of the block, so it covers the CRC status.
+    // The busy of 10 us counts from the end of the block, so that it includes the CRC status.
     let write = rig.host.stats().clone();
     assert_eq!((write.command_ns, write.data_ns), (560, 11_680));
     assert_eq!(write.busy_ns, 8 * (10_000 - 50));
@@ -163,7 +164,7 @@ fn without_a_block_count_the_table_ends_the_transfer() {
         let table = rig.table(8, &entries);
         rig.point_at(&table);
         rig.set_up(512, 77);
-        // Multi-block, no count, automatic CMD12.
+        // Transfer mode: multi-block, no block count, automatic CMD12.
         rig.command(18, 9, R1 | DATA, 0x35);
         assert_eq!(rig.wait_for(CC | TC), CC | TC);
         assert_eq!(rig.r16(0x06), 77);
@@ -191,7 +192,8 @@ fn sdma_stops_at_every_boundary_until_its_address_is_written() {
             }
             rig.select(0);
             let at = if v4.is_some() { 0x58 } else { 0x00 };
-            // 4 KiB boundary; the buffer begins in the middle of a block before one.
+            // SDMA with a boundary of 4 KiB; the buffer begins in the middle of a block before a
+            // boundary.
             let data = pattern(0x5000);
             let direction = if write { Direction::Write } else { Direction::Read };
             let buffer = rig.mapped(data.clone(), direction);
@@ -224,7 +226,7 @@ fn sdma_stops_at_every_boundary_until_its_address_is_written() {
                     rig.w32(at + 4, (start >> 32) as u32);
                 }
             }
-            // 300 bytes, 4096, 4096, and the rest.
+            // Stops after 300 bytes, 4096 bytes and 4096 bytes.
             assert_eq!(stops, 3);
             let n = usize::from(blocks) * 512;
             let skip = (start - buffer.bus) as usize;
@@ -320,7 +322,7 @@ fn a_full_buffer_stops_the_clock_and_loses_nothing() {
     assert_eq!(rig.wait_for(TC), TC);
     assert!(got == rig.card_bytes(0, 2560));
     assert!(rig.host.stats().held_ns > 900_000);
-    // Nothing is left in the port.
+    // The buffer is empty, so that a further read of the port is a violation.
     rig.r32(0x20);
     assert_eq!(rig.host.protocol_violations(), 1);
 }
@@ -336,7 +338,7 @@ fn single_block_ignores_the_count_and_odd_block_sizes_work() {
     rig.command(17, 6, R1 | DATA, 0x11);
     assert_eq!(rig.wait_for(CC | TC), CC | TC);
     assert_eq!((rig.r16(0x06), buffer.take()), (9, rig.card_bytes(6, 512)));
-    // 64 bytes outside of the tuning procedure are data as any others.
+    // A block of 64 bytes outside of the tuning procedure is ordinary data.
     rig.set_up(64, 1);
     rig.command(19, 0, R1 | DATA, 0x10);
     rig.wait_for(int::BUFFER_READ_READY);
@@ -388,7 +390,7 @@ fn auto_select_needs_version_4_and_follows_cmd23_enable() {
         let table = rig.table(8, &[(buffer.bus, 1024, 0x23)]);
         rig.point_at(&table);
         rig.card.0.borrow_mut().commands.clear();
-        // The 32-bit block count is in force while the 16-bit one is 0, and is the argument of
+        // The 32-bit block count is used while the 16-bit one is 0; it is also the argument of
         // CMD23.
         rig.w32(0x00, 2);
         rig.set_up(512, 0);
@@ -435,7 +437,7 @@ fn an_open_transfer_ends_by_an_abort_command() {
     assert_eq!(rig.wait_for(int::BUFFER_READ_READY) & int::ERRORS, 0);
     rig.run(10_000);
     rig.card.0.borrow_mut().r1b_busy_ns = 5_000;
-    // Without the abort type it must wait for the DAT lines, which are in use.
+    // A CMD12 that does not have the abort type must wait for the DAT lines, which are in use.
     rig.command(12, 0, R1B, 0);
     assert_eq!(rig.host.protocol_violations(), 1);
     rig.command(12, 0, R1B | ABORT, 0);

@@ -1,4 +1,4 @@
-//! Faults on the wire, by the plan.
+//! Tests of faults on an SPI bus.
 
 use super::master::{Master, crc16, frame};
 use crate::card::CardProfile;
@@ -8,7 +8,7 @@ use crate::slot::Controller;
 #[test]
 fn a_bit_of_either_direction() {
     let mut m = Master::up("sdhc-16g-hs");
-    // The third byte of a frame.
+    // The fault strikes the third byte of a frame.
     m.faults(Plan::none().shot(Point::Exchange, 4, Strike::Flip(3)));
     assert_eq!(m.command(13, 0), 0x08);
     m.faults(Plan::none().shot(Point::Exchange, 9, Strike::Flip(15)));
@@ -17,7 +17,8 @@ fn a_bit_of_either_direction() {
     assert_eq!(m.status(), [0, 0]);
 }
 
-/// A profile names bytes by their number while the card is selected, over its life.
+/// Checks that a profile can damage bytes. They are numbered over the card's life, while it is
+/// selected.
 #[test]
 fn bytes_that_a_profile_names_arrive_damaged() {
     let profile = |bytes: &str| {
@@ -25,12 +26,13 @@ fn bytes_that_a_profile_names_arrive_damaged() {
         let quirk = format!("{text}\n[quirk]\nsource = \"a test\"\nspi_bytes = [{bytes}]\n");
         CardProfile::from_toml(&quirk, "noisy")
     };
-    // From the card: the second and third byte.
+    // Bytes from the card: the second and the third are damaged.
     let text = "{ line = \"do\", nth = 2, times = 2, turn = 0x01 }, { line = \"do\", nth = 3, turn = 0x80 }";
     let mut m = Master::with(profile(text).unwrap());
     m.bus.select(true, m.now_ns);
     assert_eq!(m.take(5), [0xff, 0xfe, 0x7e, 0xff, 0xff]);
-    // To the card: what is told of a frame whose argument is damaged; the next is well.
+    // Bytes to the card: the response to a frame with a damaged argument; the next frame is
+    // correct.
     let mut clean = Master::new("sdhc-16g-hs");
     let bytes = clean.faults(Plan::none());
     clean.bring_up();
@@ -119,7 +121,7 @@ fn a_byte_or_a_clock_that_the_card_does_not_see() {
     assert_eq!(m.status(), [0, 0]);
     for clocks in [1, 5, -1, -3] {
         m.faults(Plan::none().shot(Point::Exchange, 1, Strike::Astray(clocks)));
-        // The frame is not the card's; the end of the selection puts that right.
+        // The card takes the bits of the frame at wrong places, until chip select goes high.
         m.exchange(0xff);
         let mut out = frame(13, 0);
         m.now_ns = m.bus.transfer(&mut out, m.now_ns);
@@ -131,7 +133,7 @@ fn a_byte_or_a_clock_that_the_card_does_not_see() {
         m.bus.select(true, m.now_ns);
         assert_eq!(m.status(), [0, 0], "{clocks}");
     }
-    // A block that is shifted by a bit has no good checksum.
+    // A block that is shifted by a bit has a wrong CRC.
     let held = m.peek(5);
     assert_eq!(m.command(17, 5), 0);
     assert_eq!(m.hunt(100_000).1, 0xfe);
@@ -186,13 +188,13 @@ fn a_dip_of_the_supply_brings_it_back_to_sd_mode() {
 #[test]
 fn the_faults_of_a_card_are_those_of_the_sd_bus() {
     let mut m = Master::up("sdhc-16g-hs");
-    // Programming fails: R2 tells it after busy.
+    // Programming fails: R2 reports it after busy.
     m.faults(Plan::none().shot(Point::Medium, 1, Strike::Fail));
     assert_eq!(m.command(24, 5), 0);
     assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);
     m.ready();
     assert_eq!(m.status(), [0, 0x04]);
-    // Busy is not shown: commands find no answer.
+    // The card does not show its busy, and does not respond to commands.
     m.faults(Plan::none().shot(Point::Busy, 1, Strike::Hidden));
     assert_eq!(m.command(24, 5), 0);
     assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);
@@ -200,7 +202,7 @@ fn the_faults_of_a_card_are_those_of_the_sd_bus() {
     assert_eq!(m.command(13, 0), 0xff);
     m.now_ns += 1_000_000;
     assert_eq!(m.status(), [0, 0]);
-    // Busy for ever: not even CMD0 helps.
+    // The busy never ends, not even by CMD0.
     m.faults(Plan::none().shot(Point::Busy, 1, Strike::Never));
     assert_eq!(m.command(24, 5), 0);
     assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);

@@ -1,4 +1,4 @@
-//! Interruptions in the middle of something: deselection, a pause, power loss, removal.
+//! Tests of interruptions: chip select, a pause, power loss, removal in the middle of something.
 
 use super::master::{Master, frame};
 use crate::card::Kept;
@@ -9,7 +9,7 @@ use crate::spi::Habits;
 fn the_end_of_the_selection_ends_nothing() {
     let mut m = Master::up("sdhc-16g-hs");
     let held = m.peek(5);
-    // A response waits, a block waits in its middle.
+    // A response waits while chip select is high, and so does a block in its middle.
     m.send(&frame(18, 5));
     m.bus.select(false, m.now_ns);
     m.send(&[0xff; 20]);
@@ -24,12 +24,12 @@ fn the_end_of_the_selection_ends_nothing() {
     m.take(2);
     m.block(512);
     assert_eq!(m.command(12, 0), 0);
-    // Half a frame is none.
+    // An incomplete frame is dropped.
     m.send(&frame(17, 0)[..3]);
     m.bus.select(false, m.now_ns);
     m.bus.select(true, m.now_ns);
     assert_eq!(m.status(), [0, 0]);
-    // A write between two of its bytes.
+    // A write is interrupted between two of its bytes.
     assert_eq!(m.command(24, 5), 0);
     m.send(&[0xff, 0xfe]);
     m.send(&[1; 200]);
@@ -61,7 +61,7 @@ fn some_cards_end_their_transfers_with_the_selection() {
     assert_eq!(m.peek(5), [1; 512]);
 }
 
-/// Brings up a card whose state is not known.
+/// Brings up a card in an unknown state.
 fn recover(m: &mut Master) {
     m.bus.set_clock(400_000, m.now_ns);
     m.bus.select(false, m.now_ns);
@@ -85,7 +85,7 @@ fn recover(m: &mut Master) {
 
 #[test]
 fn a_card_left_in_the_middle_comes_back() {
-    // In a read.
+    // The card is in the middle of a read.
     let mut m = Master::up("sdhc-16g-hs");
     assert_eq!(m.command(18, 5), 0);
     m.block(512);
@@ -93,7 +93,7 @@ fn a_card_left_in_the_middle_comes_back() {
     m.take(17);
     recover(&mut m);
     m.read(5);
-    // In a block of a write: what comes is data, commands included.
+    // The card is in a block of a write: all bytes are data, even commands.
     let mut m = Master::up("sdhc-16g-hs");
     let before = m.peek(5);
     assert_eq!(m.command(25, 5), 0);
@@ -104,7 +104,7 @@ fn a_card_left_in_the_middle_comes_back() {
     }
     recover(&mut m);
     assert_eq!(m.peek(5), before, "a wrong checksum has saved it");
-    // Programming.
+    // The card is programming.
     let mut m = Master::up("sdhc-16g-hs");
     assert_eq!(m.command(24, 5), 0);
     assert_eq!(m.give(0xfe, &[1; 512]), 0xe5);

@@ -1,4 +1,4 @@
-//! An SPI master controlled by the test. Its checksums are those of the crate `crc`.
+//! An SPI master that the tests control. It computes its CRCs with the crate `crc`.
 
 use crate::card::tests::{medium, profile};
 use crate::card::{CardProfile, Quirks};
@@ -26,7 +26,7 @@ pub(in crate::spi) struct Master {
 }
 
 impl Master {
-    /// Makes a master with a card that was only powered on.
+    /// Makes a master with the card of this profile, which has power and is not initialised.
     pub fn new(file: &str) -> Self {
         Self::with(profile(file))
     }
@@ -43,7 +43,7 @@ impl Master {
         Self::with(profile)
     }
 
-    /// Makes a master with a card that is ready, at 25 MHz, and checks CRCs.
+    /// Makes a master with the card of this profile, which is ready, at 25 MHz, and checks CRCs.
     pub fn up(file: &str) -> Self {
         let mut master = Self::new(file);
         master.bring_up();
@@ -72,7 +72,7 @@ impl Master {
         self.bus.set_clock(25_000_000, self.now_ns);
     }
 
-    /// Brings the card up again from `idle`: it has seen clocks, and its power-up is over.
+    /// Initialises the card from `idle` again; its power-up is over.
     pub fn bring_up_again(&mut self) {
         assert_eq!(self.command(59, 1), 0x01);
         assert_eq!(self.command(8, 0x1aa), 0x01);
@@ -110,8 +110,8 @@ impl Master {
         bytes
     }
 
-    /// Sends a byte of ones and the frame. Returns the response that comes within eight bytes; 0xff
-    /// if there is none.
+    /// Sends a byte FFh and the command frame. Returns the response that comes within eight bytes;
+    /// 0xff if none comes.
     pub fn command(&mut self, index: u8, arg: u32) -> u8 {
         self.send(&[0xff]);
         self.send(&frame(index, arg));
@@ -130,13 +130,13 @@ impl Master {
         self.command(index, arg)
     }
 
-    /// Returns both bytes of R2.
+    /// Sends CMD13. Returns both bytes of R2.
     pub fn status(&mut self) -> [u8; 2] {
         let r1 = self.command(13, 0);
         [r1, self.exchange(0xff)]
     }
 
-    /// Reads until a byte other than ones comes. Returns how many came before, and the byte.
+    /// Reads bytes until one is not FFh. Returns the number of bytes before it, and the byte.
     pub fn hunt(&mut self, most: u32) -> (u32, u8) {
         for waited in 0..most {
             let byte = self.exchange(0xff);
@@ -147,7 +147,7 @@ impl Master {
         (most, 0xff)
     }
 
-    /// Reads a block, and checks its token and checksum.
+    /// Reads a block, and checks its start token and its CRC.
     pub fn block(&mut self, len: usize) -> Vec<u8> {
         let (waited, token) = self.hunt(100_000);
         assert_eq!(token, 0xfe, "after {waited} bytes");
@@ -157,7 +157,7 @@ impl Master {
         data
     }
 
-    /// Sends a block. Returns the data response.
+    /// Sends a block with this token. Returns the data response token.
     pub fn give(&mut self, token: u8, data: &[u8]) -> u8 {
         self.give_with(token, data, crc16(data))
     }
@@ -169,7 +169,7 @@ impl Master {
         self.exchange(0xff)
     }
 
-    /// Waits for the end of busy. Returns its length in nanoseconds.
+    /// Waits for the end of busy. Returns its duration in ns.
     pub fn ready(&mut self) -> u64 {
         let from_ns = self.now_ns;
         for _ in 0..10_000_000 {
@@ -194,7 +194,7 @@ impl Master {
         self.block(512)
     }
 
-    /// Returns the content of a sector without the bus.
+    /// Returns the content of a sector, read without the bus.
     pub fn peek(&mut self, sector: u64) -> Vec<u8> {
         let mut bytes = vec![0; 512];
         self.bus.card_mut().unwrap().peek(sector * 512, &mut bytes).unwrap();

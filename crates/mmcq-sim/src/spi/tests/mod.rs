@@ -1,4 +1,4 @@
-//! Cards on an SPI bus, by bytes that are written from the standard.
+//! Tests of cards on an SPI bus, with bytes written from the standard.
 
 mod faults;
 mod interrupted;

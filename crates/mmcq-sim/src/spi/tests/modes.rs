@@ -1,4 +1,4 @@
-//! The way into SPI mode, and what there is in it [SD 7.2, 7.3].
+//! Tests of how a card enters SPI mode, and of its commands there [SD 7.2, 7.3].
 
 use super::master::{Master, frame};
 use crate::slot::Controller;
@@ -13,7 +13,8 @@ fn the_frames_of_the_standard() {
 #[test]
 fn cmd0_with_chip_select_low_and_a_good_checksum() {
     let mut m = Master::new("sdhc-16g-hs");
-    // Without clocks it hears nothing, nor with chip select low meanwhile.
+    // The card ignores everything before it has got its clocks; clocks with chip select low do not
+    // count.
     m.bus.select(true, m.now_ns);
     m.send(&[0xff; 20]);
     assert_eq!(m.command(0, 0), 0xff);
@@ -23,13 +24,13 @@ fn cmd0_with_chip_select_low_and_a_good_checksum() {
     assert_eq!(m.command(0, 0), 0xff, "72 clocks");
     m.bus.select(false, m.now_ns);
     m.send(&[0xff; 1]);
-    // Chip select high: the card stays in SD mode.
+    // With chip select high, CMD0 leaves the card in SD mode.
     m.send(&frame(0, 0));
     m.bus.select(true, m.now_ns);
     assert_eq!(m.command(58, 0), 0xff);
     m.send(&[0x40, 0, 0, 0, 0, 0x97]);
     assert_eq!(m.response(), 0xff, "wrong checksum");
-    // N_CR, then R1.
+    // A byte of N_CR, then R1.
     m.send(&frame(0, 0));
     assert_eq!(m.take(3), [0xff, 0x01, 0xff]);
 }
@@ -72,10 +73,10 @@ fn what_an_idle_card_takes() {
     }
     assert_eq!(m.command(8, 0x1aa), 0x01);
     assert_eq!(m.take(4), [0, 0, 0x01, 0xaa]);
-    // Another supply than it has, and a pattern of the master's.
+    // CMD8 with a supply voltage that the card does not support, and another check pattern.
     assert_eq!(m.command(8, 0x255), 0x01);
     assert_eq!(m.take(4), [0, 0, 0x00, 0x55]);
-    // The OCR while it powers up.
+    // The OCR during the power-up.
     assert_eq!(m.command(58, 0), 0x01);
     assert_eq!(m.take(4), [0x00, 0xff, 0x80, 0x00]);
 }
@@ -96,7 +97,7 @@ fn checksums_by_cmd59_and_always_of_cmd0_and_cmd8() {
     assert_eq!(m.command(59, 1), 0x01);
     m.send(&damaged(58, 0));
     assert_eq!(m.response(), 0x09);
-    // It was not obeyed.
+    // The card did not execute the command.
     assert_eq!(m.take(4), [0xff; 4]);
     assert_eq!(m.command(59, 0), 0x01);
     m.send(&damaged(58, 0));
@@ -122,7 +123,7 @@ fn a_card_of_blocks_waits_for_a_master_that_knows_them() {
     m.take(4);
     assert_eq!(m.app(41, 0), 0x01);
     assert_eq!(m.app(41, 1 << 30), 0x00);
-    // CMD1 does as well, on a card of bytes.
+    // CMD1 also initialises a card with byte addresses.
     let mut m = idle("sdsc-1g");
     assert_eq!(m.command(8, 0x1aa), 0x05, "a card of specification 1");
     assert_eq!(m.command(1, 0), 0x01);
@@ -145,10 +146,10 @@ fn what_spi_mode_does_not_have() {
         assert_eq!(m.command(index, 0), 0x04, "CMD{index}");
     }
     assert_eq!(m.app(6, 2), 0x04);
-    // Not even with the bus idle.
+    // The command is illegal even if nothing is under way.
     assert_eq!(m.command(12, 0), 0x04);
     assert_eq!(m.status(), [0, 0]);
-    // CMD55 is for the next command alone.
+    // CMD55 applies only to the next command.
     assert_eq!(m.app(23, 8), 0x00);
     assert_eq!(m.command(23, 8), 0x04);
 }
@@ -158,7 +159,7 @@ fn registers_are_read_as_blocks() {
     let mut m = Master::up("sdhc-16g-hs");
     assert_eq!(m.command(9, 0), 0);
     let csd = m.block(16);
-    // CSD version 2, TRAN_SPEED of 25 MHz, READ_BL_LEN 9, C_SIZE, and its own CRC7.
+    // CSD version 2: TRAN_SPEED of 25 MHz, READ_BL_LEN 9, C_SIZE, and a correct CRC7.
     assert_eq!((csd[0] >> 6, csd[3], csd[5] & 0xf), (1, 0x32, 9));
     let size = u32::from(csd[7] & 0x3f) << 16 | u32::from(csd[8]) << 8 | u32::from(csd[9]);
     assert_eq!((size + 1) * 1024, m.sectors);
@@ -167,7 +168,7 @@ fn registers_are_read_as_blocks() {
     assert_eq!(m.block(16)[..8], [0x02, b'T', b'M', b'S', b'A', b'1', b'6', b'G']);
     assert_eq!(m.app(51, 0), 0);
     assert_eq!(m.block(8)[0] & 0xf, 2, "SD_SPEC");
-    // R2, then 64 bytes.
+    // ACMD13 sends R2, and then 64 bytes.
     assert_eq!(m.app(13, 0), 0);
     assert_eq!(m.exchange(0xff), 0);
     assert_eq!(m.block(64)[8], 4, "speed class 10");
@@ -185,7 +186,7 @@ fn high_speed_by_cmd6() {
     m.send(&[0xff]);
     m.bus.set_clock(50_000_000, m.now_ns);
     assert_eq!(m.status(), [0, 0]);
-    // Without the switch this clock is too fast.
+    // Without CMD6 this clock is too fast.
     let mut m = Master::up("sdhc-16g-hs");
     m.bus.set_clock(50_000_000, m.now_ns);
     assert_eq!(m.status(), [0xff, 0xff]);
@@ -206,7 +207,7 @@ fn spi_mode_lasts_until_the_supply_goes() {
     let mut m = Master::up("sdsc-1g");
     m.bus.set_clock(400_000, m.now_ns);
     assert_eq!(m.command(0, 0), 0x01);
-    // CMD0 has switched checksums off.
+    // CMD0 has switched the check of CRCs off.
     m.send(&[0x40 | 58, 0, 0, 0, 0, 0xff]);
     assert_eq!(m.response(), 0x01);
     m.bus.set_power(false, m.now_ns);

@@ -1,4 +1,4 @@
-//! Reads [SD 7.2.3].
+//! Tests of reads in SPI mode [SD 7.2.3].
 
 use super::master::{Master, frame};
 use crate::slot::Controller;
@@ -24,7 +24,7 @@ fn an_access_takes_its_time_and_a_slow_clock_sees_less_of_it() {
         assert_eq!(m.command(17, 5), 0);
         let (waited, token) = m.hunt(10_000);
         assert_eq!(token, 0xfe);
-        // From the end of the frame: N_CR and R1 are two bytes of it.
+        // The time counts from the end of the frame; N_CR and R1 are two bytes of it.
         assert!(waited.abs_diff(bytes - 2) <= 1, "{waited} at {hz}");
     }
 }
@@ -37,7 +37,7 @@ fn cmd18_until_cmd12_with_its_stuff_byte() {
     for held in &held[..3] {
         assert_eq!(m.block(512), *held);
     }
-    // In the middle of the fourth: data go on under the frame, and one byte after it.
+    // CMD12 inside the fourth block: its data continue during the frame and for one byte after it.
     assert_eq!(m.hunt(100_000).1, 0xfe);
     let mut got = m.take(100);
     let mut out = frame(12, 0);
@@ -47,7 +47,7 @@ fn cmd18_until_cmd12_with_its_stuff_byte() {
     assert_eq!(got, held[3][..107]);
     assert_eq!(m.take(4), [0xff, 0x00, 0xff, 0xff], "N_CR, R1, ready");
     assert_eq!(m.status(), [0, 0]);
-    // Between two blocks the stuff byte looks like a response.
+    // After a CMD12 between two blocks, the stuff byte looks like a response.
     assert_eq!(m.command(18, 103), 0);
     m.block(512);
     m.send(&frame(12, 0));
@@ -63,7 +63,7 @@ fn byte_addresses_and_short_blocks_of_sdsc() {
     assert_eq!(m.command(16, 100), 0);
     assert_eq!(m.command(17, 3 * 512 + 100), 0);
     assert_eq!(m.block(100), held[100..200]);
-    // Over the edge of a physical block; a length that there is not.
+    // A block that crosses a 512-byte border, and a block length that is not allowed.
     assert_eq!(m.command(17, 4 * 512 - 50), 0x20);
     assert_eq!(m.command(16, 513), 0x40);
     assert_eq!(m.command(17, 3 * 512), 0);
@@ -77,12 +77,12 @@ fn the_end_of_the_card() {
     let last = m.sectors - 1;
     assert_eq!(m.command(17, last + 1), 0x40);
     assert_eq!(m.status(), [0, 0], "R1 has told it");
-    // A master that stops in time sees no error.
+    // A master that sends CMD12 in time gets no error.
     assert_eq!(m.command(18, last), 0);
     assert_eq!(m.block(512), m.peek(last.into()));
     assert_eq!(m.command(12, 0), 0);
     assert_eq!(m.status(), [0, 0]);
-    // One that goes on gets a data error token: out of range.
+    // A master that reads on gets a data error token: out of range.
     assert_eq!(m.command(18, last), 0);
     m.block(512);
     let (waited, token) = m.hunt(1_000);
@@ -120,8 +120,8 @@ fn inside_a_block_only_cmd12_and_cmd0_are_heard() {
     assert_eq!(m.take(506), held[6..]);
     m.take(2);
     assert_eq!(m.bus.protocol_violations(), 1);
-    // Between the blocks of an open read, another one is illegal; the status may be asked for. The
-    // next block has its token when the card has the next 4 KiB.
+    // Between the blocks of an open read another read is illegal, but CMD13 is legal. The next
+    // block has its token when the card has fetched the next 4 KiB.
     assert_eq!(m.command(18, 7), 0);
     m.block(512);
     assert_eq!(m.command(17, 4), 0x04);

@@ -1,4 +1,4 @@
-//! Writes, erase and protection [SD 7.2.4, 7.2.5].
+//! Tests of writes, erase and write protection in SPI mode [SD 7.2.4, 7.2.5].
 
 use super::master::{Master, frame};
 use crate::slot::Controller;
@@ -9,7 +9,7 @@ fn a_block_is_accepted_and_programmed() {
     let mut m = Master::up("sdhc-16g-hs");
     assert_eq!(m.command(24, 50), 0);
     assert_eq!(m.give(0xfe, &[7; 512]), 0xe5);
-    // 900 us and 20 us for the one unit, by the card's profile.
+    // Busy lasts 900 us, and 20 us for the one unit, as the card's profile says.
     let busy_ns = m.ready();
     assert!((915_000..=925_000).contains(&busy_ns), "{busy_ns}");
     assert_eq!(m.status(), [0, 0]);
@@ -61,7 +61,7 @@ fn after_a_refused_block_the_rest_is_ignored() {
     assert_eq!(m.give(0xfc, &[1; 512]), 0xe5);
     m.ready();
     assert_eq!(m.give_with(0xfc, &[2; 512], [9, 9]), 0xeb);
-    // A block that looks like commands: no answer, and nothing of it is heard.
+    // A block whose bytes look like commands: the card ignores it and sends no response.
     let block: Vec<u8> = frame(12, 0).into_iter().cycle().take(512).collect();
     assert_eq!(m.give(0xfc, &block), 0xff);
     assert_eq!(m.command(12, 0), 0);
@@ -98,7 +98,7 @@ fn the_token_must_be_the_right_one_and_not_at_once() {
     assert_eq!(m.give(0xfe, &[3; 512]), 0xe5);
     m.ready();
     assert_ne!(before, m.peek(9));
-    // Without a byte after R1: most cards take it.
+    // A token without a gap after R1: most cards accept it.
     for (needs_gap, answer) in [(false, 0xe5), (true, 0xff)] {
         m.bus.set_habits(Habits { needs_gap, ..Habits::USUAL });
         assert_eq!(m.command(24, 9), 0);
@@ -116,14 +116,15 @@ fn a_busy_card_takes_no_command() {
     let mut m = Master::up("sdhc-16g-hs");
     assert_eq!(m.command(24, 50), 0);
     assert_eq!(m.give(0xfe, &[7; 512]), 0xe5);
-    // What looks like a response without errors is busy.
+    // The low level of busy looks like a response without errors.
     assert_eq!(m.command(25, 60), 0);
     assert_eq!(m.exchange(0xff), 0);
     m.ready();
     assert_eq!(m.give(0xfc, &[8; 512]), 0xff, "no block is waited for");
     m.bus.select(false, m.now_ns);
     m.bus.select(true, m.now_ns);
-    // Not selected, it goes on; DO is let go one byte after chip select.
+    // A card that is not selected continues to program, and releases DO one byte after chip select
+    // went high.
     assert_eq!(m.command(24, 50), 0);
     assert_eq!(m.give(0xfe, &[7; 512]), 0xe5);
     let from_ns = m.now_ns;
@@ -168,13 +169,13 @@ fn an_erase_by_cmd32_cmd33_cmd38() {
     assert_eq!(m.command(32, 8), 0);
     assert_eq!(m.command(33, 11), 0);
     assert_eq!(m.command(38, 0), 0);
-    // 2 ms, and 300 us for the one unit.
+    // Busy lasts 2 ms, and 300 us for the one unit.
     let busy_ns = m.ready();
     assert!((2_295_000..2_305_000).contains(&busy_ns), "{busy_ns}");
     assert_eq!(m.status(), [0, 0]);
     assert_eq!(m.read(10), [0; 512]);
     assert_eq!(m.read(12), [1; 512]);
-    // Another command in between ends the sequence; one too early is no sequence.
+    // Another command ends a sequence of erase commands; CMD33 without CMD32 does not begin one.
     assert_eq!(m.command(32, 8), 0);
     assert_eq!(m.command(16, 512), 0x02);
     assert_eq!(m.command(38, 0), 0x10);
@@ -189,7 +190,7 @@ fn an_erase_by_cmd32_cmd33_cmd38() {
 #[test]
 fn a_locked_card() {
     let mut m = Master::new("sdhc-16g-hs");
-    // CMD42: set a password, and lock.
+    // CMD42 sets a password, and locks the card.
     m.bring_up();
     assert_eq!(m.command(16, 6), 0);
     assert_eq!(m.command(42, 0), 0);

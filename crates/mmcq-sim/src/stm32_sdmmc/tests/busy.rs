@@ -1,8 +1,8 @@
-//! Busy after a response, and DTIMER.
+//! Tests of busy after a response, and of the timer DTIMER.
 
 use super::*;
 
-/// A rig whose card is busy so long after CMD12.
+/// Makes a test bench whose card is busy for this time after CMD12.
 fn busy(ns: u64) -> Rig {
     let rig = Rig::warm(Stm32SdmmcConfig::H7, FLOW);
     rig.card.0.borrow_mut().r1b_busy_ns = ns;
@@ -14,17 +14,18 @@ fn busy_after_a_response_is_a_level_and_its_end_a_flag() {
     let mut rig = busy(500_000);
     let start = rig.now;
     rig.command(12, 0);
-    // [58.6.6]: sampled at the end of the response; [58.5.4, Idle]: the data path is active.
+    // [58.6.6]: busy is sampled at the end of the response. [58.5.4, Idle]: the data path is
+    // active.
     assert_eq!(rig.sta(), CMDREND | BUSYD0 | DPSMACT);
     rig.now = start + 4_800 + 499_999;
     assert_eq!(rig.sta(), CMDREND | BUSYD0 | DPSMACT);
     rig.now += 1;
-    // [58.6.6]: the level falls together with the flag.
+    // [58.6.6]: the status bit falls when the flag BUSYD0END is set.
     assert_eq!(rig.sta(), CMDREND | BUSYD0END);
     rig.w(ICR, BUSYD0END);
     assert_eq!(rig.sta(), CMDREND);
     assert_eq!(rig.host.stats().busy_ns, 500_000 - 5_600);
-    // Without busy neither the level nor the flag.
+    // Without busy neither BUSYD0 nor BUSYD0END is set.
     rig.card.0.borrow_mut().r1b_busy_ns = 0;
     rig.command(12, 0);
     rig.now += 1_000_000;
@@ -34,8 +35,8 @@ fn busy_after_a_response_is_a_level_and_its_end_a_flag() {
 #[test]
 fn the_end_of_busy_interrupts_and_the_level_does_not() {
     let mut rig = busy(500_000);
-    // [58.10.11]: BUSYD0, DPSMACT and CPSMACT are levels without an interrupt; [58.10.13]: their
-    // bits in MASK are reserved, as is that of IDMATE.
+    // [58.10.11]: BUSYD0, DPSMACT and CPSMACT do not interrupt. [58.10.13]: their bits in MASK are
+    // reserved, and so is the bit of IDMATE.
     rig.w(MASK, u32::MAX);
     assert_eq!(rig.r(MASK) & (BUSYD0 | DPSMACT | CPSMACT | IDMATE | RXFIFOE | TXFIFOF), 0);
     assert_eq!(rig.r(MASK) & (BUSYD0END | IDMABTC | SDIOIT | VSWEND | CKSTOP), 0x1660_0000);
@@ -54,10 +55,10 @@ fn data_registers_are_refused_during_busy_and_commands_go_on() {
     rig.command(12, 0);
     rig.prepare(READ, 512);
     assert_eq!((rig.r(DLEN), rig.violations()), (0, 2));
-    // A status command sees the same busy.
+    // After CMD13 the status shows the same busy.
     rig.command(13, 0);
     assert_eq!(rig.sta(), CMDREND | BUSYD0 | DPSMACT);
-    // Data cannot start: the path is in use.
+    // Data can start only after the end of busy, since the data path is active before.
     rig.until(BUSYD0END);
     assert_eq!(rig.sta(), CMDREND | BUSYD0END);
     rig.prepare(READ, 512);
@@ -73,12 +74,13 @@ fn busy_longer_than_the_timer_leaves_the_path_active() {
     // [58.5.4]: the timer begins two clocks after the response.
     assert_eq!(rig.until(DTIMEOUT), CMDREND | BUSYD0 | DPSMACT | DTIMEOUT);
     assert_eq!(rig.now - start, 10_400 + 200 + 100_000);
-    // [table 486]: it stays in Busy; the end of busy is told only before the timeout.
+    // [table 486]: the path stays in Busy; an end of busy after the timeout is not reported.
     rig.now += 1_000_000;
     assert_eq!(rig.sta(), CMDREND | DTIMEOUT | DPSMACT);
     rig.prepare(READ, 512);
     assert_eq!(rig.r(DLEN), 0);
-    // An abort leads out [table 486, DABORT], or the reset of the controller [table 487].
+    // An abort ends this state [table 486, DABORT], and so does a reset of the controller [table
+    // 487].
     rig.card.0.borrow_mut().r1b_busy_ns = 0;
     rig.command(12 | STOP, 0);
     assert_eq!(rig.sta(), CMDREND | DABORT);
@@ -112,7 +114,7 @@ fn busy_that_never_ends_is_a_timeout_and_a_reset_leads_out() {
     rig.start(SHORT | TRANS | 24, 0);
     let status = rig.until(DATAEND | DTIMEOUT);
     assert_eq!(status & (DATAEND | DTIMEOUT | DPSMACT), DTIMEOUT | DPSMACT);
-    // An abort waits for DAT0, for ever.
+    // The abort waits for DAT0, which stays low for ever.
     rig.start(SHORT | STOP | 12, 0);
     rig.now += 10_000_000_000;
     assert_eq!(rig.sta() & (DABORT | DPSMACT), DPSMACT);

@@ -1,4 +1,4 @@
-//! The command path.
+//! Tests of the command path.
 
 use super::*;
 
@@ -9,13 +9,13 @@ fn a_command_takes_its_clocks_and_latches_its_flag() {
     rig.start(SHORT | 13, 0);
     assert_eq!((rig.r(STA), rig.r(CMD) & ENABLE), (CPSMACT, ENABLE));
     rig.until(CMDREND);
-    // 48 clocks, 8 of N_CR, 48.
+    // The command takes 48 clocks, N_CR 8 clocks, the response 48.
     assert_eq!(rig.now - start, 10_400);
-    // [58.10.4]: CPSMEN is cleared by hardware.
+    // [58.10.4]: the controller clears CPSMEN.
     assert_eq!((rig.r(STA), rig.r(CMD) & ENABLE), (CMDREND, 0));
-    // [58.10.5, 58.10.6]: index, content, and zeroes behind a short one.
+    // [58.10.5, 58.10.6]: index, content, and zeros in the registers after a short response.
     assert_eq!((rig.r(RESPCMD), rig.r(RESP1), rig.r(RESP1 + 4)), (13, 0x900, 0));
-    // [58.5.4]: the path stays idle for eight clocks before the next command.
+    // [58.5.4]: the path is idle for eight clocks before the next command.
     rig.start(SHORT | 13, 0);
     assert_eq!(rig.r(STA), CPSMACT, "ICR has cleared the flag");
     rig.until(CMDREND);
@@ -31,7 +31,7 @@ fn a_command_without_a_response_is_sent() {
     rig.start(NONE, 0);
     assert_eq!(rig.until(CMDSENT | CMDREND), CMDSENT);
     assert_eq!(rig.now - start, 4_800);
-    // [58.5.4]: the response registers are as before.
+    // [58.5.4]: the response registers do not change.
     assert_eq!((rig.r(RESPCMD), rig.r(RESP1)), (13, 0x900));
 }
 
@@ -42,7 +42,8 @@ fn silence_is_a_timeout_after_64_clocks() {
     rig.card.0.borrow_mut().deaf_to.push(9);
     let start = rig.now + 800;
     rig.start(LONG | 9, 0);
-    // [58.5.4]: 64 clocks, whatever DTIMER says; RESP as before.
+    // [58.5.4]: the timeout is 64 clocks, whatever DTIMER holds; the response registers do not
+    // change.
     assert_eq!(rig.until(CTIMEOUT), CTIMEOUT);
     assert_eq!((rig.now - start, rig.r(RESP1)), (4_800 + 6_400, 0x900));
     assert_eq!(rig.host.stats().silent, 1);
@@ -55,10 +56,10 @@ fn a_long_response_comes_from_the_top_and_its_last_bit_is_zero() {
     assert_eq!(rig.until(CMDREND | CCRCFAIL), CMDREND);
     let words: Vec<u32> = (0..4).map(|i| rig.r(RESP1 + 4 * i)).collect();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    // [58.10.6, table 497]: RESP1 has bits 127:96; the CRC is there, the end bit is not.
+    // [58.10.6, table 497]: RESP1 has bits 127:96. The registers hold the CRC, but not the end bit.
     assert_eq!(bytes[..15], CID);
     assert!(bytes[15] != 0 && bytes[15] & 1 == 0);
-    // [58.10.5].
+    // [58.10.5]: the index of an R2 is 0x3f.
     assert_eq!(rig.r(RESPCMD), 0x3f);
 }
 
@@ -71,7 +72,7 @@ fn a_response_without_a_crc_is_good_where_none_is_expected_alone() {
     rig.start(NONE, 0);
     rig.until(CMDSENT);
     rig.command(8, 0x1aa);
-    // [58.10.4]: WAITRESP 10 checks no CRC, 01 does.
+    // [58.10.4]: WAITRESP 10 does not check the CRC, WAITRESP 01 does.
     for (wait, flag) in [(NO_CRC, CMDREND), (SHORT, CCRCFAIL)] {
         rig.command(55, 0);
         rig.start(wait | 41, 0x4010_0000);
@@ -91,7 +92,7 @@ fn a_damaged_response_is_a_crc_failure_and_stays_in_the_registers() {
         assert_eq!(rig.r(RESP1), 0x900);
     }
     assert_eq!(rig.command(13, 0), 0x900 | 1 << 19);
-    // A long one where a short one is expected, and the other way round.
+    // A long response where a short one is expected, and a short one where a long one is expected.
     rig.start(SHORT | 2, 0);
     assert_eq!(rig.until(CMDREND | CCRCFAIL), CCRCFAIL);
     rig.start(LONG | 13, 0);
@@ -102,14 +103,14 @@ fn a_damaged_response_is_a_crc_failure_and_stays_in_the_registers() {
 fn a_command_into_a_command_is_refused_and_counted() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 0);
     rig.start(SHORT | 13, 0);
-    // [58.10.4]: written while CPSMEN is clear only.
+    // [58.10.4]: CMD can be written only while CPSMEN is clear.
     rig.w(CMD, ENABLE | SHORT | 9);
     rig.w(CMD, ENABLE | SHORT | 13);
     rig.w(CMD, 0);
     assert_eq!((rig.r(CMD), rig.violations()), (ENABLE | SHORT | 13, 3));
     rig.until(CMDREND);
     assert_eq!(rig.card.0.borrow().commands.len(), 1);
-    // What is not here is counted, and left out: boot, suspend, waits.
+    // Bits that the model does not support are ignored and counted: boot, suspend, waits.
     rig.start(SHORT | 13 | 1 << 16, 0);
     assert_eq!(rig.violations(), 4);
     rig.until(CMDREND);
@@ -120,7 +121,7 @@ fn a_data_command_without_a_length_is_not_sent() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 0);
     rig.start(SHORT | TRANS | 17, 0);
     rig.now += 1_000_000;
-    // [58.10.8]: neither data nor command, and CPSMEN is clear.
+    // [58.10.8]: neither data nor the command are sent, and CPSMEN is clear.
     assert_eq!((rig.r(STA), rig.r(CMD) & ENABLE, rig.violations()), (0, 0, 1));
     assert_eq!(rig.card.0.borrow().commands.len(), 0);
 }

@@ -1,11 +1,11 @@
-//! The way of embassy-stm32's `sdmmc` (v2) on the model: one IDMA buffer, commands by spinning,
-//! CMD12 after each transfer of many blocks, then ACMD13 until the card is ready.
+//! The steps of embassy-stm32's driver `sdmmc` (v2) on the model: one IDMA buffer, commands by
+//! polling, CMD12 after each transfer of several blocks, then ACMD13 until the card is ready.
 //!
-//! Written from what its documentation and register accesses do, in their order.
+//! The steps follow the register accesses of the driver, in their order, and its documentation.
 
 use super::*;
 
-/// CLKCR before bring-up has flow control on; then power on, and commands at once.
+/// Brings the card up: CLKCR with flow control before power-on, then commands at once.
 pub(super) fn bring_up(rig: &mut Rig) -> (u32, bool) {
     rig.now += 2_000_000;
     rig.w(CLKCR, FLOW);
@@ -18,7 +18,7 @@ pub(super) fn bring_up(rig: &mut Rig) -> (u32, bool) {
     assert_eq!(rig.r(RESP1), 0x1aa);
     let ocr = loop {
         command(rig, 55, 0, SHORT).unwrap();
-        // It takes the CRC failure of R3 as well.
+        // The driver also accepts the CRC error that R3 always causes.
         let _ = command(rig, 41, 0x8010_0000 | 0x4000_0000 | 0x0100_0000, SHORT);
         let ocr = rig.r(RESP1);
         if ocr >> 31 == 1 {
@@ -30,7 +30,7 @@ pub(super) fn bring_up(rig: &mut Rig) -> (u32, bool) {
     let rca = rig.r(RESP1) & 0xffff_0000;
     command(rig, 9, rca, LONG).unwrap();
     command(rig, 7, rca, SHORT).unwrap();
-    // SCR.
+    // The SCR of the card.
     command(rig, 16, 8, SHORT).unwrap();
     command(rig, 55, rca, SHORT).unwrap();
     let scr = read(rig, 51, 0, 8, 3);
@@ -67,7 +67,8 @@ fn command(rig: &mut Rig, index: u32, arg: u32, kind: u32) -> Result<(), u32> {
     }
 }
 
-/// Flags cleared, timer, length, buffer, direction; then the command, and the interrupt's flags.
+/// Does a data transfer: clears flags, sets timer, length, buffer and direction, sends the command.
+/// Returns the flags of the interrupt.
 fn data(rig: &mut Rig, index: u32, arg: u32, at: u64, bytes: u32, log2: u32, read: bool) -> u32 {
     wait_idle(rig);
     rig.w(ICR, 0x1fe0_0fff);
@@ -97,7 +98,7 @@ fn read(rig: &mut Rig, index: u32, arg: u32, bytes: u32, log2: u32) -> Vec<u8> {
     memory.take()
 }
 
-/// ACMD13 until the card is in `tran`.
+/// Sends ACMD13 until the card is in `tran`.
 fn until_ready(rig: &mut Rig, rca: u32) {
     loop {
         command(rig, 55, rca, SHORT).unwrap();
@@ -110,7 +111,7 @@ fn until_ready(rig: &mut Rig, rca: u32) {
 
 #[test]
 fn embassys_reads_and_writes_arrive() {
-    // A card of version 1 it refuses: it wants an answer to CMD8.
+    // The driver refuses cards of version 1, since it needs a response to CMD8.
     for (name, high) in [("sdxc-128g-uhs", true), ("sdhc-16g-hs", true), ("pro-plus-128", true)] {
         let card = crate::card::tests::profile(name);
         let medium = crate::card::tests::medium(&card);
@@ -138,7 +139,7 @@ fn embassys_reads_and_writes_arrive() {
     }
 }
 
-/// A dropped future: CMD12 with CMDSTOP, and the path is idle again.
+/// Checks that a dropped future sends CMD12 with CMDSTOP, and that the data path is idle again.
 #[test]
 fn embassys_abort_ends_a_transfer() {
     let card = crate::card::tests::profile("sdxc-128g-uhs");

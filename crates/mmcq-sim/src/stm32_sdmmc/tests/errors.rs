@@ -1,8 +1,8 @@
-//! Data that go wrong, and what leads out.
+//! Tests of errors in data, and of how a driver ends them.
 
 use super::*;
 
-/// A read of two blocks by the IDMA, or by the CPU, is started.
+/// Starts a read of two blocks by the IDMA or by the CPU.
 fn read_two(rig: &mut Rig, by_idma: bool) -> Mapped {
     let memory = rig.to_read(1024);
     rig.w(IDMACTRL, 0);
@@ -25,14 +25,14 @@ fn no_start_bit_is_a_timeout_and_the_path_waits_for_an_abort() {
         rig.step();
     }
     let block = rig.now;
-    // [58.5.4]: it counts from two clocks after the end of the block before.
+    // [58.5.4]: the timer counts from two clocks after the end of the block before.
     assert_eq!(rig.until(DTIMEOUT), CMDREND | DTIMEOUT | DPSMACT);
     assert_eq!(rig.now - block, 100 * (2 + 5_000));
-    // [58.5.4, Wait_R]: it stays; flags go, the activity does not.
+    // [58.5.4, Wait_R]: the path stays active although its flags are cleared.
     rig.w(ICR, u32::MAX);
     rig.now += 1_000_000_000;
     assert_eq!(rig.sta(), DPSMACT);
-    // [table 487]: a stop command; the abort comes with its end bit, before the response.
+    // [table 487]: a stop command aborts the data at its own end bit, before its response.
     let start = rig.now;
     rig.start(SHORT | STOP | 12, 0);
     assert_eq!(rig.until(DABORT), DABORT | CPSMACT);
@@ -49,12 +49,12 @@ fn the_timer_counts_from_the_end_of_the_command_and_without_an_answer_too() {
     let start = rig.now;
     read_two(&mut rig, true);
     rig.until(CTIMEOUT);
-    // [58.5.4, Send]: a read is enabled at the end of the command, whatever the answer.
+    // [58.5.4, Send]: a read starts at the end of the command, whatever the response.
     assert_eq!(rig.until(DTIMEOUT), CTIMEOUT | DTIMEOUT | DPSMACT);
     assert_eq!(rig.now - start, 100 * (48 + 2 + 5_000));
     rig.start(SHORT | STOP | 12, 0);
     rig.until(DABORT);
-    // A write is not [58.5.4, Receive].
+    // A write does not start without a good response [58.5.4, Receive].
     rig.until(CMDREND);
     rig.card.0.borrow_mut().deaf_to.push(25);
     rig.prepare(WRITE | OPEN, 1024);
@@ -67,7 +67,7 @@ fn a_bad_block_in_the_middle_stops_and_the_last_one_ends() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, FLOW);
     rig.card.0.borrow_mut().bad_read = Some(0);
     read_two(&mut rig, true);
-    // [58.5.4, Receive]: with more to come the path stays.
+    // [58.5.4, Receive]: the path stays active if more blocks should come.
     assert_eq!(rig.until(DCRCFAIL), CMDREND | DCRCFAIL | DPSMACT);
     rig.command(12 | STOP, 0);
     assert_eq!(rig.sta(), CMDREND | DABORT);
@@ -79,7 +79,8 @@ fn a_bad_block_in_the_middle_stops_and_the_last_one_ends() {
     assert_eq!(rig.host.stats().blocks_bad, 2);
 }
 
-/// [58.5.4, 58.6.2]: by the CPU an abort is over when FIFORST has been written.
+/// Checks that an abort of data by the CPU is complete only when FIFORST has been written [58.5.4,
+/// 58.6.2].
 #[test]
 fn an_abort_by_the_cpu_needs_a_reset_of_the_fifo() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, FLOW);
@@ -94,9 +95,9 @@ fn an_abort_by_the_cpu_needs_a_reset_of_the_fifo() {
     rig.now += 1_000_000;
     assert_eq!(rig.sta() & (DABORT | DPSMACT), DPSMACT);
     rig.w(DCTRL, READ | OPEN | FIFORST);
-    // [58.10.9]: the bit clears itself.
+    // [58.10.9]: the bit FIFORST clears itself.
     assert_eq!((rig.sta(), rig.r(DCTRL)), (CMDREND | DABORT, READ | OPEN));
-    // Before the stop it is as good: the bit stays until then.
+    // FIFORST also works before the stop command: the bit stays set until then.
     read_two(&mut rig, false);
     while rig.sta() & DCRCFAIL == 0 {
         rig.step();
@@ -106,7 +107,7 @@ fn an_abort_by_the_cpu_needs_a_reset_of_the_fifo() {
     assert_eq!((rig.sta() & DPSMACT, rig.r(DCTRL) & FIFORST), (DPSMACT, FIFORST));
     rig.command(12 | STOP, 0);
     assert_eq!(rig.sta(), CMDREND | DABORT);
-    // Idle, or with the IDMA, it is not taken [58.10.9].
+    // In the idle state or with the IDMA, FIFORST has no effect [58.10.9].
     rig.w(DCTRL, READ | OPEN | FIFORST);
     assert_eq!((rig.r(DCTRL), rig.violations()), (READ | OPEN, 0));
 }
@@ -115,7 +116,7 @@ fn an_abort_by_the_cpu_needs_a_reset_of_the_fifo() {
 fn without_flow_control_the_fifo_runs_over_and_dry() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 0);
     read_two(&mut rig, false);
-    // [58.5.4, Receive].
+    // [58.5.4, Receive]: an overrun stops the read.
     let status = rig.until(RXOVERR | DATAEND);
     assert_eq!(status, CMDREND | RXOVERR | DPSMACT | RXFIFOF | RXFIFOHF);
     rig.w(DCTRL, READ | OPEN | FIFORST);
@@ -127,7 +128,7 @@ fn without_flow_control_the_fifo_runs_over_and_dry() {
     for _ in 0..16 {
         rig.w(FIFO, 0);
     }
-    // [58.5.4, Send].
+    // [58.5.4, Send]: an underrun stops the write.
     let status = rig.until(TXUNDERR | DATAEND);
     assert_eq!(status & (TXUNDERR | DATAEND | DPSMACT), TXUNDERR | DPSMACT);
     rig.w(DCTRL, WRITE | OPEN | FIFORST);
@@ -147,7 +148,7 @@ fn a_bad_crc_status_waits_for_the_end_of_busy() {
         rig.prepare(WRITE | OPEN, bytes as u32);
         rig.start(SHORT | TRANS | 25, 0);
         let start = rig.now;
-        // [58.5.4, Busy; table 486]: idle if it was the last block.
+        // [58.5.4, Busy; table 486]: the path is idle if it was the last block.
         assert_eq!(rig.until(DCRCFAIL), CMDREND | DCRCFAIL | active);
         assert!(rig.now - start > 300_000);
         rig.command(12 | STOP, 0);
@@ -164,7 +165,7 @@ fn no_crc_status_is_a_timeout_after_eight_clocks() {
     rig.prepare(WRITE, 512);
     let start = rig.now;
     rig.start(SHORT | TRANS | 24, 0);
-    // [58.5.4].
+    // [58.5.4]: the timer also counts here.
     assert_eq!(rig.until(DTIMEOUT), CMDREND | DTIMEOUT | DPSMACT);
     assert_eq!(rig.now - start, 10_400 + 100 * (8 + 1 + 1024 + 17 + 8));
     rig.command(12 | STOP, 0);
@@ -181,7 +182,7 @@ fn an_abort_in_the_middle_cuts_what_is_on_the_lines() {
     let status = rig.until(DABORT);
     assert_eq!((status, rig.r(DCOUNT)), (DABORT | CPSMACT, 1024));
     rig.until(CMDREND);
-    // A write: DABORT comes when the card lets DAT0 go [58.5.4, Send].
+    // In a write DABORT comes when the card releases DAT0 [58.5.4, Send].
     rig.card.0.borrow_mut().r1b_busy_ns = 700_000;
     let memory = rig.to_write(pattern(1024));
     rig.buffer(memory.bus);

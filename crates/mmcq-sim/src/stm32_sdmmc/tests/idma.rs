@@ -1,8 +1,8 @@
-//! The internal DMA.
+//! Tests of the internal DMA (IDMA).
 
 use super::*;
 
-/// A read of so many blocks from block 0 is started.
+/// Starts a read of this number of blocks from block 0 on.
 fn read(rig: &mut Rig, blocks: u32) {
     rig.prepare(READ | OPEN, blocks * 512);
     rig.start(SHORT | TRANS | 18, 0);
@@ -15,7 +15,7 @@ fn base_addresses_are_whole_words() {
     rig.w(IDMABASE1, 0x2400_0007);
     rig.w(IDMABSIZE, 0xffff_ffff);
     rig.w(IDMACTRL, 0xff);
-    // [58.10.16 to 58.10.19]: the low bits read as zero; sizes are units of 32 bytes.
+    // [58.10.16 to 58.10.19]: the low address bits read as zero; sizes are multiples of 32 bytes.
     assert_eq!((rig.r(IDMABASE0), rig.r(IDMABASE1)), (0x2400_0000, 0x2400_0004));
     assert_eq!((rig.r(IDMABSIZE), rig.r(IDMACTRL)), (0x1fe0, 7));
     assert_eq!(rig.violations(), 0);
@@ -28,7 +28,7 @@ fn the_fifo_belongs_to_the_idma() {
     rig.buffer(memory.bus);
     read(&mut rig, 1);
     rig.until(CMDREND);
-    // [table 488].
+    // [table 488]: with the IDMA on, the CPU must not read the FIFO.
     assert_eq!((rig.r(FIFO), rig.violations()), (0, 1));
     rig.until(DATAEND);
     assert_eq!(memory.take(), rig.stored(0, 512));
@@ -43,11 +43,11 @@ fn two_buffers_take_turns_and_the_idle_one_may_move() {
     rig.w(IDMABSIZE, 512);
     rig.w(IDMACTRL, 3);
     read(&mut rig, 4);
-    // [58.5.6]: IDMABTC and the other buffer.
+    // [58.5.6]: IDMABTC is set, and the other buffer is used.
     rig.until(IDMABTC);
     rig.w(ICR, IDMABTC);
     assert_eq!(rig.r(IDMACTRL), 7);
-    // The active one is refused, the other one taken.
+    // A write to the address of the buffer in use is refused, to the other one accepted.
     rig.w(IDMABASE1, 0);
     assert_eq!((rig.r(IDMABASE1), rig.violations()), (memory.bus as u32 + 512, 1));
     rig.w(IDMABASE0, memory.bus as u32 + 1024);
@@ -59,7 +59,7 @@ fn two_buffers_take_turns_and_the_idle_one_may_move() {
     assert_eq!((memory.take(), rig.violations()), (rig.stored(0, 4 * 512), 1));
 }
 
-/// Items {IDMALAR, address, size} in memory.
+/// Puts list items {link address, buffer address, size} into memory.
 fn items(rig: &Rig, items: &[[u32; 3]]) -> Mapped {
     rig.to_write(items.iter().flatten().flat_map(|word| word.to_le_bytes()).collect())
 }
@@ -68,7 +68,8 @@ const MORE: u32 = 1 << 31;
 const SIZE: u32 = 1 << 30;
 const READY: u32 = 1 << 29;
 
-/// As Linux has it: the first item is in the registers, each names the place of the next.
+/// Makes a list as Linux does: the first item is in the registers, and each item holds the offset
+/// of the next.
 fn list(rig: &mut Rig, pieces: &[(u64, u32)]) -> Mapped {
     let last = pieces.len() - 1;
     let all: Vec<[u32; 3]> = (0..=last)
@@ -92,7 +93,8 @@ fn a_list_scatters_and_gathers() {
         let mut rig = Rig::warm(config, FLOW);
         let memory = rig.to_read(2048);
         let at = |offset: u64| memory.bus + offset;
-        // The last size does not matter: DLEN ends it. It may be any, as Linux writes it.
+        // The size of the last item does not matter, since DLEN ends the data. Linux writes any
+        // size there.
         let pieces = [(at(0), 64), (at(1024), 960), (at(64), 960), (at(1984), 63)];
         let _list = list(&mut rig, &pieces);
         read(&mut rig, 4);
@@ -116,7 +118,7 @@ fn a_list_scatters_and_gathers() {
 fn an_item_without_its_ready_bit_is_an_error() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::U5, FLOW);
     let memory = rig.to_read(2048);
-    // [SVD of the U5, ABR]: not looked at in the first one, needed in all others.
+    // [SVD of the U5, ABR]: the ready bit is ignored in the first item, and needed in all others.
     let lists = items(&rig, &[[0, 0, 0], [SIZE, memory.bus as u32 + 512, 512]]);
     rig.w(IDMABAR, lists.bus as u32);
     rig.w(IDMALAR, MORE | SIZE | 12);
@@ -135,7 +137,7 @@ fn without_a_new_size_the_old_one_stays() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::U5, FLOW);
     let memory = rig.to_read(2048);
     let at = memory.bus as u32;
-    // [SVD of the U5, ULS].
+    // [SVD of the U5, ULS]: without this bit the size of the last item stays valid.
     let lists = items(&rig, &[[MORE | READY | 12, at + 512, 4096], [READY, at + 1024, 4096]]);
     rig.w(IDMABAR, lists.bus as u32);
     rig.w(IDMALAR, MORE);
@@ -145,7 +147,8 @@ fn without_a_new_size_the_old_one_stays() {
     read(&mut rig, 4);
     rig.until(DATAEND);
     assert_eq!((rig.r(IDMABSIZE), memory.take() == rig.stored(0, 2048)), (512, true));
-    // A middle piece that is no multiple of the burst would shift all that follows: counted.
+    // A middle buffer whose size is not a multiple of the burst would shift all later data, so it
+    // is counted as a mistake.
     let memory = rig.to_read(4096);
     let _list = list(&mut rig, &[(memory.bus, 512), (memory.bus + 512, 500), (memory.bus + 1012, 1036)]);
     read(&mut rig, 4);
@@ -155,15 +158,16 @@ fn without_a_new_size_the_old_one_stays() {
 
 #[test]
 fn memory_that_it_does_not_reach_is_a_transfer_error() {
-    // As an H7's SDMMC1, which does not reach the DTCM: here everything but the first block.
+    // Like SDMMC1 of an H7, which does not reach the DTCM: here the IDMA reaches only the first
+    // block.
     let memory = ShadowMemory::default();
     let window = Some([0x4000_0000, 0x4000_01ff]);
     let config = Stm32SdmmcConfig { window, ..Stm32SdmmcConfig::H7 };
     let card = TestCard::new();
     let mut rig = Rig::with(config, memory, Box::new(card.clone()), card);
     rig.power_up(SLOW | FLOW);
-    // [58.5.6]: the error comes with the overrun, or underrun, that it causes; no abort of the
-    // driver's is needed before the flags. MASK has no bit for it.
+    // [58.5.6]: the error shows with the overrun or underrun that it causes, without an abort by
+    // the driver. MASK has no bit for it.
     rig.w(MASK, RXOVERR | TXUNDERR | DATAEND);
     rig.buffer(0x2000_0000);
     read(&mut rig, 2);
@@ -176,12 +180,12 @@ fn memory_that_it_does_not_reach_is_a_transfer_error() {
     assert_eq!(rig.until(TXUNDERR), CMDREND | TXUNDERR | IDMATE | DPSMACT);
     rig.command(12 | STOP, 0);
     assert_eq!(rig.sta(), CMDREND | DABORT);
-    // What fits into the FIFO overruns nothing: DATAEND, and the error beside it.
+    // Data that fit into the FIFO cause no overrun: DATAEND comes, with the error beside it.
     rig.buffer(0x2000_0000);
     rig.prepare(6 << 4 | 2, 64);
     rig.start(SHORT | TRANS | 19, 0);
     assert_eq!(rig.until(DATAEND), CMDREND | DATAEND | IDMATE);
-    // The bus was never asked.
+    // The IDMA did not access memory.
     assert_eq!(rig.memory.violation_count(), 0);
 }
 
@@ -193,7 +197,7 @@ fn on_version_3_an_error_of_the_idma_shows_with_the_abort() {
     rig.buffer(memory.bus);
     read(&mut rig, 8);
     rig.now += 100_000_000;
-    // [stm32-data, sdmmc_v3]: RXOVERR and TXUNDERR are masked while the IDMA is on.
+    // [stm32-data, sdmmc_v3]: version 3 does not show RXOVERR and TXUNDERR while the IDMA is on.
     assert_eq!(rig.sta(), CMDREND | DPSMACT);
     rig.command(12 | STOP, 0);
     assert_eq!(rig.sta(), CMDREND | DABORT | IDMATE);
@@ -213,7 +217,7 @@ fn an_access_that_never_ends_stops_the_clock_and_only_a_reset_helps() {
     assert_eq!(rig.sta(), CPSMACT | DPSMACT);
     rig.host.reset(rig.now);
     assert_eq!(rig.sta(), 0);
-    // A write waits before its first block, with the clock: an abort works.
+    // A write waits before its first block while the clock runs, so an abort works.
     rig.power_up(SLOW | FLOW);
     rig.next(Point::Dma, &[Strike::Never]);
     rig.buffer(memory.bus);

@@ -1,4 +1,4 @@
-//! The interrupt line, and the interrupt of I/O cards.
+//! Tests of the interrupt line, and of the interrupt of I/O cards.
 
 use super::*;
 use crate::card::io::tests::loopback_card;
@@ -11,13 +11,13 @@ fn the_line_is_the_enabled_flags() {
     rig.start(SHORT | 13, 0);
     rig.now = rig.host.advance(u64::MAX);
     assert_eq!((rig.host.irq(), rig.now - start), (true, 10_400));
-    // [58.10.12]: flags stay until ICR.
+    // [58.10.12]: flags stay set until ICR clears them.
     assert_eq!((rig.r(STA), rig.r(STA)), (CMDREND, CMDREND));
     rig.w(ICR, CTIMEOUT);
     assert!(rig.host.irq());
     rig.w(ICR, CMDREND);
     assert!(!rig.host.irq());
-    // What is set already interrupts as soon as it is enabled.
+    // A flag that is already set interrupts as soon as it is enabled.
     rig.w(MASK, 0);
     rig.command(13, 0);
     assert!(!rig.host.irq());
@@ -54,7 +54,8 @@ fn put(rig: &mut Rig, number: u32, address: u32, value: u8) {
     assert_eq!(content >> 8 & 0xcf, 0);
 }
 
-/// Selected, 4 lines, blocks of 64, the function's interrupt on at the card.
+/// Makes a test bench with an I/O card: selected, 4 lines, blocks of 64 bytes, the function's
+/// interrupt enabled on the card.
 fn listening() -> Rig {
     let mut rig = Rig::of(Stm32SdmmcConfig::H7, Box::new(loopback_card()));
     rig.power_up(250);
@@ -79,16 +80,16 @@ fn a_low_dat1_is_latched_while_it_is_low_and_enabled() {
     rig.w(MASK, SDIOIT);
     put(&mut rig, 1, 8, 1);
     assert!(!rig.host.irq(), "SDIOEN is clear");
-    // [58.6.1].
+    // [58.6.1]: the bit SDIOEN enables the card interrupt.
     rig.w(DCTRL, 1 << 11);
     assert!(rig.host.irq());
-    // A level: cleared, it comes back.
+    // The card interrupt is a level: after clearing it comes back.
     rig.w(ICR, SDIOIT);
     assert!(rig.host.irq());
     put(&mut rig, 1, 8, 0);
     rig.w(ICR, SDIOIT);
     assert!(!rig.host.irq());
-    // By itself, later.
+    // The function raises its interrupt by itself, later.
     put(&mut rig, 1, 0x0c, 100);
     let set = rig.now;
     rig.now = rig.host.advance(u64::MAX);
@@ -112,14 +113,14 @@ fn blocks_and_bytes_of_an_io_card() {
     rig.start(SHORT | TRANS | 53, blocks(0));
     rig.until(DATAEND);
     assert_eq!(memory.take(), data);
-    // [58.10.9]: one block of any length, 1 to 512.
+    // [58.10.9]: one block of any length from 1 to 512 bytes.
     let memory = rig.to_read(7);
     rig.buffer(memory.bus);
     rig.prepare(1 << 2 | 2, 7);
     rig.start(SHORT | TRANS | 53, 1 << 28 | 1 << 26 | 0x100 << 9 | 7);
     rig.until(DATAEND);
     assert_eq!(memory.take(), data[..7]);
-    // The same by the CPU: the last word is filled up with zeroes [58.5.5].
+    // By the CPU, the last word is filled with zeros [58.5.5].
     rig.w(IDMACTRL, 0);
     rig.start(SHORT | TRANS | 53, 1 << 28 | 1 << 26 | 0x100 << 9 | 7);
     rig.now += 1_000_000;
@@ -135,7 +136,7 @@ fn during_data_of_four_lines_dat1_tells_nothing() {
     let memory = rig.to_read(3 * 64);
     rig.buffer(memory.bus);
     put(&mut rig, 1, 0x0c, 20);
-    // BUSSPEED: no period between two blocks [58.6.1].
+    // With BUSSPEED set there is no interrupt period between two blocks [58.6.1].
     rig.w(CLKCR, SLOW | FLOW | 1 << 19);
     rig.prepare(6 << 4 | 2 | 1 << 11, 3 * 64);
     rig.start(SHORT | TRANS | 53, 1 << 28 | 1 << 27 | 1 << 26 | 0x100 << 9 | 3);

@@ -1,5 +1,6 @@
-//! The model by registers only, against scripted cards and real ones. Where a test pins a fact, its
-//! source stands beside it: sections are those of RM0399, reference manual of the H745 and H755.
+//! Tests of the SDMMC model with scripted cards and with card models. They use only registers.
+//! Comments name the source of each fact: sections are those of RM0399, the reference manual of the
+//! H745 and H755.
 
 mod busy;
 mod commands;
@@ -43,7 +44,7 @@ pub(super) const IDMALAR: u16 = 0x64;
 pub(super) const IDMABAR: u16 = 0x68;
 pub(super) const FIFO: u16 = 0x80;
 
-// STA.
+// Bits of the status register STA.
 pub(super) const CCRCFAIL: u32 = 1 << 0;
 pub(super) const DCRCFAIL: u32 = 1 << 1;
 pub(super) const CTIMEOUT: u32 = 1 << 2;
@@ -73,7 +74,7 @@ pub(super) const CKSTOP: u32 = 1 << 26;
 pub(super) const IDMATE: u32 = 1 << 27;
 pub(super) const IDMABTC: u32 = 1 << 28;
 
-// CMD.
+// Bits of the command register CMD.
 pub(super) const TRANS: u32 = 1 << 6;
 pub(super) const STOP: u32 = 1 << 7;
 pub(super) const NONE: u32 = 0;
@@ -83,17 +84,17 @@ pub(super) const LONG: u32 = 3 << 8;
 pub(super) const ENABLE: u32 = 1 << 12;
 pub(super) const HOLD: u32 = 1 << 13;
 
-// DCTRL: blocks of 512 bytes.
+// Values of DCTRL: blocks of 512 bytes.
 pub(super) const READ: u32 = 9 << 4 | 1 << 1;
 pub(super) const WRITE: u32 = 9 << 4;
 pub(super) const OPEN: u32 = 3 << 2;
 pub(super) const FIFORST: u32 = 1 << 13;
 
-/// CLKCR: 10 MHz of 200, 4 lines; with flow control.
+/// Values of CLKCR: 10 MHz of 200 and 4 lines; flow control.
 pub(super) const SLOW: u32 = 10 | 1 << 14;
 pub(super) const FLOW: u32 = 1 << 17;
 
-/// A driver's hands.
+/// Test bench that accesses registers as a driver does.
 pub(super) struct Rig {
     pub host: Stm32Sdmmc,
     pub memory: ShadowMemory,
@@ -102,13 +103,13 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// After reset, with a scripted card.
+    /// Makes a test bench after reset, with a scripted card.
     pub fn cold(config: Stm32SdmmcConfig) -> Rig {
         let card = TestCard::new();
         Rig::with(config, ShadowMemory::default(), Box::new(card.clone()), card)
     }
 
-    /// The same with this card in the slot.
+    /// Makes a test bench after reset, with this card.
     pub fn of(config: Stm32SdmmcConfig, card: Box<dyn Card>) -> Rig {
         Rig::with(config, ShadowMemory::default(), card, TestCard::new())
     }
@@ -119,7 +120,8 @@ impl Rig {
         Rig { host, memory, now: 1_000, card }
     }
 
-    /// Power-cycle, off, on [58.6.7], the first 74 clocks, and this CLKCR.
+    /// Writes the power states power-cycle, off and on [58.6.7], waits for the first 74 clocks, and
+    /// sets this CLKCR.
     pub fn power_up(&mut self, clkcr: u32) {
         self.w(POWER, 2);
         self.now += 1_000_000;
@@ -133,14 +135,14 @@ impl Rig {
         self.now += 2_000_000;
     }
 
-    /// Ready, 10 MHz, 4 lines, and so much of flow control.
+    /// Makes a test bench that is ready: 10 MHz, 4 lines, with these flow control bits.
     pub fn warm(config: Stm32SdmmcConfig, flow: u32) -> Rig {
         let mut rig = Rig::cold(config);
         rig.power_up(SLOW | flow);
         rig
     }
 
-    /// What strikes the next events of a point.
+    /// Sets the faults that strike the next events at a point.
     pub fn next(&mut self, point: Point, strikes: &[Strike]) {
         self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
@@ -153,26 +155,27 @@ impl Rig {
         self.host.write(offset, 4, value, self.now);
     }
 
-    /// Clears all flags and writes a command.
+    /// Clears all flags, and writes a command.
     pub fn start(&mut self, command: u32, arg: u32) {
         self.w(ICR, u32::MAX);
         self.w(ARG, arg);
         self.w(CMD, ENABLE | command);
     }
 
-    /// STA; with the IDMA without the levels of the FIFO, which are not the driver's then.
+    /// Returns STA. With the IDMA on, the bits of the FIFO level are left out, since a driver does
+    /// not use them.
     pub fn sta(&mut self) -> u32 {
         let levels = if self.r(IDMACTRL) & 1 != 0 { LEVELS } else { 0 };
         self.r(STA) & !levels
     }
 
-    /// The next thing happens.
+    /// Advances to the next event.
     pub fn step(&mut self) {
         self.now = self.host.next_event_ns().expect("something is to happen").max(self.now);
         self.host.advance(self.now);
     }
 
-    /// Waits until one of these flags is set; [`sta`](Self::sta).
+    /// Waits until one of these flags is set. Returns [`sta`](Self::sta).
     pub fn until(&mut self, flags: u32) -> u32 {
         for _ in 0..100_000 {
             let status = self.sta();
@@ -184,7 +187,7 @@ impl Rig {
         panic!("STA never showed {flags:#x}: {:#x}", self.r(STA));
     }
 
-    /// A command with a short response, by polling; its content.
+    /// Sends a command with a short response, by polling. Returns the content of the response.
     pub fn command(&mut self, index: u32, arg: u32) -> u32 {
         self.start(SHORT | index, arg);
         let status = self.until(CMDREND | CCRCFAIL | CTIMEOUT);
@@ -192,29 +195,29 @@ impl Rig {
         self.r(RESP1)
     }
 
-    /// Prepares data of so many bytes.
+    /// Sets DCTRL and the data length for a transfer of this number of bytes.
     pub fn prepare(&mut self, dctrl: u32, bytes: u32) {
         self.w(DLEN, bytes);
         self.w(DCTRL, dctrl);
     }
 
-    /// Prepares the IDMA with one buffer.
+    /// Sets up the IDMA with a single buffer.
     pub fn buffer(&mut self, at: u64) {
         self.w(IDMABASE0, at as u32);
         self.w(IDMACTRL, 1);
     }
 
-    /// Memory with zeroes for a read.
+    /// Returns mapped memory with zeros for a read.
     pub fn to_read(&self, bytes: usize) -> Mapped {
         Mapped::new(&self.memory, vec![0; bytes], Direction::Read)
     }
 
-    /// Memory with these bytes for a write.
+    /// Returns mapped memory with these bytes for a write.
     pub fn to_write(&self, bytes: Vec<u8>) -> Mapped {
         Mapped::new(&self.memory, bytes, Direction::Write)
     }
 
-    /// Reads words while the FIFO has some.
+    /// Reads words while the FIFO is not empty.
     pub fn drain(&mut self, got: &mut Vec<u8>) {
         while self.r(STA) & (DPSMACT | RXFIFOE) == DPSMACT {
             got.extend(self.r(FIFO).to_le_bytes());
@@ -225,7 +228,7 @@ impl Rig {
         self.host.protocol_violations()
     }
 
-    /// Blocks that the scripted card holds from this one on.
+    /// Returns what the scripted card holds from this block on.
     pub fn stored(&self, block: usize, bytes: usize) -> Vec<u8> {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }

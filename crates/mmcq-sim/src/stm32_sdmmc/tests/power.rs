@@ -1,4 +1,4 @@
-//! Power states and the clock.
+//! Tests of power states and the clock.
 
 use super::*;
 
@@ -6,15 +6,15 @@ use super::*;
 fn reset_values_are_zero_and_only_words_are_registers() {
     let mut rig = Rig::cold(Stm32SdmmcConfig::H7);
     for offset in (0..=0x40).chain(0x50..=0x5c).filter(|offset| offset % 4 == 0) {
-        // [58.10]: each register's reset value.
+        // [58.10]: the reset value of each register.
         assert_eq!(rig.r(offset), 0, "{offset:#x}");
     }
     assert_eq!(rig.violations(), 0);
-    // [58.10]: bytes and halfwords are a bus error.
+    // [58.10]: accesses of 1 or 2 bytes are a bus error.
     assert_eq!((rig.host.read(CLKCR, 2, rig.now), rig.host.read(CLKCR, 1, rig.now)), (0xffff, 0xff));
     rig.host.write(CLKCR, 1, 1, rig.now);
     assert_eq!((rig.violations(), rig.r(CLKCR)), (3, 0));
-    // The threshold is of version 3 [stm32-data, sdmmc_v3], the list of others than the H7.
+    // Only version 3 has the threshold [stm32-data, sdmmc_v3]; an H7 has no linked list.
     assert_eq!((rig.r(FIFOTHR), rig.r(IDMALAR), rig.violations()), (0, 0, 5));
     let mut rig = Rig::cold(Stm32SdmmcConfig::N6);
     rig.w(FIFOTHR, 0xff);
@@ -31,19 +31,19 @@ fn the_clock_runs_in_the_power_on_state_alone() {
     let mut rig = Rig::cold(Stm32SdmmcConfig::H7);
     rig.w(CLKCR, 250);
     let hz = |rig: &Rig| rig.host.bus().clock_hz;
-    // [58.10.1]: off, power cycle, on; 01 changes nothing.
+    // [58.10.1]: the states off, power-cycle and on; 01 changes nothing.
     assert_eq!((hz(&rig), rig.host.bus().powered), (0, true));
     rig.w(POWER, 2);
     rig.w(POWER, 1);
     assert_eq!((rig.r(POWER), hz(&rig), rig.violations()), (2, 0, 1));
     rig.w(POWER, 3);
     assert_eq!((rig.r(POWER), hz(&rig)), (3, 400_000));
-    // [58.10.1]: once on, it stays on until a reset.
+    // [58.10.1]: the power-on state lasts until a reset.
     rig.w(POWER, 0);
     assert_eq!((rig.r(POWER), hz(&rig), rig.violations()), (3, 400_000, 2));
     rig.host.reset(rig.now);
     assert_eq!((rig.r(POWER), rig.r(CLKCR), hz(&rig)), (0, 0, 0));
-    // The direction's polarity belongs to the off state [58.10.1].
+    // The bit DIRPOL can be changed only in the power-off state [58.10.1].
     rig.w(POWER, 1 << 4);
     rig.w(POWER, 1 << 4 | 3);
     rig.w(POWER, 3);
@@ -53,7 +53,7 @@ fn the_clock_runs_in_the_power_on_state_alone() {
 #[test]
 fn a_divider_of_zero_passes_the_kernel_clock_and_others_halve() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 0);
-    // [58.10.2].
+    // [58.10.2]: a divider of 0 passes the kernel clock; other values divide by twice the value.
     for (divider, hz) in [(0, 200_000_000), (1, 100_000_000), (2, 50_000_000), (0x3ff, 97_751)] {
         rig.w(CLKCR, divider);
         assert_eq!(rig.host.bus().clock_hz, hz, "{divider}");
@@ -65,7 +65,7 @@ fn a_divider_of_zero_passes_the_kernel_clock_and_others_halve() {
     assert_eq!(rig.violations(), 0);
     rig.w(CLKCR, 4 | 2 << 14 | 1 << 18);
     assert!(rig.host.bus().ddr);
-    // [58.10.2]: DDR neither with one line nor with the whole clock; 11 is no width.
+    // [58.10.2]: DDR is impossible with one line or an undivided clock; width 11 is reserved.
     for value in [4 | 1 << 18, 1 << 14 | 1 << 18, 4 | 3 << 14] {
         let before = rig.violations();
         rig.w(CLKCR, value);
@@ -77,7 +77,8 @@ fn a_divider_of_zero_passes_the_kernel_clock_and_others_halve() {
 fn clock_and_timer_are_refused_while_a_path_is_active() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 0);
     rig.start(SHORT | 13, 0);
-    // [58.10.2, 58.10.7]: written while both paths are inactive only; [58.10.3]: the argument too.
+    // [58.10.2, 58.10.7]: these registers can be written only while both paths are inactive;
+    // [58.10.3]: so can the argument.
     rig.w(CLKCR, 1);
     rig.w(DTIMER, 5);
     rig.w(ARG, 7);
@@ -96,8 +97,8 @@ fn commands_wait_for_the_first_74_clocks() {
     let on = rig.now;
     rig.start(0, 0);
     assert_eq!(rig.r(STA), CPSMACT);
-    // [58.6.7]: enabled after 74 clocks; 48 are the command's. Embassy writes it at once, and
-    // spins until it is sent.
+    // [58.6.7]: commands are sent after 74 clocks; 48 clocks are the command's own. Embassy writes
+    // the command at once, and polls until it is sent.
     rig.until(CMDSENT);
     assert_eq!(rig.now - on, (74 + 48) * 2_500);
     assert_eq!(rig.violations(), 0);
@@ -123,7 +124,7 @@ fn without_the_clock_of_its_bus_everything_reads_as_ones() {
 #[test]
 fn power_save_stops_the_clock_after_eight_clocks_of_rest() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, 1 << 12);
-    // [58.5.4].
+    // [58.5.4]: power save stops the clock after eight idle clocks.
     rig.now += 799;
     rig.r(STA);
     rig.command(13, 0);
@@ -135,7 +136,7 @@ fn power_save_stops_the_clock_after_eight_clocks_of_rest() {
     rig.now = end + 800;
     rig.r(STA);
     assert_eq!(rig.host.bus().clock_hz, 0);
-    // The next command starts it again.
+    // The next command starts the clock again.
     rig.now += 1_000_000;
     rig.start(SHORT | 13, 0);
     assert_eq!(rig.host.bus().clock_hz, 10_000_000);

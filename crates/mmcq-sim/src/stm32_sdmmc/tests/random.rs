@@ -1,4 +1,4 @@
-//! Whatever a driver does, the model goes on, its time too, and the same seed gives the same run.
+//! Random driver accesses: the model and its time advance, and the same seed gives the same result.
 
 use super::*;
 use crate::stats::BusEvent;
@@ -60,10 +60,10 @@ fn run(seed: u64) -> (u64, u64, Vec<BusEvent>) {
                 rig.now = came;
             }
         }
-        // The paths never say that they are idle while they are to do something.
+        // A path that has work to do never shows that it is idle.
         assert!(rig.r(STA) == u32::MAX || rig.r(DCOUNT) <= 0x1ff_ffff);
     }
-    // A reset leads out of everything.
+    // A reset ends every state.
     rig.host.reset(rig.now);
     assert_eq!(rig.r(STA), 0);
     rig.power_up(SLOW | FLOW);

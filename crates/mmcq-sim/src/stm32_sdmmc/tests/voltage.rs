@@ -1,8 +1,8 @@
-//! The voltage switch, and cards that need it.
+//! Tests of the voltage switch, and of cards that need it.
 
 use super::*;
 
-/// An SD card of UHS-I before CMD11: 400 kHz.
+/// Brings a UHS-I SD card up to the step before CMD11, at 400 kHz.
 fn ready() -> Rig {
     let card = crate::card::tests::profile("sdxc-128g-uhs");
     let medium = crate::card::tests::medium(&card);
@@ -26,22 +26,22 @@ fn ready() -> Rig {
 #[test]
 fn the_sequence_of_the_manual() {
     let mut rig = ready();
-    // [58.8]: VSWITCHEN, CMD11, and after a good response the clock stops.
+    // [58.8]: VSWITCHEN, then CMD11; after a good response the clock stops.
     rig.w(POWER, 3 | 1 << 3);
     rig.w(MASK, CKSTOP | VSWEND);
     rig.start(SHORT | 11, 0);
     rig.now = rig.host.advance(u64::MAX);
     assert!(rig.host.irq());
-    // The card holds DAT0, seen two clocks after the response.
+    // The card holds DAT0 low, which the controller samples two clocks after the response.
     assert_eq!(rig.sta(), CMDREND | CKSTOP | BUSYD0);
     assert_eq!(rig.host.bus().clock_hz, 0);
-    // Without VSWITCH nothing goes on, and no command goes out.
+    // Without VSWITCH the switch does not continue, and no command is sent.
     rig.now += 1_000_000;
     rig.w(ICR, CKSTOP);
     rig.host.set_signal18(true, rig.now);
     let start = rig.now;
     rig.w(POWER, 3 | 1 << 3 | 1 << 2);
-    // 4096 clocks without, 512 with: 10.24 ms and 1.28 ms at 400 kHz.
+    // 4096 clocks stopped and 512 clocks running take 10.24 ms and 1.28 ms at 400 kHz.
     rig.now = rig.host.advance(u64::MAX);
     assert_eq!((rig.host.irq(), rig.now - start), (true, 10_240_000 + 1_280_000));
     assert_eq!(rig.sta(), CMDREND | VSWEND);
@@ -59,7 +59,7 @@ fn a_card_that_does_not_let_go_is_busy_at_the_end() {
     rig.w(POWER, 3 | 1 << 3);
     rig.start(SHORT | 11, 0);
     rig.until(CKSTOP);
-    // The level shifter did not move.
+    // The level shifter did not change to 1.8 V.
     rig.w(POWER, 3 | 1 << 3 | 1 << 2);
     assert_eq!(rig.until(VSWEND) & (VSWEND | BUSYD0), VSWEND | BUSYD0);
     rig.w(POWER, 3);
@@ -74,7 +74,7 @@ fn a_faster_clock_makes_the_pause_too_short() {
     rig.start(SHORT | 11, 0);
     rig.until(CKSTOP);
     rig.host.set_signal18(true, rig.now);
-    // [58.8]: the clock is to be 100 to 400 kHz: the pause is counted in it.
+    // [58.8]: the clock must be 100 to 400 kHz, since the pause is counted in its clocks.
     rig.w(CLKCR, 100);
     rig.w(POWER, 3 | 1 << 3 | 1 << 2);
     assert_eq!(rig.until(VSWEND) & BUSYD0, BUSYD0);
@@ -87,10 +87,10 @@ fn without_the_enable_bit_the_clock_goes_on() {
     rig.now += 100_000;
     assert_eq!(rig.sta(), CMDREND | BUSYD0);
     assert_eq!(rig.host.bus().clock_hz, 400_000);
-    // A start without a stopped clock is the driver's mistake.
+    // VSWITCH without a stopped clock is a mistake of the driver.
     rig.w(POWER, 3 | 1 << 2);
     assert_eq!(rig.violations(), 1);
-    // An answer that is no good stops nothing [58.8].
+    // A response with an error does not stop the clock [58.8].
     let mut rig = ready();
     rig.w(POWER, 3 | 1 << 3);
     rig.next(Point::Response, &[Strike::Crc]);
@@ -105,7 +105,7 @@ fn a_fast_clock_needs_the_tuned_receive_clock() {
     let mut rig = Rig::warm(Stm32SdmmcConfig::H7, FLOW);
     rig.w(CLKCR, 1 << 14 | 1 << 19);
     assert_eq!(rig.host.bus().sample_error, 50);
-    // [58.5.4, CLKMUX]: SELCLKRX 10 is the delay block's clock.
+    // [58.5.4, CLKMUX]: SELCLKRX 10 selects the clock of the delay block.
     rig.w(CLKCR, 1 << 14 | 1 << 19 | 2 << 20);
     let errors: Vec<u8> = (0..12)
         .map(|phase| {

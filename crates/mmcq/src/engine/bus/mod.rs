@@ -13,15 +13,16 @@ pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 /// Longest time of a command alone. The wire needs microseconds, and half a millisecond at the
 /// slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
-/// Time that a controller gets beyond the card's, where the controller's own timer has failed.
+/// Time that the engine waits beyond the card's limit: it matters where the controller's own timer
+/// has failed.
 pub(super) const SLACK_NS: u64 = 50_000_000;
-/// Time until a refused start is tried again, where the lines were in use.
+/// Time until the engine tries a start again that was refused because the lines were in use.
 pub(super) const START_RETRY_NS: u64 = 10_000;
-/// Longest time of such retries. No card is busy for longer after a write [SD 4.6.2.2], so lines
-/// that are still in use will stay in use.
+/// Longest time in which the engine tries such a start again. No card is busy for longer after a
+/// write [SD 4.6.2.2], so lines that are still in use will stay in use.
 const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Longest time of retries where the CMD line is in use: no longer than the slowest command uses
-/// it.
+/// Longest time of such tries where the CMD line is in use: the slowest command uses the line no
+/// longer.
 const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 /// A phase that ended, well or not.
@@ -36,12 +37,13 @@ pub struct Span {
     pub ended_ns: u64,
 }
 
-/// The outcomes of a start.
+/// The results of starting a phase on the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The controller has the phase.
     Started,
-    /// The lines are in use, and another try is due soon. `first`: this is the first refusal.
+    /// The lines are in use, and the engine tries again soon. `first`: this is the phase's first
+    /// refusal.
     Again { first: bool },
     /// The lines have been in use for too long.
     Late,
@@ -51,7 +53,7 @@ pub(super) enum Outcome {
 
 /// The driver, and the phase that it works on.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Bus<H> {
     /// Whether `phase` could not be started yet, and has been refused since `began_ns`.
@@ -61,7 +63,7 @@ pub(super) struct Bus<H> {
     /// When the controller got the phase.
     began_ns: u64,
     wire: Wire,
-    /// The phase before.
+    /// The phase that ended last.
     last: Option<Span>,
     host: H,
 }
@@ -237,7 +239,7 @@ mod tests {
         assert!(!bus.is_blocked());
     }
 
-    /// The time of one refusal is none of the next phase's.
+    /// Tests that the time of one phase's refusals does not count for the next phase.
     #[test]
     fn each_phase_is_refused_for_the_first_time() {
         let mut bus = judged(&[(7, Err(DataLine), FIRST)]);

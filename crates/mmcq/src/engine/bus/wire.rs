@@ -7,13 +7,13 @@
 use crate::host::{BusOp, Timing, Width};
 use crate::spec::bus::Bus;
 
-/// Slowest clock of a bus, for the longest waits: cards are brought up at 100 kHz at least
+/// Slowest clock that the longest waits are computed for. Cards are brought up at 100 kHz at least
 /// [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;
-/// Clocks after the last token before the clock changes [SD 4.4].
+/// Number of clocks that the card needs after the last token before the clock changes [SD 4.4].
 const LAST_CLOCKS: u64 = 8;
 
-/// The state of the bus.
+/// The settings of the bus, and the state of its tuning.
 #[derive(Debug)]
 pub(in super::super) struct Wire {
     /// Wire time of a block at the present clock and width.
@@ -62,8 +62,8 @@ impl Wire {
         self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
     }
 
-    /// Returns the longest time of this many blocks on the wire: twice their bits, since a
-    /// controller may pause its clock.
+    /// Returns the longest time of this many blocks on the wire: twice the time of their bits,
+    /// since a controller may pause its clock.
     #[inline(always)]
     pub fn data_ns(&self, blocks: u32) -> u64 {
         2 * u64::from(blocks) * self.block_ns

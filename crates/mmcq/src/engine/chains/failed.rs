@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let told = fault.response.map(|response| response.words[0]);
         self.stop_chain(passed, told, now_ns);
-        // An error of a write before it is not its own.
+        // An error of an earlier write of the chain is not the failed transfer's own.
         if self.lane.has_written(passed)
             && let Some(status) = told
         {
@@ -69,8 +69,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.stop_chain(passed, None, now_ns);
     }
 
-    /// Ends a chain that stopped at this transfer, which becomes the transfer in progress. `told`:
-    /// the last response that came.
+    /// Ends a chain that stopped at the transfer `passed`, which becomes the transfer in progress.
+    /// `told`: the last R1 that came.
     #[cold]
     fn stop_chain(&mut self, passed: Option<u8>, told: Option<u32>, now_ns: u64) {
         let Some(chains) = self.lane.chains_mut() else { return };
@@ -84,7 +84,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(&failed) = chains.links().get(usize::from(link)) else { return };
         self.batch.begin(failed.direction, failed.start);
         let mut left = failed.members;
-        // Each turn takes one of them.
+        // Each turn of the loop removes one request.
         while left != 0 {
             let Some(index) = bits(left).min_by_key(|&at| self.slots.at(at).span().map_or(0, |s| s.1)) else {
                 break;

@@ -4,13 +4,13 @@
 //! first request of each transfer, and requests that continue it are merged to it, as for a
 //! transfer of its own. Reads and writes may be in one chain: the controller keeps their order. The
 //! chain ends before the first request that cannot join: a barrier, a request with rules of its
-//! own, one that has failed before, one on the same blocks as another where one of the two writes.
-//! So all rules of order hold as without chains.
+//! own, a request that has failed before, or a request on the same blocks as another where one of
+//! the two writes. So all rules of order hold as without chains.
 //!
 //! All requests of a chain end together. So a chain takes at most half of the waiting requests:
 //! while their clients are notified, the next chain runs. *Written bound: a chain has at most 16
-//! transfers, and no more blocks than merged requests may have; each transfer has the time that it
-//! has alone.*
+//! transfers, and no more blocks than merged requests may have; each transfer has the time limit
+//! that it has alone.*
 //!
 //! The controller does not show the R1 responses of a chain, and stops at one that has an error. So
 //! each response without an error confirms the writes before it. The result of a last write is in
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         chains.is_armed()
     }
 
-    /// Returns the counters of the lane of chains, where the profile has it.
+    /// Returns the counters of the lane of chains; `None`: the profile has no such lane.
     pub fn chain_stats(&self) -> Option<&ChainStats> {
         self.lane.chains().map(|chains| chains.stats())
     }
@@ -108,15 +108,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether the card may report an error because of where this transfer ends. A read of
-    /// the card's last block that CMD12 ends may cause one [SD 4.3.3]; it means nothing, but the
-    /// controller would stop there.
+    /// the card's last block that CMD12 ends may cause one [SD 4.3.3]. That error means nothing,
+    /// but the controller would stop the chain there.
     fn ends_at_the_edge(&self, part: &Batch<N>) -> bool {
         let edge = self.card.target().is_none_or(|target| part.end() >= target.sectors);
         edge && part.direction() == Direction::Read && self.card.plan().auto(2) == Auto::Stop
     }
 
-    /// Collects the requests that continue this one. True: the transfer is whole, and may be a
-    /// link.
+    /// Collects the requests that continue this one. Returns true if the transfer has whole
+    /// requests, and may be a link.
     fn collects_link(&self, part: &mut Batch<N>, next: u8, blocks: u32, members: usize) -> bool {
         let Some(direction) = self.slots.at(next).direction() else { return false };
         let limits = self.link_limits(blocks, members);
@@ -143,7 +143,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.is_settling() {
-            // What was written before is another's: its error must not come with ours.
+            // The status of earlier writes is read first: their error must not be taken for one of
+            // the chain's.
             self.ask_status(Stage::Status, now_ns);
             return true;
         }
@@ -152,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let most = links.min(waiting.div_ceil(2).max(2));
         match self.map_in_turn(first, now_ns) {
             Ok(true) => {}
-            // Another turn comes by itself.
+            // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
                 self.turn_down(first, error);
@@ -183,15 +184,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.note_transfer_start(End::Here);
             self.give_chain(now_ns);
         } else {
-            // It goes by phases.
+            // A chain of one link is sent as an ordinary transfer instead.
             self.bus.host_mut().chain().map(|chain| chain.begin_chain());
             self.go_by_phases(reliable, now_ns);
         }
         true
     }
 
-    /// Makes the collected requests the next link. Returns false if they cannot be one; then they
-    /// wait as before.
+    /// Makes the collected requests the next link of the chain. Returns false if they cannot be
+    /// one; then they wait as before.
     fn add_link(&mut self, part: &mut Batch<N>, now_ns: u64) -> bool {
         let (first, direction, count) = (part.first(), part.direction(), part.members().len());
         part.no_segments();
@@ -253,7 +254,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts the collected chain on the controller.
     fn give_chain(&mut self, now_ns: u64) {
         let (wire_ns, patience_ns) = self.chain_times_ns();
-        // What the card is at, for those that want to know: a chain of its first transfer's kind.
+        // Code that reads the present phase sees the whole chain as one phase of its first
+        // transfer's kind.
         let (lba, blocks, direction) = (self.batch.lba(), self.batch.blocks(), self.batch.direction());
         let phase = self.card.plan().transfer((direction, lba, blocks), false, Auto::None, 0).phase;
         let timeout_ns = self.card.plan().longest_ns();
@@ -268,8 +270,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_chain(timeout_ns, now_ns);
     }
 
-    /// Returns two times over all transfers of the chain: the time on the wire, and the longest
-    /// allowed.
+    /// Returns two sums over all transfers of the chain: the time on the wire, and the longest
+    /// allowed time.
     pub(super) fn chain_times_ns(&self) -> (u64, u64) {
         let (plan, wire) = (self.card.plan(), self.bus.wire());
         let links = self.lane.chains().map_or(&[][..], |chains| chains.links());
@@ -303,7 +305,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.acknowledged(Events { phase: None, card_irq, presence, retune }, false, now_ns);
         }
         let Some(end) = seen.end else { return rare };
-        // With a card that went, its chain has ended already.
+        // If the card was removed, its chain has ended already.
         if self.lane.has_chain() && !self.lane.has_failed() {
             self.bus.note_end(now_ns);
             match end {
@@ -327,7 +329,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let Some(&link) = self.lane.chains().and_then(|chains| chains.links().get(place)) else { break };
             for index in bits(link.members) {
                 self.link_moved(index, now_ns);
-                // The responses after the others were well.
+                // The response of each later transfer confirms this write; only the last write
+                // waits for a status.
                 if link.direction == Direction::Read || place + 1 < links {
                     self.durability.complete();
                     self.slots.end(index);

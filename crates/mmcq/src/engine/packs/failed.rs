@@ -1,11 +1,11 @@
 //! Failures of a pack.
 //!
 //! If the data of a pack fail, each of its requests is tried alone, by the recovery ladder. The
-//! status after a packed write may show that an entry failed. Then EXT_CSD names it. The entries
-//! before it are done. Those after it were not begun: they go back with their age, and the failure
-//! does not count against them. The failed entry is sent alone, and that attempt is its result. The
-//! entry before it is written again too, since some cards count from zero. If no entry is named,
-//! all of them are written again in order and one at a time.
+//! status after a packed write may show that an entry failed. Then EXT_CSD names the failed entry.
+//! The entries before it are done. The entries after it were not begun: they go back with their
+//! age, and the failure does not count against them. The failed entry is sent alone, and that
+//! attempt is its result. The entry before it is written again too, since some cards count from
+//! zero. If EXT_CSD names no entry, all of them are written again in order and one at a time.
 
 use super::super::slot::{Rules, State, bits};
 use super::{BLOCK_BYTES, COMMAND_TIMEOUT_NS, Engine, Stage};
@@ -16,9 +16,9 @@ use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::R1;
 
-/// EXCEPTION_EVENTS_STATUS: a packed command failed.
+/// Bit of EXCEPTION_EVENTS_STATUS: a packed command failed.
 const PACKED_FAILURE: u16 = 1 << 3;
-/// PACKED_COMMAND_STATUS: an error; its index is valid.
+/// Bits of PACKED_COMMAND_STATUS: there was an error; PACKED_FAILURE_INDEX is valid.
 const FAILED: u8 = 1;
 const INDEXED: u8 = 2;
 
@@ -53,7 +53,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Reads EXT_CSD. Returns false if there is no memory for it.
+    /// Reads EXT_CSD, which names the failed entry. Returns false if there is no memory for it.
     fn look_at_pack(&mut self, now_ns: u64) -> bool {
         let mut segment = self.services.memory().page().segment(BLOCK_BYTES);
         if segment.len < BLOCK_BYTES || self.bus.host_mut().map(&mut segment, Direction::Read).is_err() {
@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles the EXT_CSD that was read.
+    /// Handles the EXT_CSD that was read to find the failed entry.
     pub(super) fn looked_at_pack(&mut self, status: u32, now_ns: u64) {
         self.unmap_data();
         let Fate::Doubtful(before) = self.lane.packs().map_or(Fate::Known, |packs| packs.fate()) else {
@@ -90,7 +90,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.exception_seen();
         }
         if !failed && status & R1::DEFERRED == 0 {
-            // It was about something else.
+            // The exception was not about the pack.
             self.lane.set_fate(Fate::Known);
             self.settle(status & !R1::EXCEPTION_EVENT);
         } else if failed
@@ -158,7 +158,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.write_again(self.bus.began_ns());
     }
 
-    /// Handles a failed phase. If it was of a pack, its requests go alone from now on.
+    /// Handles a failed phase. If it belonged to a pack, the pack's requests go alone from now on.
     #[inline(always)]
     pub(in super::super) fn pack_failed(&mut self, now_ns: u64) {
         let Some(packs) = self.lane.packs_mut() else { return };

@@ -3,14 +3,15 @@
 //!
 //! A pack is made of the requests that wait when the controller is free. The policy picks the first
 //! request of each entry, and requests that continue it are merged to it, as for a transfer of its
-//! own. The pack ends before the first request that cannot join: one of the other direction, a
-//! barrier, a request with rules of its own, one that has failed before, one on the same blocks as
-//! an entry where both write. So all rules of order hold as without packs. A pack has no more
-//! blocks than merged requests may have, and at most 16 entries.
+//! own. The pack ends before the first request that cannot join: a request of the other direction,
+//! a barrier, a request with rules of its own, a request that has failed before, or a request on
+//! the same blocks as an entry where both write. So all rules of order hold as without packs. A
+//! pack has no more blocks than merged requests may have, and at most 16 entries.
 //!
-//! A write is CMD23 and CMD25, with a header before the data. A read is CMD23 and CMD25 with the
-//! header, then CMD23 and CMD18. The status after a write is read before anything else is sent. If
-//! it shows that an entry failed, the card names it, and `failed.rs` splits the pack.
+//! A packed write is CMD23 and CMD25, with a header before the data. A packed read is CMD23 and
+//! CMD25 with the header, then CMD23 and CMD18. The status after a packed write is read before
+//! anything else is sent. If it shows that an entry failed, the card names that entry, and
+//! `failed.rs` splits the pack.
 
 mod failed;
 
@@ -29,7 +30,7 @@ use crate::spec::command::emmc::{self, BlockCount};
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
 
-/// Word 0 of a header: the version; its kind and the number of entries are added.
+/// Word 0 of a pack's header: the version, to which the kind and the number of entries are added.
 const VERSION: u32 = 1;
 const READS: u32 = 1 << 8;
 const WRITES: u32 = 2 << 8;
@@ -63,9 +64,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.services.memory().page().len_bytes() >= BLOCK_BYTES
             && self.bus.host().caps().max_segments > 2
             && !self.bus.host().caps().no_count;
-        // A write that is complete before its status is known cannot be split.
+        // A write that is complete before its status is known cannot be sent again if its pack
+        // fails.
         let writes = if self.counts(Direction::Write) && !self.tells_transferred() { writes } else { 0 };
-        // Nothing else tells when the busy after a read's header is over.
+        // Only an interrupt shows when the busy after a read's header is over.
         let reads = if self.bus.host().caps().busy == BusyDetect::Interrupt { reads } else { 0 };
         self.close_fast();
         let Some(packs) = self.lane.packs_mut().filter(|_| can) else { return false };
@@ -73,18 +75,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         packs.is_armed()
     }
 
-    /// Returns the counters of the lane of packed commands, where the profile has it.
+    /// Returns the counters of the lane of packed commands; `None`: the profile has no such lane.
     pub fn pack_stats(&self) -> Option<&PackStats> {
         self.lane.packs().map(|packs| packs.stats())
     }
 
-    /// Begins the rest of the work for the last pack, while nothing is in progress on the bus.
-    /// Returns true if it was begun.
+    /// Begins what is left to do for the last pack (read a status or EXT_CSD), while nothing is in
+    /// progress on the bus. Returns true if something was begun.
     #[inline(always)]
     pub(super) fn finish_pack(&mut self, now_ns: u64) -> bool {
         let Some(packs) = self.lane.packs() else { return false };
         let fate = packs.fate();
-        // The bus is idle: it can be that of a header alone.
+        // The bus is idle, so the mapped memory can only be that of a header.
         self.unmap_data();
         match fate {
             Fate::Known => false,
@@ -163,7 +165,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
             return false;
         }
-        // Without the time in which nothing was asked for.
+        // Measured without the time in which no request waited.
         let ended_ns = self.bus.last().map_or(now_ns, |last| last.ended_ns);
         let Some(packs) = self.lane.packs_mut() else { return false };
         if !packs.would_pay(direction, ended_ns) {
@@ -171,7 +173,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return false;
         }
         if self.slots.is_settling() {
-            // What was written before is another's: its status must not come with ours.
+            // The status of earlier writes is read first: it must not come with the pack's.
             self.ask_status(Stage::Status, now_ns);
             return true;
         }
@@ -183,7 +185,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         match self.map_in_turn(first, now_ns) {
             Ok(true) => {}
-            // Another turn comes by itself.
+            // The request is not mapped yet; the engine comes here again when it is.
             Ok(false) => return false,
             Err(error) => {
                 self.turn_down(first, error);
@@ -218,7 +220,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Returns whether there are requests, and the limits cut none of them.
+    /// Returns whether the batch has requests, and the limits cut none of them.
     pub(super) fn is_whole(&self, part: &Batch<N>) -> bool {
         let spans = part.members().iter().filter_map(|&at| self.slots.at(at).span());
         part.blocks() > 0 && spans.map(|span| span.2).sum::<u32>() == part.blocks()
@@ -227,7 +229,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Returns the limits of one more entry in a pack that has this many blocks and requests.
     fn pack_limits(&self, blocks: u32, members: usize) -> super::batch::Limits {
         let mut limits = self.limits();
-        // The header is a block, has a segment, and takes a place in the batch.
+        // The header takes a block, a segment and a place in the batch.
         limits.blocks = limits.merged_blocks.saturating_sub(blocks.max(1));
         limits.merged_blocks = limits.blocks;
         let places = usize::from(limits.segments).min(N).saturating_sub(1 + members);
@@ -296,12 +298,12 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.batch.set_header(header);
             return self.pack_counted(now_ns);
         }
-        // The header of a read comes alone; its members' memory follows.
+        // The header of a packed read is sent alone; the memory of its requests follows.
         self.batch.one_segment(header);
         self.pack_step(Step::HeaderCount, emmc::set_packed_count(1), now_ns);
     }
 
-    /// Sends what was collected as one transfer.
+    /// Sends the collected requests as one ordinary transfer.
     pub(super) fn go_by_phases(&mut self, reliable: bool, now_ns: u64) {
         self.note_transfer_start(if reliable { End::Reliable } else { End::Here });
         if !reliable {
@@ -340,14 +342,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Sends CMD23 of the data. The controller does not send it: if its own CMD23 failed unseen,
-    /// the header would be written as data, and all data after it to wrong places.
+    /// Sends CMD23 of the pack's data as a phase of its own. The controller's automatic CMD23 is
+    /// not used: if it failed unseen, the header would be written as data, and all data after it to
+    /// wrong places.
     fn pack_counted(&mut self, now_ns: u64) {
         let count = emmc::set_packed_count(self.batch.blocks() as u16);
         self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// Handles the response of a command of the pack without data.
+    /// Handles the response of a command for the pack that has no data of requests.
     #[inline(never)]
     pub(super) fn pack_event(&mut self, event: Event, now_ns: u64) {
         let Event::Done(status) = event else { return };

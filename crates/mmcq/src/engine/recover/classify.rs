@@ -15,13 +15,13 @@ pub enum RecoveryStep {
     Salvage,
     /// Resets the lines, and reads the card's state (CMD13).
     Status,
-    /// CMD12.
+    /// Sends CMD12, which stops the card's transfer.
     Stop,
-    /// Tries once more in the same mode, at last block by block.
+    /// Tries the transfer again in the same bus mode, at last block by block.
     Retry,
-    /// Requests a new tuning.
+    /// Requests a new tuning from the supervisor.
     Retune,
-    /// Requests a slower timing.
+    /// Requests a slower bus timing from the supervisor.
     Slower,
     /// Resets the whole controller.
     Reset,
@@ -29,15 +29,16 @@ pub enum RecoveryStep {
     Reinit,
     /// Switches the card's power off and on.
     PowerCycle,
-    /// Answers every request with an error.
+    /// Gives the card up: every request is answered with an error.
     Dead,
 }
 
 impl RecoveryStep {
-    /// Number of steps.
+    /// Number of steps of the ladder.
     pub const COUNT: usize = 11;
 
-    /// All steps, in the order of [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
+    /// All steps of the ladder, in the order of
+    /// [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
     pub const ALL: [RecoveryStep; Self::COUNT] = [
         RecoveryStep::Classify,
         RecoveryStep::Salvage,
@@ -58,27 +59,27 @@ impl RecoveryStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryEvent {
-    /// When it was taken, in nanoseconds.
+    /// When the step was taken, in nanoseconds.
     pub at_ns: u64,
     /// The card's status in this incident so far: the OR of all R1 that came.
     pub status: u32,
-    /// The step.
+    /// The step that was taken.
     pub step: RecoveryStep,
 }
 
-/// The last steps.
+/// The last steps of recovery.
 #[derive(Debug)]
 pub(in super::super) struct Trace {
-    // Apart, since together they would take a quarter more.
+    // Separate arrays, since an array of structures would take a quarter more memory.
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
     step: [RecoveryStep; Trace::LENGTH],
-    /// Number of steps ever, wrapping.
+    /// Number of steps since the engine was made; it wraps.
     count: u32,
 }
 
 impl Trace {
-    /// Steps that are kept; fewer on small cores, which have little memory.
+    /// Number of steps that are stored; fewer on small cores, which have little memory.
     const LENGTH: usize = if cfg!(target_pointer_width = "64") { 16 } else { 8 };
 
     pub const fn new() -> Self {
@@ -105,24 +106,24 @@ impl Trace {
 /// Classes of failures, which decide what recovery tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The card has refused, and would refuse again.
+    /// The card has refused the command, and would refuse it again.
     Refused,
     /// The card answers well, but its medium fails.
     Medium,
     /// A token of the command or its response is damaged (the card may have executed it), or
     /// missing.
     Command {
-        /// Damaged: a better sampling point may help.
+        /// Whether a token is damaged: then a better sampling point may help.
         damaged: bool,
     },
     /// A block is damaged or missing.
     Data {
-        /// As for a command.
+        /// Whether a block is damaged: then a better sampling point may help.
         damaged: bool,
     },
     /// The controller itself failed, or is silent.
     Controller,
-    /// No try can help.
+    /// No further try can help.
     Hopeless,
 }
 
@@ -139,8 +140,8 @@ impl Class {
                 }
             }
             Error::Card(status) | Error::Program(status) => match status {
-                // That of the read before, which went ahead beyond the end of the card: no request
-                // is out of range.
+                // The bit belongs to the read before, which went ahead beyond the end of the card:
+                // no request is out of range.
                 _ if status & (R1::OWN | R1::WP_VIOLATION) == R1::OUT_OF_RANGE => {
                     Class::Command { damaged: false }
                 }
@@ -157,7 +158,7 @@ impl Class {
         matches!(self, Class::Command { damaged: true } | Class::Data { damaged: true })
     }
 
-    /// Returns the number of tries in the same mode beyond the first.
+    /// Returns the number of tries in the same bus mode beyond the first.
     pub fn retries(self) -> u8 {
         match self {
             Class::Refused | Class::Hopeless => 0,
@@ -167,8 +168,8 @@ impl Class {
     }
 }
 
-/// Returns the error that the card's status names. It says more about a failed data transfer than
-/// the failure itself.
+/// Returns the error that the card's status names; `None`: the status names none. Such an error
+/// says more about a failed data transfer than the failure itself.
 pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
     const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
     (status & TELLING != 0).then_some(match direction {

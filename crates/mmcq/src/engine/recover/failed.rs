@@ -5,12 +5,13 @@ use super::super::Error;
 use crate::host::{Cause, Stage};
 use crate::spec::response::{R1, State};
 
-/// The failure under way.
+/// The failure that recovery handles now.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(in super::super) struct Failed {
-    /// Status bits of the card since the failure, or since the busy that is watched began.
+    /// Status bits that the card has sent since the failure, or since the busy that is watched
+    /// began.
     status: u32,
     /// Most blocks of a transfer while a bad block is being searched.
     piece_blocks: u32,
@@ -52,22 +53,22 @@ impl Failed {
         self.status = 0;
     }
 
-    /// Forgets the status that was judged before the failure. What a busy card has reported while it
-    /// was polled, or in the order in progress, was not judged: it reports an error once.
+    /// Forgets status bits that were handled before the failure. Errors that a busy card reported
+    /// while it was polled (`is_busy`), or during a command with busy (`of_order`), were not
+    /// handled: they stay, since the card reports them once.
     pub fn forget_judged(&mut self, is_busy: bool, of_order: u32) {
         let of_busy = if is_busy { self.status } else { 0 };
         self.status = (of_busy | of_order) & R1::DEFERRED;
     }
 
-    /// Adds the card's status.
+    /// Adds the bits of a status that the card has sent.
     #[inline(always)]
     pub fn hear(&mut self, status: u32) {
         self.status |= status;
     }
 
     /// Returns whether the card has accepted the command, and only the end of its busy was not
-    /// seen. A controller that stayed silent does not know: then the card must have reported that it
-    /// programs.
+    /// seen. If the controller stayed silent, the card itself must have reported that it programs.
     pub fn is_in_busy(&self) -> bool {
         match self.error() {
             Some(Error::Host(fault)) => fault.stage == Stage::Busy && fault.cause == Cause::Timeout,
@@ -76,7 +77,7 @@ impl Failed {
         }
     }
 
-    /// Returns whether the card may be busy with the command.
+    /// Returns whether the card may be busy with the command, as far as is known.
     pub fn may_be_in_busy(&self) -> bool {
         self.is_in_busy() || matches!(self.error(), Some(Error::Silent))
     }
@@ -93,7 +94,7 @@ impl Failed {
         self.piece_blocks = blocks;
     }
 
-    /// Removes the limit of pieces.
+    /// Removes the limit on the blocks of a transfer.
     #[inline(always)]
     pub fn make_whole(&mut self) {
         self.piece_blocks = u32::MAX;

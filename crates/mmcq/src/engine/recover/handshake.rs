@@ -10,7 +10,7 @@ use core::task::Waker;
 /// [`card::supervise`](crate::card::supervise) instead. This trait is no part of the interface, and
 /// may change in any version.
 pub trait Handshake {
-    /// Takes the request for help. It is returned once.
+    /// Takes the engine's request for help. Each request is returned once.
     fn take_service_request(&mut self) -> Option<ServiceRequest>;
 
     /// Sets the waker of the supervisor. `None`: there is no supervisor any more.

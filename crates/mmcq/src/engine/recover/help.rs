@@ -1,5 +1,5 @@
-//! Requests for help: recovery that the engine cannot do by itself. The supervisor and the card's
-//! presence are handled in files of their own.
+//! Requests for help: recovery that the engine cannot do by itself. Files of their own handle the
+//! supervisor and the card's presence.
 //!
 //! While the engine waits for help only urgent requests start; all others keep their place.
 
@@ -12,31 +12,32 @@ use crate::host::Host;
 use crate::sched::Profile;
 use core::task::Waker;
 
-/// How long the engine waits for help without a supervisor.
+/// Time in nanoseconds that the engine waits for help if there is no supervisor.
 const UNHELPED_NS: u64 = 100_000_000;
-/// Longest step of a supervisor that is polled. A longer gap means that the machine was suspended.
+/// Longest time between two steps of a supervisor. A longer gap means that the machine was
+/// suspended.
 const GAP_NS: u64 = 5_000_000_000;
 /// Shortest time between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
-/// Time limit to bring up a new card, or to continue that: a forced erase may be one phase of three
-/// minutes.
+/// Time limit to bring up a new card, counted again when the supervisor extends it: a forced erase
+/// may be one phase of three minutes.
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
-/// that needs a conversation with the card.
+/// that needs a conversation (several commands) with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
-    /// Find a new sampling point, in the same mode.
+    /// Find a new sampling point, in the same bus mode.
     Retune,
-    /// Continue in a slower mode.
+    /// Continue in a slower bus mode.
     Slower,
     /// Initialise the card again.
     Reinit,
     /// Switch the card's power off and on, and initialise it.
     PowerCycle,
-    /// A card is in the slot, which may be another.
+    /// A card is in the card slot; it may be another one than before.
     Inserted,
-    /// No card is in the slot.
+    /// No card is in the card slot.
     Removed,
     /// The card's status shows an exception event: read which one.
     Exception,
@@ -52,12 +53,12 @@ pub enum ServiceRequest {
 #[derive(Debug)]
 pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
-    /// Whether the supervisor has taken the request.
+    /// Whether the supervisor has taken the open request.
     taken: bool,
-    /// Whether the supervisor is dismissed, and has not been told yet. What the card needs first is
-    /// asked before.
+    /// Whether the supervisor is dismissed, and has not been told yet. Requests that the card needs
+    /// go before.
     dismissed: bool,
-    /// Whether the supervisor has put the card to rest; if so it has to wake the card.
+    /// Whether the card rests; then the supervisor has to wake it.
     rest: Resting,
     /// Whether there is a supervisor.
     supervisor: bool,
@@ -76,7 +77,7 @@ enum Pace {
     Unbegun,
     /// The last step of the conversation began at this time, in nanoseconds.
     Step(u64),
-    /// A gap between two steps: the machine was suspended.
+    /// The machine was suspended: a gap was between two steps.
     Gap,
     /// The time limit has been granted a second time.
     Again,
@@ -140,14 +141,14 @@ impl Helping {
         )
     }
 
-    /// Forgets the request; a dismissal stays until it is told.
+    /// Forgets the request. A dismissal stays until the supervisor is told.
     pub fn forget(&mut self) {
         self.asked = self.dismissed.then_some(ServiceRequest::Dismissed);
         (self.taken, self.rest) = (false, Resting::No);
         self.pace = Pace::Unbegun;
     }
 
-    /// Notes that a step of the conversation begins.
+    /// Notes that a step of the supervisor's conversation with the card begins.
     fn note_step(&mut self, now_ns: u64) {
         self.pace = match self.pace {
             Pace::Unbegun => Pace::Step(now_ns),
@@ -157,7 +158,7 @@ impl Helping {
         };
     }
 
-    /// Returns whether the clock has jumped over a part of the conversation.
+    /// Returns whether the clock has jumped during the conversation: the machine was suspended.
     fn has_gap(&self, now_ns: u64) -> bool {
         match self.pace {
             Pace::Step(at_ns) => now_ns.saturating_sub(at_ns) > GAP_NS,
@@ -175,7 +176,7 @@ impl Helping {
         begins
     }
 
-    /// Returns whether the card rests, and continues to.
+    /// Returns whether the card rests and nothing has to wake it.
     pub fn rests(&self) -> bool {
         self.rest == Resting::Yes
     }
@@ -204,7 +205,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().taken |= wanted;
         let help = if wanted { self.supervisor.helping().asked } else { None };
         if wanted && self.supervisor.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
-            // It may have come after another that has gone.
+            // This supervisor may have come after another one that has gone.
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
@@ -212,7 +213,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.supervisor.helping_mut().forget();
             self.refresh_help();
             if self.lane.is_idle() {
-                // A request may have come that was not let in.
+                // A request may have come that could not start until now.
                 self.timers.wake_now();
             }
         }
@@ -243,7 +244,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         match result {
             Ok(target) => {
                 if help == ServiceRequest::Inserted {
-                    // The engine may have been told of another since the slot was last empty.
+                    // The engine may have been given another card since the card slot was last
+                    // empty.
                     self.fail_queued(Error::Removed);
                     self.blockers.clear_card_faults();
                     self.timers.cycle_at_once();
@@ -307,15 +309,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             | ServiceRequest::Background
             | ServiceRequest::Rest
             | ServiceRequest::Dismissed => {}
-            // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
+            // The mode needs no tuning, or the bus is in order and need not be slower.
             ServiceRequest::Retune | ServiceRequest::Slower if matches!(error, Error::Unsupported) => {}
-            // Blocks came, and at no sampling point were they well: the bus is too fast.
+            // Blocks came, but were damaged at every sampling point: the bus is too fast.
             ServiceRequest::Retune
                 if matches!(error, Error::Protocol(_)) && self.incident.spend(RecoveryStep::Slower) =>
             {
                 self.ask(ServiceRequest::Slower, now_ns)
             }
-            // Else the card may not even be initialised any more.
+            // If no block came, the card may not even be initialised any more.
             ServiceRequest::Retune if self.incident.spend(RecoveryStep::Reinit) => {
                 self.ask(ServiceRequest::Reinit, now_ns)
             }
@@ -325,8 +327,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.ask(ServiceRequest::PowerCycle, now_ns);
             }
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_card_params(None),
-            // The controller may be at an urgent request still, and have its memory: the next turn
-            // of an idle engine finds that all help has had its time.
+            // The controller may still have an urgent request and its memory: the next turn of an
+            // idle engine finds that the time of all help is over.
             _ => {
                 (self.supervisor.helping_mut().asked, self.supervisor.helping_mut().taken) =
                     (Some(ServiceRequest::PowerCycle), true);
@@ -350,7 +352,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Extends the time limit of help that begins or continues, although nothing is wrong. Without
+    /// Extends the time limit of help that begins or continues for a card without a fault. Without
     /// this call the engine does not wait for such help.
     pub(crate) fn extend_help(&mut self, now_ns: u64) {
         let helping = self.supervisor.helping();
@@ -361,13 +363,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether the tuning was requested because the card did not even return its status.
+    /// Returns whether the tuning was requested because the card did not even answer CMD13.
     pub(crate) fn is_unheard(&self) -> bool {
         self.incident.open && self.incident.unheard
     }
 
-    /// Takes the permission for a power cycle of the card. Returns false if there was one not long
-    /// ago.
+    /// Takes the permission for a power cycle of the card. Returns false if the card had one in the
+    /// last minute.
     pub(crate) fn claim_power_cycle(&mut self, now_ns: u64) -> bool {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
@@ -406,15 +408,15 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 | ServiceRequest::Rest
         );
         if chore && !self.incident.open {
-            // If it fails, what follows has measures and time of its own: those of the last
-            // incident are spent.
+            // If the chore fails, what follows has steps and time limits of its own: those of the
+            // last incident are used up.
             self.renew_incident(now_ns, 0);
         }
         if self.supervisor.helping().supervisor
             && self.slots.is_full()
             && let Some(index) = self.slots.youngest()
         {
-            // The supervisor came when all were taken, and its requests need one.
+            // The supervisor came when all slots were in use, and its requests need one.
             self.turn_down(index, Error::Full);
         }
         self.supervisor.helping_mut().asked = Some(help);
@@ -427,7 +429,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             _ if (!chore || self.incident.open) && self.supervisor.helping().supervisor => {
                 self.timers.help_until_incident();
             }
-            // Nothing is wrong: a supervisor that does not even begin holds no request up.
+            // The card has no fault: a supervisor that does not even begin delays no request.
             _ => self.timers.help_until(now_ns.saturating_add(UNHELPED_NS)),
         }
         self.refresh_help();
@@ -440,7 +442,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return true;
         }
         if self.owes_status() {
-            // A conversation would hear, and clear, what is these writes' own.
+            // The supervisor's commands would read, and clear, the errors that belong to these
+            // writes.
             self.ask_status(super::Stage::Status, now_ns);
             return false;
         }
@@ -471,12 +474,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.supervisor.helping_mut().untold |= presence;
             }
             if !self.supervisor.helping().is_for_trouble() {
-                // It was doubted only so that an open transfer ends before the chore.
+                // The sampling point was doubted only so that an open transfer ends before the
+                // chore.
                 self.bus.wire_mut().trust();
             }
             self.supervisor.helping_mut().forget();
             self.refresh_help();
-            // The supervisor may have taken the supply away, and then have gone itself.
+            // The supervisor may have switched the card's power off, and then have ended itself.
             self.write_again(now_ns);
             if needed {
                 self.incident.failed.forget_error();
@@ -488,13 +492,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         if self.supervisor.helping().rests() && self.has_waiting() {
             self.supervisor.helping_mut().rest = Resting::Over;
-            // From here on somebody waits.
+            // From here on a request waits for the supervisor.
             self.timers.help_until(now_ns.saturating_add(super::INCIDENT_NS));
         }
         let helping = self.supervisor.helping();
         self.timers.wake_for_help(helping.asks());
         if helping.asks() && helping.calls() && helping.waker.is_some() {
-            // No supervisor has been woken yet.
+            // The supervisor has not been woken yet.
             self.timers.wake_by(now_ns);
         }
         true
@@ -541,20 +545,21 @@ impl ServiceRequest {
 }
 
 impl Incident {
-    /// Clears what was tried before: the results do not hold for the new mode.
+    /// Clears what was counted before, and allows a slower mode again: the results do not hold for
+    /// the new mode.
     fn reset_for_slower_mode(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
-    /// Allows one more tuning after an initialisation, since the last one does not hold for the
-    /// sampling point of now. Initialisations are bounded, so tunings are.
+    /// Allows one more tuning after an initialisation, since the last tuning does not hold for the
+    /// present sampling point. Initialisations are bounded, so tunings are bounded too.
     fn allow_retune(&mut self) {
         self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;
     }
 
-    /// Clears the faults of the card before: this is another card.
+    /// Clears the faults of the card before: another card is in the card slot.
     fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned, self.damages) = (false, 0, false, [0; 3]);
     }

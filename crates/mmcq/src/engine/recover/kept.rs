@@ -50,7 +50,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             // Lean firmware maps nothing else.
             return;
         }
-        // A visit's memory is its slot's; that of a flush by register is the engine's page.
+        // The memory of a partition access belongs to its slot; a flush by register uses the
+        // engine's page.
         let visit = self.lane.has_control()
             && matches!(self.slots.at(self.lane.control()).kind(), Kind::PartitionAccess(_));
         if self.services.memory_mut().take_mapped().is_some() && !visit {
@@ -59,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Frees the memory: the controller has been stopped after all.
+    /// Frees the memory that the controller could use: it has been stopped now.
     pub(super) fn let_go_of_kept(&mut self) {
         if !self.timers.take_kept() {
             return;
@@ -71,7 +72,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns whether memory is kept and it is time to try again.
+    /// Tries again to stop a controller that still uses memory, if it is time for that.
     #[cold]
     #[inline(never)]
     pub(in super::super) fn stop_again(&mut self, now_ns: u64) {
@@ -82,7 +83,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return;
         }
         self.timers.keep_until(later(now_ns, AGAIN_NS));
-        // Nothing is to be said to a card.
+        // With this error recovery sends nothing to the card.
         self.incident.failed.with(Error::Removed);
         self.batch.forget();
         self.reset(Recovery::All, now_ns);

@@ -1,4 +1,4 @@
-//! Which measure is next, once commands to controller and card work again.
+//! The recovery ladder: which measure is next, once commands to controller and card work again.
 //!
 //! In an incident each measure is taken when those before it are used up:
 //!
@@ -13,7 +13,7 @@
 //! | the error as the answer | | |
 //!
 //! If a card does not come back to `tran`, the controller is reset, then the card is initialised
-//! again, then it is power-cycled, once each ([`ServiceRequest`]). Then it is given up.
+//! again, then the card is power-cycled, once each ([`ServiceRequest`]). Then the card is given up.
 
 use super::super::extras::Event;
 use super::super::slot::{NONE, Rules, State};
@@ -24,13 +24,13 @@ use crate::sched::{Policy, Profile};
 use crate::spec::quirks::Quirks;
 use crate::spec::response::R1;
 
-/// The number of damages ...
+/// The bus is too fast if this many transfers in [`DAMAGE_WINDOW`] are damaged.
 const DAMAGES: usize = 3;
-/// ... in this number of transfers that is too many for a speed.
+/// The number of transfers in which [`DAMAGES`] damages show that the bus is too fast.
 const DAMAGE_WINDOW: Count = 64;
 /// Shortest time between two tunings because of damage.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
-/// Most slower modes in one incident.
+/// Most steps to a slower mode in one incident.
 const SLOWER_MAX: u8 = 5;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
@@ -51,7 +51,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
         }
         if self.incident.counting && self.incident.tries >= 2 {
-            // It says that it knows CMD23, or the controller does.
+            // CMD23 failed twice, although the card or the controller declares it: it is not used
+            // any more.
             let uncounted = self.card.target().map(|target| CardParams { count: false, ..target });
             self.set_card(uncounted);
         }
@@ -59,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && self.incident.tries >= 2
             && self.incident.failed.status() & R1::ILLEGAL_COMMAND != 0
         {
-            // It knows CMD24: every card that can be written does.
+            // The card does not know CMD25, but CMD24: every card that can be written knows that.
             let singly = self
                 .card
                 .target()
@@ -79,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.resume_control(now_ns);
         }
         if !self.batch.members().iter().any(|&index| self.slots.at(index).state() == State::Active) {
-            // A question on behalf of requests that are done already.
+            // Only a status was read, for requests that are done already.
             return self.answer(now_ns);
         }
         if self.incident.again {
@@ -125,9 +126,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// Tries a flush again, its own or that of a durable write, if it was not understood or took
-    /// longer than the controller could wait; the errors of the second flush are the result. Other
-    /// control requests are not tried again: it is unknown how far they got.
+    /// Tries a flush again, of a flush request or of a durable write, if the card did not
+    /// understand it or took longer than the controller could wait; the errors of the second flush
+    /// are the result. Other control requests are not tried again: it is unknown how far they got.
     fn resume_control(&mut self, now_ns: u64) {
         if self.awaits_end_of_erase(true) && self.incident.failed.status() & R1::ERRORS == 0 {
             self.end_incident(now_ns);
@@ -157,8 +158,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         oldest != 0 && self.record.transfers().wrapping_sub(oldest) < DAMAGE_WINDOW
     }
 
-    /// Takes the incident's tuning. Returns false if it is used up, or the last tuning was not long
-    /// ago.
+    /// Takes the permission for the incident's tuning. Returns false if it is used up, or the last
+    /// tuning was not long ago.
     pub(super) fn spend_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
@@ -169,7 +170,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Takes the incident's step to a slower mode. Returns false if it is used up.
+    /// Takes the permission for the incident's step to a slower mode. Returns false if it is used
+    /// up.
     fn spend_slowdown(&mut self) -> bool {
         self.supervisor.helping().has_supervisor()
             && self.incident.slowed < SLOWER_MAX
@@ -206,7 +208,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    /// Makes the requests of the failed transfer the oldest again; those that cannot continue end.
+    /// Makes the requests of the failed transfer the oldest again; those that cannot be repeated
+    /// end.
     pub(in super::super) fn put_back(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.incident.again = false;
@@ -221,14 +224,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 if endless || slot.kind().is_once() && !self.services.memory().is_on_its_way(&slot.kind()) {
                     return self.ended_once(index, error, now_ns);
                 }
-                // The card has the data of a durable write: only its flush is tried again. The data
-                // would come over those of a later write that is complete.
+                // The card has the data of a durable write, so only its flush is tried again. To
+                // send the data again would overwrite a later write that is complete.
                 if let Kind::Write { blocks, .. } = slot.kind()
                     && slot.rules().has(Rules::FLUSH_AFTER)
                 {
                     let bytes = blocks.saturating_mul(BLOCK_BYTES);
                     slot.set_moved(blocks);
-                    // What an answer to the flush has told stays.
+                    // An error that a response to the flush has shown stays.
                     slot.answer_well(Output { bytes, ..Output::default() });
                 }
                 self.push_again(index, now_ns);
@@ -267,7 +270,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Ends the incident: its requests get the error.
+    /// Ends the incident: the requests of the failed transfer get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.incident.failed.take_error().unwrap_or(Error::Silent);
         self.end_incident(now_ns);
@@ -292,14 +295,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Ends a request that is not a read or write, for which recovery can do no more.
     fn control_failed(&mut self, error: Error, now_ns: u64) {
         match self.slots.at(self.lane.control()).kind() {
-            // It has to find its way home first; and a flush by register its memory.
+            // The memory of a partition access, or of a flush by register, must be unmapped first.
             Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
             _ if self.services.memory().is_mapped() => self.extra(Event::Failed(error), now_ns),
             _ => self.end_control(Err(error)),
         }
     }
 
-    /// Returns what a failed flush reports of the writes before it.
+    /// Returns the error or loss of earlier writes that a failed flush has to report.
     fn flush_tells(&mut self) -> Option<Error> {
         let flushes = matches!(self.slots.at(self.lane.control()).kind(), Kind::Flush);
         if flushes { self.flushed().err() } else { None }
@@ -313,9 +316,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a transfer that went well while an incident was open. It ends the incident, unless
-    /// it was another request's, or a piece, or the failed phase may have been the flush that is
-    /// still to come.
+    /// Handles a transfer that went well while an incident was open. The incident ends, unless its
+    /// own request is still queued (the transfer was another request's, or a piece), or that
+    /// request still needs a flush.
     #[cold]
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
@@ -328,7 +331,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Gives up: every request is answered with an error, now and from now on.
+    /// Gives the card up: every request is answered with an error, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if self.blockers.mark_dead() {
             self.climb(RecoveryStep::Dead, now_ns);
@@ -339,7 +342,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().forget();
         self.refresh_help();
         let error = self.incident.failed.take_error().unwrap_or(Error::Dead);
-        // The owner of a raw phase is told what happened to it.
+        // The client of a raw phase gets the error of that phase.
         let error = if self.lane.has_control() && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
         self.incident.again = false;
@@ -347,7 +350,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.release_reset_engine(now_ns);
         self.release_reset_chain(now_ns);
         self.return_members(false, Error::Dead, now_ns);
-        // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
+        // Memory that a controller which cannot be stopped still uses is no longer mapped here
+        // (`kept.rs`).
         self.unmap_data();
         if self.lane.has_control() {
             self.break_off(now_ns);
@@ -359,7 +363,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             }
         }
         self.lane.set_idle();
-        // Its queue is not left by commands: none is sent any more.
+        // The card's queue is not left by commands: no command is sent any more.
         self.forget_tasks();
         self.timers.clear();
     }

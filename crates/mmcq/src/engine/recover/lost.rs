@@ -20,8 +20,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.initialise_again(now_ns);
     }
 
-    /// Initialises the card as [`recover_lost_card`](Self::recover_lost_card) does, where its cache
-    /// still has its data: they are lost with the initialisation, and not before.
+    /// Initialises the card as [`recover_lost_card`](Self::recover_lost_card) does, for a card that
+    /// has not lost its state: the data in its cache are lost with the initialisation, and not
+    /// before.
     pub(super) fn initialise_again(&mut self, now_ns: u64) {
         self.call_back_tasks(now_ns);
         self.settle_unknown();
@@ -75,7 +76,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Stops DMA: the transfer in progress fails.
+    /// Stops the controller's DMA: the transfer in progress fails.
     pub(in super::super) fn stop_transfer(&mut self, now_ns: u64) {
         if self.lane.is_idle() && self.lane.engine_has_memory() {
             self.take_tasks_away(Why::Silent, now_ns);

@@ -1,13 +1,13 @@
 //! Failures of transfers: the recovery ladder, as far as it needs no conversation with the card.
 //!
 //! An *incident* begins with a failed phase or a deadline that passed without an answer. It ends
-//! when its transfer has gone well, or when its requests have been answered. Each pass of it (this
-//! file) first makes commands possible again. The lines are reset, CMD13 reads the state, CMD12
-//! ends what is still open. If that does not help, the whole controller is reset. Then `ladder.rs`
-//! chooses the next measure, each stronger than the last. Measures that need a conversation are
-//! requested from the supervisor (`help.rs`). `classify.rs` distinguishes failures. `salvage.rs`
-//! keeps what was done, and decides which request reports what was lost. `lost.rs` ends the
-//! requests of a lost card.
+//! when its transfer has gone well, or when its requests have been answered. Each pass of an
+//! incident (this file) first makes commands possible again. The lines are reset, CMD13 reads the
+//! state, CMD12 ends what is still open. If that does not help, the whole controller is reset. Then
+//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need a
+//! conversation with the card are requested from the supervisor (`help.rs`). `classify.rs`
+//! distinguishes failures. `salvage.rs` stores what was done, and decides which request reports
+//! what was lost. `lost.rs` ends the requests of a lost card.
 //!
 //! No buffer is returned before the controller has stopped using it. All steps are bounded in
 //! number, and an incident in time.
@@ -49,52 +49,52 @@ const INCIDENT_NS: u64 = 12_000_000_000;
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// Most phases of one pass that may fail: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
-/// How many times in one incident a tuning is repeated that a reset of the controller has lost.
+/// How many times one incident repeats a tuning that a reset of the controller has lost.
 const TUNINGS_LOST_MAX: u8 = 3;
-/// CMD25.
+/// Index of CMD25, which writes several blocks.
 const WRITE_MULTIPLE_BLOCK: u8 = 25;
-/// Most CMD12 in one pass.
+/// Most CMD12 that recovery sends in one pass.
 const STOPS_MAX: u8 = 3;
 
-/// The failure under way, and the state of the ladder.
+/// The failure that recovery handles now, and the state of the ladder.
 #[derive(Debug)]
-// As in `Engine`: what most functions touch comes first.
+// What most functions touch comes first, since short offsets make short instructions.
 #[repr(C)]
 pub(super) struct Incident {
     failed: Failed,
     /// Whether an incident is under way.
     open: bool,
-    /// Failed tries of the same transfer, and the slot that was first in it.
+    /// Number of failed tries of the same transfer, and the slot that was first in it.
     tries: u8,
     owner: u8,
     generation: u32,
     class: Class,
-    /// Measures that were taken, one bit a [`RecoveryStep`].
+    /// Measures that were taken in this incident, bit n for [`RecoveryStep`] n.
     spent: u16,
     slowed: u8,
-    /// Whether the transfer failed at CMD23, and whether at CMD25.
+    /// Whether the transfer failed at CMD23 (`counting`), and whether at CMD25 (`multiple`).
     counting: bool,
     multiple: bool,
-    /// Whether the controller was reset in a tuned mode, and not tuned since.
+    /// Whether the controller was reset in a mode that needs tuning, and was not tuned since.
     untuned: bool,
     /// Whether the same transfer is tried again after recovery.
     again: bool,
     /// Whether the tuning was requested because the card did not even return its status: then
     /// nothing can continue without the tuning.
     unheard: bool,
-    /// Resets of the controller that lost a tuning of this incident.
+    /// Number of resets of the controller that lost a tuning of this incident.
     tunings_lost: u8,
     /// Counters of this pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
     /// Whether a response is lost that may have had the status of earlier writes.
     status_lost: bool,
-    /// Writes that are to be written once more, one bit a slot.
+    /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
     /// Writes that were sent once more and whose result is not known yet: nothing else may be sent
     /// in between that could lose it again.
     doubted: SlotSet,
-    /// The count of transfers at the last damages on the bus, newest first.
+    /// The number of transfers so far at the last damages on the bus, newest first.
     damages: [Count; 3],
     retuned_ns: u64,
 }
@@ -156,7 +156,7 @@ impl Incident {
         self.redo | self.doubted != 0
     }
 
-    /// Ends the doubt about these writes: their result is known.
+    /// Ends the doubt about these writes: the card's status has shown their result.
     #[inline(always)]
     pub fn believe(&mut self, writes: SlotSet) {
         self.doubted &= !writes;
@@ -168,12 +168,12 @@ impl Incident {
         self.status_lost = true;
     }
 
-    /// Marks all measures as not taken.
+    /// Marks all measures as not taken, for a new incident.
     fn renew(&mut self) {
         (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
     }
 
-    /// Allows another tuning: the last one is lost, and with it what it was to achieve.
+    /// Allows another tuning, since a reset of the controller has lost the result of the last one.
     fn renew_tuning(&mut self) {
         if self.tunings_lost < TUNINGS_LOST_MAX {
             self.tunings_lost += 1;
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.steps()
     }
 
-    /// Counts and traces a step.
+    /// Counts a step of recovery, and adds it to the trace.
     fn climb(&mut self, step: RecoveryStep, now_ns: u64) {
         if !P::RECOVERS {
             return;
@@ -210,8 +210,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
     }
 
-    /// Returns whether only the owner handles the failure, as for a raw phase (of the recovery
-    /// itself, say) or a phase of an I/O function.
+    /// Returns whether the request's client alone handles the failure, and not the ladder: so for a
+    /// raw phase (of the recovery itself, say) or a phase of an I/O function.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -234,7 +234,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             (Failure::Silence, Stage::Recover(step)) => self.recover_failed(step, false, now_ns),
             (Failure::Silence, _) => {
                 let writes = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Write);
-                // The card has answered that it takes no data, and the controller waits for their end.
+                // The card's R1 shows that it takes no data, and the controller waits for the end
+                // of the data.
                 let refused = Self::EARLY
                     && writes
                     && self.bus.host_mut().early_r1().is_some_and(|r1| r1 & R1::WP_VIOLATION != 0);
@@ -270,14 +271,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.incident.failed.forget_status();
         }
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
-            // What is not there moves no data any more.
+            // A controller that is not there any more transfers no data.
             return self.give_card_up(now_ns);
         }
         if !self.owner_recovers() {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
-                // Perhaps not for it alone.
+                // The status may have had errors of earlier writes too, which wait for one.
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };
@@ -348,7 +349,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset_pass();
     }
 
-    /// Marks all measures as not taken, and restarts the incident's time, with the card's own.
+    /// Marks all measures as not taken, and restarts the incident's time limit; the card's own time
+    /// is added.
     fn renew_incident(&mut self, now_ns: u64, card_ns: u64) {
         self.incident.renew();
         self.timers.incident_until(now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns));
@@ -402,8 +404,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles a supervisor that ended in the middle of a tuning. The controller would accept no
-    /// other data before it is reset.
+    /// Handles a supervisor that ended in the middle of a tuning. The controller accepts only
+    /// tuning blocks until it is reset.
     pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
         self.batch.forget();
         self.incident.failed.with(Error::Silent);
@@ -419,7 +421,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.reset(Recovery::All, now_ns);
     }
 
-    /// Continues with the card, now that the controller is idle again.
+    /// Continues with the card, now that the controller's lines are free again.
     fn resume_with_lines(&mut self, now_ns: u64) {
         self.unmap_switch();
         if self.owner_recovers() || matches!(self.incident.failed.error(), Some(Error::Removed)) {
@@ -432,7 +434,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.answer(now_ns);
         }
         match self.incident.faults {
-            // What does not even tell its state may be sending still.
+            // A card that does not even answer CMD13 may still be sending data.
             2 => self.send_stop(now_ns),
             FAULTS_MAX.. => self.escalate(now_ns),
             _ => self.ask_state(now_ns),
@@ -466,7 +468,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.ask_state(now_ns);
         }
         if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
-            // It did not hear the command, and will not hear it better the next time.
+            // A locked card did not accept the command, and would not accept it the next time.
             self.incident.failed.with(Error::Locked);
         }
         match status.current_state() {
@@ -481,20 +483,20 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.lane.enter(Stage::Recover(Recovery::Wait));
                 self.timers.wake_at(later(now_ns, state_pause_ns(self.lane.busy().questions())));
                 if P::RECOVERS {
-                    // The last question comes when the incident's time is up.
+                    // The last poll comes when the incident's time is up.
                     self.timers.wake_by_incident();
                 }
             }
-            // It was reset, or has lost its supply for a moment.
+            // The card was reset, or has lost its supply for a moment.
             _ => self.recover_lost_card(now_ns),
         }
     }
 
-    /// Returns the most polls for the card's state. An order may take much longer than the
-    /// controller's own timer.
+    /// Returns the most polls for the card's state. An erase or a flush may take much longer than
+    /// the controller's own timer.
     fn questions_max(&self) -> u32 {
         let asked = (self.order_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
-        // It is given that time once: after a reset of the controller the card has had it.
+        // The card gets that time once: after a reset of the controller it has had the time.
         let given = self.incident.spent & 1 << RecoveryStep::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
@@ -508,7 +510,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             .incident_is_over(now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS))
     }
 
-    /// Returns how long the card may work on the order in progress whose deadline has passed.
+    /// Returns how long the card may work on the erase or flush in progress, whose deadline has
+    /// passed.
     fn order_ns(&self) -> u64 {
         match self.slots.at(self.lane.control()).kind() {
             Kind::Erase { how, .. } if self.awaits_end_of_erase(false) => how.longest_ns(),
@@ -516,7 +519,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the time for the failed flush, if it was a flush.
+    /// Returns the time limit of a flush of the card's cache, if a control request has failed.
     fn flush_ns(&self) -> u64 {
         match self.card.target().map(|t| t.flush) {
             Some(FlushBy::EmmcCache { timeout_ns }) if self.lane.has_control() => timeout_ns,
@@ -532,7 +535,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return self.give_card_up(now_ns);
         }
         match step {
-            // The lines were reset, and CMD is in use all the same: the card was not even asked.
+            // The lines were reset, and the CMD line is still in use: CMD13 was not even sent.
             Recovery::Status if unsent => self.escalate(now_ns),
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
                 if P::RECOVERS && !self.owner_recovers() {
@@ -559,9 +562,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if P::RECOVERS && self.timers.incident_is_over(now_ns) {
             return self.dead(now_ns);
         }
-        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that
-        // does not tell its state does not come home either. But that is better than to give the
-        // card up.
+        // Outside of the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not
+        // return its status does not return to the user area either. But a tuning is better than to
+        // give the card up.
         let last = self.incident.is_spent(RecoveryStep::Reset)
             && self.incident.is_spent(RecoveryStep::Reinit)
             && self.incident.is_spent(RecoveryStep::PowerCycle);

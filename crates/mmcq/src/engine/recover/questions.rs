@@ -1,11 +1,12 @@
 //! Polls for the state of a card after an error: how many, and for how long.
 
-/// Time between the first polls of the card's state. The pause doubles with each 16 of them, seven
-/// times: it is about a tenth of the wait so far.
+/// Time between the first polls of the card's state. The pause doubles after each 16 polls, seven
+/// times in all: it is about a tenth of the wait so far.
 const STATE_INTERVAL_NS: u32 = 200_000;
 pub(super) const STATE_DOUBLINGS: u32 = 7;
 pub(super) const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
-/// Most polls in one pass, and their time. The failed phase has had the card's own time before.
+/// Most polls in one pass, and the time that they take. The failed phase has had the card's own
+/// time before.
 pub(super) const STATE_QUESTIONS_MAX: u32 = 155;
 pub(super) const STATE_WAIT_NS: u64 = 1_510_000_000;
 

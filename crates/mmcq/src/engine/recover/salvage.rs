@@ -32,12 +32,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             };
         }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
-        // What a read ran into is its own; its response, if it came, has told of the writes before.
+        // An error of the failed read is its own. Its response, if it came, has shown errors of
+        // writes before.
         let own = self.read_failed();
         if !own || status & R1::CARD_ECC_FAILED == 0 {
             self.owe_late_status(status);
         }
-        // So is what a write was refused for.
+        // The protection error of a refused write is its own too.
         let writes = self.batch.direction() == Direction::Write && !self.lane.has_control();
         let failed = |&index: &u8| self.slots.at(index).state() == State::Active;
         let refused = writes && self.batch.members().iter().any(failed);
@@ -72,8 +73,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.settle_pass();
     }
 
-    /// Marks these writes, whose result is unknown, to be written once more. Those that were
-    /// written a second time already have failed.
+    /// Marks these writes, whose result is unknown, to be written once more. Writes that were
+    /// written a second time already end with an error.
     pub(in super::super) fn doubt(&mut self) {
         for index in bits(self.slots.take_settling()) {
             let slot = self.slots.at_mut(index);
@@ -88,7 +89,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Puts writes in doubt before everything else.
+    /// Puts writes in doubt back into the queue, before everything else.
     pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             self.slots.at_mut(index).restart();
@@ -127,16 +128,17 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
             }
-            // The controller's engine has it, and nothing else stops that.
+            // The command queue engine has the request: its task ends by itself, or that engine is
+            // halted.
             State::Active if self.engine_has(id.index) => {}
-            // A policy has panicked when the end of its transfer was told.
+            // A policy has panicked when it was told of the end of this transfer.
             State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
             State::Active => self.stop_transfer(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
         }
     }
 
-    /// Lets the earlier pieces of a write that continues be written once more too.
+    /// Lets the earlier pieces of a write in progress be written once more too.
     fn restart_pieces(&mut self) {
         if self.batch.direction() != Direction::Write {
             return;
@@ -149,7 +151,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Counts a step of recovery, where something of the transfer is kept.
+    /// Counts the step [`RecoveryStep::Salvage`], if earlier pieces of the transfer are done.
     pub(super) fn salvage(&mut self, now_ns: u64) {
         if !self.lane.has_control()
             && self.batch.members().iter().any(|&index| self.slots.at(index).moved_blocks() != 0)
@@ -175,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Restarts writes that wait for their next piece, or for the flush that makes them durable: a
-    /// cache has lost their data. Erases of which a piece is done end.
+    /// cache has lost their data. Erases of which a piece is done end with an error.
     pub(super) fn begin_again(&mut self) {
         if self.lane.has_control() {
             self.slots.at_mut(self.lane.control()).set_flush_after(false);
@@ -192,7 +194,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                     self.slots.at_mut(index).await_rewrite();
                     self.incident.redo |= 1 << index;
                 }
-                // What was erased may have been written since: it is not erased again.
+                // The erased blocks may have been written since: they are not erased again.
                 Kind::Erase { .. } if begun => self.turn_down(index, Error::CacheLost),
                 _ => {}
             }
@@ -205,8 +207,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the supervisor has flushed the cache. Returns false if the engine has not waited
-    /// for that, so that something may have been written since.
+    /// Notes that the supervisor has flushed the cache. Returns false if the engine did not wait
+    /// for that flush, so that something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
         let stopped = self.supervisor.helping().is_at_it();
         if stopped {

@@ -65,7 +65,7 @@ impl<const N: usize> Slots<N> {
         }
     }
 
-    /// Lets the completion of a request be taken.
+    /// Makes the completion of a request available to its client.
     #[inline(always)]
     pub fn complete(&mut self, index: u8) {
         self.at_mut(index).state = State::Done;

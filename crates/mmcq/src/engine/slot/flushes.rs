@@ -1,7 +1,7 @@
 //! How one flush of the card serves many requests.
 //!
-//! A flush writes all that is in the card's cache, so it serves everyone whose data are there. On
-//! an eMMC it takes from 0.4 ms to many milliseconds, as long as several small writes. So:
+//! A flush writes all that is in the card's cache, so it serves all clients whose data are there.
+//! On an eMMC it takes from 0.4 ms to many milliseconds, as long as several small writes. So:
 //!
 //! - Durable writes that need a flush are written one after the other, and then flushed together.
 //! - Flushes that wait with no change of the card between them are one.
@@ -59,8 +59,8 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Puts a flush whose turn has come, and the flushes behind it, behind the waiting writes of
-    /// others that flush. Returns true if it did. No request passes a flush of its own client, and
-    /// reads and writes keep their order.
+    /// other clients that flush too. Returns true if it did. No request passes a flush of its own
+    /// client, and reads and writes keep their order.
     pub fn give_way(&mut self, flush: u8) -> bool {
         if !self.at(flush).is_flush() {
             return false;

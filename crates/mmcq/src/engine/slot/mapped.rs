@@ -37,7 +37,7 @@ impl<const N: usize> Slots<N> {
         mapped
     }
 
-    /// Returns whether a queued request may be unmapped.
+    /// Returns whether some queued request may not be mapped.
     #[inline(always)]
     pub fn have_unmapped(&self) -> bool {
         self.unmapped
@@ -54,13 +54,14 @@ impl<const N: usize> Slots<N> {
         self.unmapped = false;
     }
 
-    /// Sets whether the request whose turn it is finds no mapping; cleared when it is about to try
-    /// again.
+    /// Sets whether the request whose turn it is has found no free mapping; cleared when it is
+    /// about to try again.
     pub fn set_cramped(&mut self, cramped: bool) {
         self.cramped = cramped;
     }
 
-    /// Returns whether that request waits for mappings of other requests to be freed.
+    /// Returns whether the request whose turn it is waits until mappings of other requests are
+    /// freed.
     #[inline(always)]
     pub fn are_cramped(&self) -> bool {
         self.cramped

@@ -4,12 +4,12 @@ use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 use crate::sched::slot_set::SlotSet;
 
-/// Returns the place of a block in the hash table. It has as many places as there are slots: in a
-/// full queue a search finds one or two requests that are not neighbours.
+/// Returns the place of a block in a hash table of blocks. The table has as many places as there
+/// are slots: in a full queue a search finds one or two requests that are not neighbours.
 #[inline(always)]
 fn bucket<const N: usize>(block: u64) -> usize {
     // Fibonacci hashing: neighbours and multiples of powers of two are spread. The high bits of the
-    // product choose.
+    // product choose the place.
     let product = (block as u32).wrapping_mul(0x9e37_79b9);
     match N {
         1 => 0,
@@ -18,7 +18,7 @@ fn bucket<const N: usize>(block: u64) -> usize {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Returns the queued reads and writes that begin where this one ends, or end where it begins.
+    /// Returns the queued reads and writes that begin at `end`, or end at `start`.
     #[inline(always)]
     pub(super) fn neighbours(&self, start: u64, end: u64) -> SlotSet {
         let mut neighbours = 0;
@@ -44,13 +44,13 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Returns whether this queued read or write is known to be ordinary and without a neighbour.
-    /// It may be both without being known.
+    /// False says nothing: the request may be both.
     #[inline(always)]
     pub fn is_lone(&self, index: u8) -> bool {
         self.lone >> (index as usize % N) & 1 != 0
     }
 
-    /// Clears that knowledge: the waiting requests were for another card.
+    /// Forgets which waiting requests are without a neighbour.
     pub fn clear_lone(&mut self) {
         self.lone = 0;
     }
@@ -64,7 +64,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Puts a request at the end of the queue as `push_span` does. It continues a waiting request,
-    /// so it is not alone, and no other request counts as alone any more.
+    /// so it has a neighbour, and no other request counts as without one any more.
     #[inline(always)]
     pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         self.lone = 0;
@@ -96,8 +96,8 @@ impl<const N: usize> Slots<N> {
         u8::from(own != client(last)) * 2 + u8::from(leaves)
     }
 
-    /// Returns queued reads and writes that may begin at `end`, or end at `start`. It may have
-    /// others too, but misses none.
+    /// Returns queued reads and writes that may begin at `end`, or end at `start`. The set may have
+    /// other requests too, but misses none.
     pub fn near(&self, start: u64, end: u64) -> SlotSet {
         self.starts[bucket::<N>(end)] | self.ends[bucket::<N>(start)]
     }

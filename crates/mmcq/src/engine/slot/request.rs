@@ -28,7 +28,7 @@ told! {
     orphan: bool;
     /// Returns whether the request is never merged again.
     solo: bool;
-    /// Returns whether it was written a second time.
+    /// Returns whether the request was written a second time.
     redone: bool;
     generation: u32;
     /// Returns the blocks that are already transferred.
@@ -39,7 +39,7 @@ told! {
     arrived_ns: u64;
     kind: Kind;
     result: Result<Output, Error>;
-    /// Returns the next slot in the queue.
+    /// Returns the next slot in the queue, or [`NONE`](super::NONE).
     next: u8;
 }
 
@@ -52,13 +52,14 @@ impl Slot {
         matches!(self.kind, Kind::Flush)
     }
 
-    /// Returns whether this is a durable write of data, whole or as far as it goes.
+    /// Returns whether this is a durable write of data (not of zeroes), also if a part of it is
+    /// done.
     pub fn is_durable_write(&self) -> bool {
         let rules = self.rules;
         matches!(self.kind, Kind::Write { .. }) && rules.has(Rules::DURABLE) && !rules.has(Rules::ZERO)
     }
 
-    /// Returns whether all its data are in the card's cache, and a flush is what it still needs.
+    /// Returns whether all data of the write are in the card's cache, and only a flush is missing.
     pub fn awaits_flush(&self) -> bool {
         self.rules.has(Rules::FLUSH_AFTER) && self.span().is_some_and(|(_, _, rest)| rest == 0)
     }
@@ -136,12 +137,12 @@ impl Slot {
         core::mem::replace(&mut self.buf, DmaBuf::EMPTY)
     }
 
-    /// Returns its memory to a refused request.
+    /// Returns the request's memory, and leaves an empty buffer in the slot.
     pub fn give_back(&mut self) -> DmaBuf {
         self.buf.take()
     }
 
-    /// Fills the memory with zeroes, so that no later owner reads its content.
+    /// Fills the request's memory with zeroes, so that no later owner reads its content.
     pub fn wipe(&mut self) {
         self.buf.fill(0);
     }
@@ -156,7 +157,7 @@ impl Slot {
         self.state = State::Lost;
     }
 
-    /// Keeps a buffer without a request for `reclaim`.
+    /// Stores a buffer without a request in the slot, for `reclaim`.
     pub fn keep(&mut self, buf: DmaBuf) {
         (self.state, self.buf) = (State::Lost, buf);
     }
@@ -215,7 +216,7 @@ impl Slot {
         self.result = self.result.and(Ok(output));
     }
 
-    /// Notes that all of its blocks were transferred at once.
+    /// Notes that all blocks of the request were transferred at once.
     #[inline(always)]
     pub fn moved_all(&mut self, blocks: u32) {
         self.moved_blocks = blocks;

@@ -1,18 +1,18 @@
 //! Special rules of a write.
 
-/// The special rules of a write; or of a read, which can only have the first.
+/// The special rules of a write. A read can only have [`Rules::DURABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Rules(u8);
 
 impl Rules {
     /// No special rule.
     pub const NONE: Rules = Rules(0);
-    /// A write: complete only when it is on the medium. A read: it ends at the card's last block,
-    /// which must be read alone.
+    /// A write with this rule is complete only when it is on the medium. A read with this rule ends
+    /// at the card's last block, which must be read alone.
     pub const DURABLE: Rules = Rules(1);
-    /// Zeroes: the same buffer is sent repeatedly.
+    /// A write of zeroes: the same buffer is sent repeatedly.
     pub const ZERO: Rules = Rules(1 << 1);
-    /// After its status has come, it is flushed before it is complete.
+    /// After the status of the write has come, its data are flushed before it is complete.
     pub const FLUSH_AFTER: Rules = Rules(1 << 2);
 
     pub const fn of(durable: bool) -> Rules {

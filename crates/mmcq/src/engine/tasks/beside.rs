@@ -7,8 +7,8 @@
 //! interrupts cost no bus time.
 //!
 //! They are not sent during written data. Their response may show a late error, which could then
-//! belong to a block that the card has only just taken.
-//!
+//! These commands are not sent during written data. Their response may show a late error, which
+//! could then belong to a block that the card has only just taken.
 //! If such a command fails, the queue has failed, as between transfers. The data continue and end
 //! as their own phase does. If the data fail, the lines are reset, and the command is lost with
 //! them.
@@ -50,7 +50,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         next.is_some_and(|(step, command)| self.send_beside(step, &command, now_ns))
     }
 
-    /// Describes the next task. The transfer that the controller has is collected again afterwards.
+    /// Describes the next task. The task whose data are in progress is collected again afterwards.
     fn describe_beside(&mut self, now_ns: u64) {
         let Some(tasks) = self.lane.tasks() else { return };
         let Some(executed) = tasks.executed() else { return };
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.gather_task(executed);
     }
 
-    /// Returns CMD13 that reads which tasks are ready, if nothing else is to be done.
+    /// Returns CMD13 that reads which tasks are ready, if it is time for that.
     fn question(&self, now_ns: u64) -> Option<(Step, Command)> {
         let asks = self.lane.tasks().is_some_and(|tasks| tasks.wants_question(now_ns));
         let rca = self.card.target().map_or(0, |target| target.rca);
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn send_beside(&mut self, step: Step, command: &Command, now_ns: u64) -> bool {
         if self.bus.host_mut().start_concurrent(command).is_err() {
-            // The phase has no answer yet, or its data are over: its interrupt comes.
+            // The phase has no response yet, or its data are over: then its interrupt comes soon.
             return false;
         }
         message!(trace, "CMD{} {:#010x} beside data", command.index, command.arg);
@@ -93,7 +93,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles a command for the queue that is on the line.
+    /// Handles a command for the queue that is on the CMD line during data.
     pub(in super::super) fn task_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => {}
@@ -136,14 +136,14 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     fn beside_answered(&mut self, status: u32, now_ns: u64) {
         let Some(step) = self.take_beside() else { return };
-        // What the read ran into is its own, and its data show it.
+        // An error of the read in progress is its own, and its data show it.
         let late = status & R1::DEFERRED & !R1::CARD_ECC_FAILED;
         if step != Step::Ask && late != 0 {
             self.settle(late);
         }
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if !tasks.is_queue_on() {
-            // They were called back meanwhile.
+            // The tasks were called back meanwhile.
             return;
         }
         match step {

@@ -18,10 +18,10 @@ use crate::spec::command::Command;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
 
-/// Time between two reads of the switch, and their number: a driver of Linux waits 10 ms.
+/// Time between two reads of the switch, and most reads: a driver of Linux waits 10 ms.
 const CONFIRM_NS: u64 = 1_000_000;
 const CONFIRMS_MAX: u8 = 12;
-/// Bits of the switch.
+/// Bits of the register that switches the queue: on, and in sequential mode.
 const ON: u8 = 1;
 const SEQUENTIAL: u8 = 2;
 
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         !self.lane.is_sd_queue() || self.queue_register().is_some()
     }
 
-    /// Sends CMD49 that switches the queue on or off. The queue is empty.
+    /// Sends CMD49 that switches the queue on or off. The caller has emptied the queue.
     pub(super) fn switch_sd_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         let Some(Dialect::Sd(queue)) = self.lane.tasks().map(|tasks| tasks.dialect()) else {
             return Turn::Pass;
@@ -74,7 +74,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             self.switching();
         }
         let Some(at) = self.queue_register() else {
-            // Without the register only a new beginning turns it off.
+            // Without the register, only an initialisation of the card switches the queue off.
             self.recover_lost_card(now_ns);
             return Turn::Again;
         };
@@ -84,17 +84,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.switch_data(Step::Switch(on), sd::write_extr_single(at, 1), Direction::Write, now_ns)
     }
 
-    /// Sends CMD48, which reads the switch.
+    /// Sends CMD48, which reads the register that switches the queue.
     pub(super) fn confirm_switch(&mut self, on: bool, tries: u8, now_ns: u64) {
         let Some(at) = self.queue_register() else { return self.recover_lost_card(now_ns) };
         let read = sd::read_extr_single(at, 1);
         if self.switch_data(Step::Confirm(on, tries), read, Direction::Read, now_ns) == Turn::Wait {
-            // Its memory cannot be mapped now.
+            // The engine's page cannot be mapped now.
             self.look_again(on, tries, now_ns);
         }
     }
 
-    /// Transfers a block between the card and the engine's page. [`Turn::Wait`]: not possible now.
+    /// Transfers a block between the card and the engine's page. [`Turn::Wait`]: this is not
+    /// possible now.
     fn switch_data(&mut self, step: Step, command: Command, direction: Direction, now_ns: u64) -> Turn {
         let segment = self.services.memory().page().segment(BLOCK_BYTES);
         self.batch.forget();
@@ -121,7 +122,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Handles the value of the register.
+    /// Handles the value of the switch register that was read.
     pub(super) fn confirmed(&mut self, on: bool, tries: u8, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::OWN != 0 {

@@ -3,8 +3,8 @@
 //! end of a task to its result, and from there to the next request in the queue.
 //!
 //! This corresponds to the [fast path](super::super::fast) for a transfer: the checks of
-//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. It opens and closes
-//! as the fast path does.
+//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. This path opens and
+//! closes as the fast path does.
 
 use super::super::lane::Lane;
 use super::super::slot::NONE;
@@ -16,7 +16,7 @@ use crate::sched::tasks::Why;
 use crate::sched::{Lanes, Profile};
 
 impl<E, T: Lanes> Lane<E, T> {
-    /// Returns whether the command queue engine has tasks.
+    /// Returns whether tasks go to the command queue engine: it is on, and the card's queue is on.
     #[inline(always)]
     pub(in crate::engine) fn rings_tasks(&self) -> bool {
         let on = self.hosted().is_some_and(|hosted| hosted.rings_tasks());
@@ -25,7 +25,7 @@ impl<E, T: Lanes> Lane<E, T> {
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Accepts a request, and sends it to the command queue engine if there is space. Called while
+    /// Accepts a request, and sends it to the command queue engine if that has space. Called while
     /// nothing prevents that.
     #[inline(always)]
     pub(in super::super) fn submit_driven(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
@@ -57,8 +57,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some(id)
     }
 
-    /// Returns whether a task may be sent now: the command queue engine has tasks, and nothing else
-    /// is to be done or is due before.
+    /// Returns whether a task may be sent now: the command queue engine accepts tasks, and nothing
+    /// else is to be done or is due before.
     #[inline(always)]
     fn may_ring(&self, now_ns: u64) -> bool {
         let dull = self.lane.tasks().is_some_and(|tasks| tasks.is_dull());
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Describes a task of one request and rings its doorbell; the request is not queued any more.
-    /// Returns false if the general path has to do it.
+    /// Returns false if the general path has to continue.
     #[inline(always)]
     fn ring_driven(
         &mut self,
@@ -97,7 +97,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let segment = core::slice::from_ref(self.slots.at(index).segment());
         let Some(queue) = self.bus.host_mut().queue() else { return false };
         if queue.prepare_task(id, &task, segment).is_err() {
-            // Its memory is none for the engine: it goes by the single lane.
+            // The command queue engine cannot use this memory: the request goes by the single lane.
             self.slots.at_mut(index).forbid_merge(true);
             self.push_again(index, now_ns);
             return false;
@@ -130,7 +130,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.tell_more(done, now_ns)
     }
 
-    /// Handles an end by the general path: more has happened than tasks that are done.
+    /// Handles other events than ends of tasks, by the general path.
     #[cold]
     #[inline(never)]
     fn tell_more(&mut self, done: u32, now_ns: u64) -> bool {
@@ -175,7 +175,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if let Some(hosted) = self.lane.hosted_mut() {
             hosted.note_task_end(now_ns);
         }
-        // The next is rung before anything is completed.
+        // The next task is rung before any request is completed.
         self.go_on_driven(now_ns);
         true
     }

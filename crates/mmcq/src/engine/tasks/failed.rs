@@ -3,8 +3,8 @@
 //! Any failure switches the card's queue off. Tasks that wait on the card come back to the engine's
 //! own queue, with their age. The task that was executed is tried again by the single lane and the
 //! recovery ladder. The card discards its tasks, and its queue is switched off, before anything
-//! else is sent. After two failures in ten seconds, five in ten minutes, or one contradiction, the
-//! queue is not used again.
+//! else is sent. After two failures in ten seconds, five in ten minutes, or one contradictory
+//! report of the card, the queue is not used again.
 //!
 //! A late error in a queue names no write. All writes whose status is not known are suspects: they
 //! are written again, in order and one at a time, and each gets a result of its own.
@@ -38,7 +38,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
-            // Their memory is the controller's: they come back when it has let go.
+            // The controller still uses the tasks' memory: they come back when it has let go.
             return tasks.mark_lost();
         }
         for index in bits(tasks.fall_back()) {
@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         tasks.take_step();
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::Reset) {
-            // The failure is the queue engine's, and counts for nothing with the software.
+            // The failure is the command queue engine's, and does not count against the software.
             return;
         }
         let Some(tasks) = self.lane.tasks_mut() else { return };
@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles an impossible answer of the card.
+    /// Handles a report of the card that is impossible: the queue is given up.
     #[cold]
     pub(super) fn disbelieve(&mut self, why: Demotion, now_ns: u64) -> Turn {
         self.lane.leave_for_good(why);
@@ -106,11 +106,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Forgets all tasks, for another card, none, or a new start.
     pub(in super::super) fn forget_tasks(&mut self) {
         if let Some(hosted) = self.lane.hosted_mut() {
-            // Whether there is an engine for the next card, that card's kind says.
+            // The kind of the next card decides whether the command queue engine drives its queue.
             hosted.unequip();
         }
         if self.lane.engine_has_memory() {
-            // A reset is to take it from the engine first.
+            // First a reset has to take the tasks' memory from the command queue engine.
             self.timers.wake_now();
             return self.lane.tasks_mut().map_or((), |tasks| tasks.remove_queue());
         }
@@ -135,7 +135,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(always)]
     pub(in super::super) fn take_from_card(&mut self, id: SlotId, now_ns: u64) {
         if self.lane.engine_has_memory() {
-            // It ends by itself, or the engine is halted.
+            // The request ends by itself, or the command queue engine is halted.
             return;
         }
         let ours = self.slots.at(id.index).generation() == id.generation;
@@ -179,7 +179,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn suspect_several(&mut self, status: u32) -> bool {
         let settling = self.slots.settling();
-        // With an engine the write that was executed last may be a task still.
+        // With the command queue engine, the write that was executed last may still be a task.
         let several = self.lane.is_driven() || settling & settling.wrapping_sub(1) != 0;
         if settling == 0 || !several {
             return false;
@@ -196,7 +196,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             tasks.count_suspects();
         }
         self.doubt();
-        // At once: the lane that is next may be another, and whatever is younger waits for them.
+        // Queued at once: the next lane may be another, and younger requests wait for these writes.
         self.write_again(self.bus.began_ns());
         true
     }

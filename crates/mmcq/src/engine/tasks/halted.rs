@@ -38,8 +38,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Clears a command queue engine that has halted: the tasks that ended are known, and it drops
-    /// the rest.
+    /// Clears a command queue engine that has halted: it is known which tasks have ended, and the
+    /// others are dropped.
     #[cold]
     pub(super) fn clear_engine(&mut self, now_ns: u64) {
         let left = self.lane.has_tasks();
@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes the tasks from the command queue engine, because no request needs them any more, or
-    /// their memory is needed. If it is being stopped already, this changes nothing.
+    /// their memory is needed. If that engine is being stopped already, this changes nothing.
     #[cold]
     pub(in super::super) fn take_tasks_away(&mut self, why: Why, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) {
@@ -105,7 +105,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that the command queue engine has nothing any more.
+    /// Notes that the command queue engine has no task and uses no memory any more.
     #[cold]
     #[inline(never)]
     pub(in super::super) fn engine_lets_go(&mut self, now_ns: u64) {
@@ -129,18 +129,18 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     #[cold]
     fn engine_failed(&mut self, fault: QueueFault, now_ns: u64) {
-        // Where the data of a task failed that is known, the response before them was well: the engine
-        // checks it, and says so if it was not. Any other response with an error tells of what ended before it. The task whose data
-        // moved meanwhile may have ended since: so only what it says of late errors is heard, and whatever
-        // has ended is a suspect.
+        // If the data of a known task failed, the response before them was good: the command queue
+        // engine checks it, and reports a bad one. Any other response with an error shows errors of
+        // tasks that ended before. The task whose data moved meanwhile may have ended since: so
+        // only bits of late errors count, and all tasks that have ended are suspects.
         let named = fault
             .slot
             .is_some_and(|id| self.lane.tasks().is_some_and(|tasks| tasks.on_card() >> (id & 31) & 1 == 1));
         let told = fault.response.is_some_and(|status| status & R1::DEFERRED != 0);
         let status = match fault.stage {
             Where::Data if !told => named.then_some(0),
-            // A block that cannot be read is the business of its read, which does without data; it is
-            // named by no response.
+            // A block that cannot be read concerns only its own read, which ends without data; no
+            // response names that read.
             _ if self.lane.tasks().is_some_and(|tasks| tasks.read()) => {
                 fault.response.map(|status| status & !R1::CARD_ECC_FAILED)
             }
@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if self.suspect(fault.slot) {
             return self.phase_failed(seen, now_ns);
         }
-        // All that was rung is done: only the status is left.
+        // All tasks that were rung are done: only the status is left to handle.
         if let Some(status) = status {
             self.settle(status);
             self.write_again(now_ns);

@@ -12,12 +12,12 @@
 //! before it.
 //!
 //! If something fails, the queue engine is halted, and its registers are read once more: tasks that
-//! are done count. The rest is cleared. One request is blamed and goes to the recovery ladder; the
-//! others wait again. Then the card discards its tasks and its queue is switched off, as after any
-//! failure of the lane. *Written bounds: if nothing ends in the longest time of a task, the queue
-//! engine is halted. The halt may take half a second, and what follows a tenth; then a reset takes
-//! the memory from it. A task that has waited for 20 ms is searched in the registers, and nothing
-//! is rung that could keep it waiting.*
+//! are done count as done. The other tasks are cleared. One request is blamed and goes to the
+//! recovery ladder; the others wait again. Then the card discards its tasks and its queue is
+//! switched off, as after any failure of the lane. *Written bounds: if no task ends in the longest
+//! time of a task, the queue engine is halted. The halt may take half a second, and the clearing
+//! after it a tenth; then a reset takes the memory from the queue engine. A task that has waited
+//! for 20 ms is searched in the registers, and no task is rung that could keep it waiting.*
 
 use super::super::blockers::TASKS;
 use super::super::bus::SLACK_NS;
@@ -131,11 +131,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let head = self.slots.head();
         if stays && head != NONE {
-            // The policy keeps it.
+            // The policy lets the head of the queue wait.
             return if self.policy_leaves(now_ns) { self.leave_queue(now_ns) } else { Turn::Wait };
         }
         if self.is_plain_flush(head, now_ns) {
-            // It finds the card's queue empty, and the lines free: more it does not need.
+            // A flush needs an empty queue of the card and free lines, and no more.
             self.park();
             return Turn::Pass;
         }
@@ -149,7 +149,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Returns whether the head is a flush of the card's cache, and nothing must go before it.
+    /// Returns whether the head of the queue is a flush of the card's cache, and nothing must go
+    /// before it.
     fn is_plain_flush(&self, head: u8, now_ns: u64) -> bool {
         let by_cmd6 =
             self.card.target().is_some_and(|target| !matches!(target.flush, FlushBy::SdCache { .. }));
@@ -179,8 +180,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 return Turn::Again;
             }
         }
-        // What was turned down, or has to go alone, changes what is next; a map that has no room
-        // waits for `poll`.
+        // A request that was turned down, or has to go alone, changes what is next. A request
+        // without a free mapping waits for `poll`.
         turn
     }
 
@@ -218,7 +219,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             None => return Ok(None),
         };
         if described.is_err() {
-            // Its memory is none for the engine: it goes by the single lane.
+            // The queue engine cannot use this memory: the request goes by the single lane.
             tasks.forget_described();
             self.slots.at_mut(self.batch.first()).forbid_merge(true);
             return Err(Turn::Again);
@@ -232,12 +233,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Ok(Some(id))
     }
 
-    /// Sets by when a task of this many blocks must have ended, which is rung now. `first`: no
-    /// other task was rung.
+    /// Sets the time by which a task of this many blocks, which is rung now, must have ended.
+    /// `first`: no other task was rung.
     #[inline(always)]
     pub(super) fn limit_rung(&mut self, first: bool, blocks: u32, now_ns: u64) {
         let (card, wire, hosted) = (&self.card, self.bus.wire(), self.lane.hosted_mut());
-        // The controller's own timer is one for reads and writes: it tells which task it was.
+        // The controller's own timer, one for reads and writes, should report the task before this
+        // time.
         let longest_ns = |blocks| later(card.plan().longest_times_ns(blocks, wire.data_ns(blocks)), SLACK_NS);
         if let Some(hosted) = hosted {
             hosted.note_rung(first, blocks, now_ns, longest_ns);
@@ -306,7 +308,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     #[inline(never)]
     fn look_for_tasks(&mut self, now_ns: u64) -> bool {
         if self.take_events(now_ns) {
-            // Maybe only the interrupt was lost. Maybe it is about to come.
+            // Perhaps the interrupt was lost; perhaps it is about to come.
             self.record.interrupt_lost();
             if let Some(tasks) = self.lane.tasks_mut() {
                 tasks.count_lost();
@@ -397,7 +399,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let Some(hosted) = self.lane.hosted_mut() else { return true };
         match (events.fault, hosted.at()) {
             (Some(fault), At::On | At::Halting | At::Clearing) if fault.cause == Cause::Gone => {
-                // What is gone reaches no memory.
+                // A controller that is gone reaches no memory.
                 hosted.begin_halt(Why::Fault(fault), now_ns);
                 hosted.set_state(At::Off);
                 self.blame(now_ns);
@@ -420,7 +422,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Handles ends of tasks that were not rung, or not since their last end.
+    /// Handles reported ends of tasks that were not rung, or not rung again since their last end.
     fn hear_stale(&mut self, stale: u32) {
         message!(warn, "the controller's queue engine: ends of tasks that are not, {:#010x}", stale);
         if let Some(tasks) = self.lane.tasks_mut() {

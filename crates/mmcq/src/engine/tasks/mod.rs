@@ -4,13 +4,13 @@
 //! A transfer that the single lane would start is *announced* to the card instead (CMD44, CMD45).
 //! It *becomes ready* while others transfer data (CMD13 with bit 15 reads which are ready). It is
 //! *executed* (CMD46, CMD47: a phase with data like any other), and *ends*. It has the number of a
-//! task on the card. The parts before the bus are the same (slots, order, batches, the policy), and
-//! those after it too (status, recovery).
+//! task on the card. Slots, order, batches, the policy, and the handling of status and failures are
+//! those of the single lane.
 //!
-//! The card promises no order. So the rules of order are applied before a task is announced. It is
-//! not sent while it overlaps a task on the card, or a write whose status is not known, where one
-//! of the two writes. Any request but an ordinary read or write starts when the queue is empty and
-//! off.
+//! The card promises no order. So the rules of order are applied before a task is announced. A
+//! transfer is not announced while it overlaps a task on the card, or a write whose status is not
+//! known, where one of the two writes. Any request but an ordinary read or write starts when the
+//! queue is empty and off.
 //!
 //! This file decides what the lane does next. `steps.rs` has its commands, `beside.rs` those that
 //! are sent during data, `dialect.rs` what differs for an SD card, `failed.rs` failures.
@@ -43,7 +43,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// The result of a lane for the loop.
+/// What the lane of tasks has done, as the loop needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane continues.
@@ -54,14 +54,14 @@ pub(super) enum Turn {
     Wait,
 }
 
-/// The choice of the next task.
+/// The result of the choice of the next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chosen {
-    /// None can be chosen now.
+    /// No task can be chosen now.
     Nothing,
-    /// Something else has to be done first.
+    /// Something else has to be done before a task is chosen.
     Turn(Turn),
-    /// A task is collected; its memory is mapped.
+    /// A task was chosen: its requests are collected, and their memory is mapped.
     Task,
 }
 
@@ -79,7 +79,7 @@ impl<E, T: Lanes> Lane<E, T> {
         self.is_queued() && stage && !self.has_control()
     }
 
-    /// Returns whether a task waits on the card.
+    /// Returns whether a task is on the card: announced, being announced, or executed.
     #[inline(always)]
     pub(in crate::engine) fn has_tasks(&self) -> bool {
         self.tasks().is_some_and(|tasks| !tasks.is_empty())
@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Returns the counters of the lane of tasks, where the profile has it.
+    /// Returns the counters of the lane of tasks; `None`: the profile has no such lane.
     pub fn task_stats(&self) -> Option<&TaskStats> {
         self.lane.tasks().map(|tasks| tasks.stats())
     }
@@ -139,7 +139,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether this is a durable write that one task makes durable: without a cache any
-    /// task does, otherwise a reliable one.
+    /// task does that, with a cache only a reliable write.
     #[cold]
     fn is_reliable_task(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             && (!cached || self.card.abilities().reliable(lba, blocks))
     }
 
-    /// Returns whether only ordinary reads and writes are to be done next.
+    /// Returns whether nothing but ordinary reads and writes is to be done next.
     fn has_only_tasks(&self, now_ns: u64) -> bool {
         let head = self.slots.head();
         !self.is_lane_stopped::<TASKS>(now_ns) && (head == NONE || self.is_ordinary_task(head))
@@ -169,7 +169,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) || !self.knows_switch() {
             return Turn::Pass;
         }
-        // What the policy wants next may be none for the queue although the oldest is.
+        // The request that the policy picks may be none for the queue although the oldest is one.
         match self.pick(self.slots.head(), now_ns) {
             Some(first) if self.is_ordinary_task(first) => {}
             _ => return Turn::Pass,
@@ -210,7 +210,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             return Turn::Again;
         }
         if stays && self.slots.head() != NONE {
-            // The policy keeps it.
+            // The policy lets the head of the queue wait.
             return if self.policy_leaves(now_ns) { self.leave_queue(now_ns) } else { Turn::Wait };
         }
         if stays {
@@ -223,8 +223,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.leave_queue(now_ns)
     }
 
-    /// Handles the case that no task can be announced although none is on the card. Returns whether
-    /// the waiting requests cannot use the queue.
+    /// Handles the case that no task can be announced although none is on the card. Returns true if
+    /// the request that the policy picks cannot use the queue.
     fn policy_leaves(&mut self, now_ns: u64) -> bool {
         let head = self.slots.head();
         self.pick(head, now_ns).is_some_and(|first| !self.is_ordinary_task(first))
@@ -295,7 +295,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Chosen::Task
     }
 
-    /// Takes the chosen requests out of the queue.
+    /// Takes the chosen requests out of the queue, and tells the policy.
     fn send_chosen(&mut self, now_ns: u64) {
         for place in 0..self.batch.members().len() {
             if let Some(&index) = self.batch.members().get(place)

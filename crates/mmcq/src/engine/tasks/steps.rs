@@ -1,6 +1,6 @@
 //! The commands of the queue without data: CMD44 and CMD45, CMD13 for the ready tasks, CMD48, and
 //! CMD6 that switches the queue on or off. CMD44 to CMD47 of an SD card are the same, bit for bit;
-//! the additional bits of an eMMC's tasks are never set for it.
+//! the additional bits of an eMMC's tasks are never set for an SD card.
 
 use super::super::bus::{COMMAND_TIMEOUT_NS, SLACK_NS};
 use super::super::extras::Event;
@@ -20,7 +20,7 @@ use crate::spec::response::{R1, State as CardState};
 
 /// Longest busy of CMD48, and of CMD6 for the queue: no card declares a longer one for a switch.
 const SWITCH_NS: u64 = 2_550_000_000;
-/// Time between two polls of a card that is busy with one of these.
+/// Time between two polls of a card that is busy with CMD48, or with CMD6 for the queue.
 const LOOK_NS: u64 = 20_000;
 
 impl<E, T: Lanes> Lane<E, T> {
@@ -30,22 +30,23 @@ impl<E, T: Lanes> Lane<E, T> {
         self.tasks().is_some_and(|tasks| tasks.step().is_some())
     }
 
-    /// Returns whether the response shows which tasks are ready, instead of the card's status.
+    /// Returns whether the response shows which tasks are ready (CMD13 with bit 15), instead of the
+    /// card's status.
     pub(in crate::engine) fn asks_what_is_ready(&self) -> bool {
         self.tasks().is_some_and(|tasks| tasks.step() == Some(Step::Ask))
     }
 }
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Handles a status that came outside of the queue. If the card still programs, it does not
-    /// complete any write.
+    /// Handles the status in the response of CMD44 or CMD45. If the card still programs, that
+    /// status completes no write.
     fn settle_idle(&mut self, status: u32) {
         if status & R1::DEFERRED != 0 || R1(status).current_state() != CardState::Prg {
             self.settle(status);
         }
     }
 
-    /// Sends a command for the queue. No request has data in it.
+    /// Sends a command for the queue that has no data.
     pub(super) fn task_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -56,7 +57,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.start_fast_phase(FastKind::Nothing, Stage::Extra, times_ns, now_ns);
     }
 
-    /// Sends a command of the queue that the card is busy after.
+    /// Sends a command for the queue after which the card is busy.
     pub(super) fn busy_step(&mut self, step: Step, command: Command, now_ns: u64) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.set_step(step);
@@ -95,7 +96,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Some((Step::Params, emmc::queued_task_params(task)))
     }
 
-    /// Sends that command. Returns false if no task is described.
+    /// Sends the next command of the described task, CMD44 or CMD45. Returns false if no task is
+    /// described.
     pub(super) fn send_described(&mut self, now_ns: u64) -> bool {
         let Some((step, command)) = self.left_of_described() else { return false };
         if let (Step::Params, Some(tasks)) = (step, self.lane.tasks_mut()) {
@@ -105,7 +107,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         true
     }
 
-    /// Sends CMD6 that switches the queue on or off. The queue is empty.
+    /// Sends CMD6 that switches the queue on or off. The caller has emptied the queue.
     pub(super) fn switch_queue(&mut self, on: bool, now_ns: u64) -> Turn {
         if self.lane.is_sd_queue() {
             return self.switch_sd_queue(on, now_ns);
@@ -116,7 +118,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         Turn::Again
     }
 
-    /// Notes that the mode of the card is not known if anything fails from now on.
+    /// Notes that the mode of the card's queue is not known if anything fails from now on.
     pub(super) fn switching(&mut self) {
         if let Some(tasks) = self.lane.tasks_mut() {
             tasks.mark_lost();
@@ -133,16 +135,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.busy_step(Step::Discard, discard, now_ns);
     }
 
-    /// Sends CMD13 after a command with busy.
+    /// Sends CMD13 after a command for the queue that has busy.
     fn look(&mut self, after: After, now_ns: u64) {
         self.task_step(Step::Look(after), self.card.plan().status(), now_ns);
     }
 
-    /// Handles the response of one of these commands, or the end of a pause between two polls.
+    /// Handles the response of a command for the queue, or the end of a pause between two polls.
     #[inline(never)]
     pub(in super::super) fn task_event(&mut self, event: Event, now_ns: u64) {
         let Some((step, stale)) = self.lane.tasks_mut().and_then(|tasks| tasks.take_step()) else { return };
-        // Of the steps those of SD's switch have data.
+        // Of all steps only the switch of an SD card's queue has data.
         self.unmap_data();
         if stale {
             if let (Event::Done(status), false) = (event, step == Step::Ask) {
@@ -195,10 +197,11 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Handles the status after one of these commands.
+    /// Handles the status after a command that discards tasks or switches the queue.
     fn looked(&mut self, after: After, status: R1, now_ns: u64) {
         self.settle(status.0);
-        // While it is busy already the card may say that it does not switch: it says so once.
+        // The card may report that it does not switch while it is still busy, and reports that
+        // once.
         let refused = status.0 & (R1::OWN | R1::SWITCH_ERROR) != 0;
         let after = match after {
             After::Switch(on) if refused => After::Refused(on),
@@ -244,7 +247,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Handles a card that has switched its queue.
+    /// Handles a card that has switched its queue on or off.
     pub(super) fn switched(&mut self, on: bool, now_ns: u64) {
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if on {

@@ -1,8 +1,8 @@
-//! Memory in one piece and in several, for the tests of drivers and of their lists.
+//! DMA memory in one piece and in several pieces, for the tests of drivers and of their lists.
 
 use super::*;
 
-/// Memory where `map` says, in one piece.
+/// DMA memory in one piece, at the address that `map` returns.
 pub(crate) struct Plain;
 
 // SAFETY: no controller reads what this maps.
@@ -14,7 +14,8 @@ unsafe impl Dma for Plain {
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
 }
 
-/// What [`piece`](Dma::piece) finds from address 0 on: where each begins, and its bytes.
+/// DMA memory in several pieces: for each piece its address and its length in bytes, from offset 0
+/// on.
 pub(crate) struct Scattered<'a>(pub &'a [(u64, u32)]);
 
 // SAFETY: as above.
@@ -44,7 +45,7 @@ fn a_driver_without_lists_refuses_pieces() {
     assert_eq!(map_whole(&Plain, place, 1024, Direction::Read), Ok(1));
     let map = |pieces: &[_]| map_whole(&Scattered(pieces), place, 1024, Direction::Read);
     assert_eq!(map(&[(0, 512), (0x9000, 512)]), Err(DmaError::Scattered));
-    // One piece that lies elsewhere is no address to count on from.
+    // A single piece at another address is no address from which a driver could count on.
     assert_eq!(map(&[(0x9000, 1024)]), Err(DmaError::Scattered));
     assert_eq!(map(&[(0, 1024)]), Ok(0));
 }

@@ -1,4 +1,4 @@
-//! Power, clock, lines, voltage, reset: steps that never block.
+//! Operations on the bus that never block: supply, clock, data lines, voltage, reset.
 
 use super::Mshc;
 use super::layout::*;
@@ -7,23 +7,24 @@ use super::tune::MshcBoard;
 use crate::host::search::Search;
 use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
-/// Longest time that a reset or a change of the clock takes.
+/// Longest time that a reset or a change of the clock takes, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Most stages of an operation, with one to see the end.
+/// Largest number of stages of an operation, plus one call that sees the end.
 const STAGES_MAX: u32 = 8;
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The supply.
+    /// Waits for the supply to rise.
     Ramp,
-    /// The resets to clear themselves.
+    /// Waits for the reset bits to read 0.
     Reset,
-    /// The DMA's request to fall, and the FIFO to be empty again (DesignWare).
+    /// DesignWare: waits until the FIFO requests no DMA and is empty again.
     Requests,
     Fifo,
-    /// Three waits: until the clock has stopped, has its new divider, runs again.
+    /// The clock change waits in three stages: until the clock has stopped, has its new divider,
+    /// and is enabled again.
     ClockOff,
     ClockDivider,
     ClockOn,
@@ -33,24 +34,25 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     width: Width,
-    /// Requested clock of the card, in hertz.
+    /// Requested card clock, in hertz.
     asked_hz: u32,
     divider: u32,
     running: bool,
-    /// Data on both edges.
+    /// Whether data are transferred on both clock edges (DDR).
     ddr: bool,
     signal18: bool,
-    /// Whether the timing needs a sampling point that was searched.
+    /// Whether the timing needs a sampling point found by tuning.
     fast: bool,
     pub(super) search: Option<Search>,
-    /// The present tap; `None`: the sampling point that needs no search.
+    /// Selected sampling tap; `None` selects the sampling point that needs no tuning.
     pub(super) tap: Option<u8>,
-    /// Whether CMD11 was answered, and the clock has not run since the lines went low.
+    /// Whether the voltage switch is in progress: CMD11 was answered, and the clock has not been
+    /// enabled again since the lines went low.
     switches: bool,
     powered: bool,
     stage: Option<Stage>,
     until_ns: u64,
-    /// Whether the change of the clock waits for the end of data.
+    /// Whether the change of the clock waits until earlier data have ended.
     waits: bool,
 }
 
@@ -74,13 +76,13 @@ impl Bus {
         }
     }
 
-    /// Begins the voltage switch after CMD11, when the lines are low: the clock has to stop, and to
-    /// run again.
+    /// Begins the voltage switch after CMD11, once the card holds the lines low. The clock must
+    /// then stop and start again.
     pub(super) fn begin_switch(&mut self) {
         self.switches = true;
     }
 
-    /// Returns whether the clock is above 52 MHz, with a sampling point that was searched.
+    /// Returns whether the timing needs a sampling point found by tuning (clock above 52 MHz).
     pub(super) const fn is_fast(&self) -> bool {
         self.fast
     }
@@ -123,10 +125,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 Stage::ClockOff | Stage::ClockOn => {
                     self.bus.switches &= stage == Stage::ClockOff;
                     if self.config.mask_dat0 && !L::DESIGN_WARE {
-                        // Other commands look at it.
+                        // Stop masking DAT0: other commands must see the card's busy.
                         self.regs.write32(SMHC_CLOCK, self.clock_register(stage == Stage::ClockOn));
                     }
-                    // A change of the clock looks like the end of a command.
+                    // The command that updates the clock sets the status bits of a completed
+                    // command, so clear them.
                     self.regs.write32(L::AT.raw, u32::MAX);
                 }
             }
@@ -134,7 +137,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Step::Done
     }
 
-    /// Makes the first writes of an operation.
+    /// Writes the first registers of an operation; false if the operation is not supported.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {
@@ -213,7 +216,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.config.source_hz / half
     }
 
-    /// Returns the control register without the bits that a phase adds.
+    /// Returns the value of the control register without the bits that a phase adds.
     pub(super) fn control(&self) -> u32 {
         CONTROL_INTERRUPTS | if self.bus.ddr && !L::DESIGN_WARE { CONTROL_DDR } else { 0 }
     }
@@ -236,7 +239,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Resets the whole controller: lines, FIFO, DMA.
+    /// Resets the whole controller: command and data circuits, FIFO, DMA.
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
         (self.bus.waits, self.bus.switches) = (false, false);
@@ -246,7 +249,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.enter(Stage::Reset, now_ns);
     }
 
-    /// Writes the registers that a reset has cleared, all but the clock.
+    /// Writes all registers that a reset has cleared, except the clock registers.
     fn restore(&mut self) {
         self.mask = None;
         self.dirty = false;
@@ -272,8 +275,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.write_uhs();
     }
 
-    /// Writes voltage and edges. An SMHC has the edges in its control register, and its voltage is
-    /// switched by the board.
+    /// Writes signal voltage and DDR to DesignWare's UHS register. On an SMHC, DDR is in the
+    /// control register and the board switches the voltage.
     fn write_uhs(&self) {
         if L::DESIGN_WARE {
             let low = if self.bus.signal18 { UHS_18 } else { 0 };
@@ -299,12 +302,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         self.regs.write32(L::AT.width, value);
     }
 
-    /// Returns SMHC's clock register.
+    /// Returns the value of SMHC's clock register, with the clock enabled if `on`.
     const fn clock_register(&self, on: bool) -> u32 {
         self.bus.divider | if on { CLOCK_ON } else { 0 }
     }
 
-    /// Changes the clock registers, and sends the command that makes the change effective.
+    /// Writes the clock registers, and sends the command that puts the change into effect.
     fn change_clock(&mut self, stage: Stage, now_ns: u64) {
         let on = stage == Stage::ClockOn;
         if L::DESIGN_WARE {
@@ -316,8 +319,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             let quiet = if self.config.mask_dat0 { CLOCK_MASKS_DAT0 } else { 0 };
             self.regs.write32(SMHC_CLOCK, quiet | self.clock_register(on));
         }
-        // After a reset a card that still programs must not hold the clock up.
-        // Behind CMD11 the card holds DAT0 low until the clock runs.
+        // After a reset, a card that is still programming must not delay the clock change. After
+        // CMD11, the card holds DAT0 low until the clock is enabled.
         let how = match (self.bus.switches, self.bus.waits) {
             (true, _) => COMMAND_VOLTAGE,
             (false, true) => COMMAND_WAITS,
@@ -328,8 +331,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the divider for the fastest clock not above `hz`; `None` if it cannot be that slow. With
-/// data on both edges the divider is at least 1.
+/// Returns the divider for the fastest clock not above `hz`; `None` if the clock cannot be that
+/// slow. With DDR the divider is at least 1.
 fn divide(source_hz: u32, hz: u32, ddr: bool) -> Option<u32> {
     let least = u32::from(ddr);
     if hz != 0 && source_hz <= hz {

@@ -1,69 +1,72 @@
-//! Settings of the controller by the board, and the capabilities that follow.
+//! Settings that the board gives the driver, and the capabilities that follow from them.
 
 use super::regs::*;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
+/// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Data on both edges need a faster source.
+/// Source clock above which DDR is faster than one edge, in hertz.
 const DDR_SOURCE_ABOVE_HZ: u32 = 52_000_000;
-/// Most bytes in a block of a phase.
+/// Largest block of a phase, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
-/// Card clocks of the data timer.
+/// Longest data timeout, in card clocks (24 bits).
 const TIMER_CLOCKS: u64 = 0xff_ffff;
 
-/// Settings of the controller by the board. Start from [`MshcConfig::new`].
+/// Settings that the board gives the driver. Start from [`MshcConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct MshcConfig {
-    /// The source of the card's clock, in hertz. It is divided by 2, 4, 6 to 510, or not at all.
+    /// Frequency of the source of the card's clock, in hertz. It is divided by 2, 4, 6 to 510, or
+    /// not at all.
     pub source_hz: u32,
-    /// Fastest card clock that the board's wires support, in hertz.
+    /// Fastest card clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired.
+    /// Number of data lines that the board connects.
     pub width: Width,
-    /// Whether controller and board support high speed timing, up to 50 MHz.
+    /// Whether controller and board support high-speed timing, up to 50 MHz.
     pub high_speed: bool,
-    /// Whether data on both edges are used: DDR52, and DDR50 with 1.8 V. The clock is then divided
-    /// at least by 2, so the source must be above 52 MHz.
+    /// Whether DDR52, and DDR50 at 1.8 V, may be used (data on both clock edges). The clock is then
+    /// divided by at least 2, so the source must be above 52 MHz.
     pub ddr: bool,
-    /// Whether there is a level shifter, or a switchable supply of the pads. It allows SDR12 and
-    /// SDR25. With selectable sampling points ([`sample_delay`](Self::sample_delay),
-    /// [`MshcBoard::taps`](super::MshcBoard::taps)) also SDR50, SDR104 and HS200.
+    /// Whether the board can switch the signal lines to 1.8 V, by a level shifter or the supply of
+    /// the pads. It allows SDR12 and SDR25. With a selectable sampling point
+    /// ([`sample_delay`](Self::sample_delay), [`MshcBoard::taps`](super::MshcBoard::taps)) it also
+    /// allows SDR50, SDR104 and HS200.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
-    /// it.
+    /// the voltage.
     pub signal18: bool,
-    /// Whether the lines are fixed at 1.8 V: a soldered eMMC.
+    /// Whether the signal lines always have 1.8 V, as with a soldered eMMC.
     pub signal18_fixed: bool,
-    /// SMHC: whether there is a delay line at 144h (A64 and later), which tuning sets. The board's
-    /// taps are not used then.
+    /// SMHC: whether the controller has a delay line at 144h (A64 and later), which tuning sets.
+    /// The driver then ignores [`MshcBoard::taps`](super::MshcBoard::taps).
     pub sample_delay: bool,
-    /// SMHC: whether the new timing mode is on (A83T and later, where the clock tree requires it).
+    /// SMHC: whether to use the new timing mode (A83T and later, where the clock tree requires it).
     pub new_timing: bool,
-    /// Whether the card is soldered, or card detection is missing. SMHC: always.
+    /// Whether the card is always present, because it is soldered or the board has no card
+    /// detection. An SMHC acts as if true.
     pub fixed: bool,
-    /// Ramp time of the supply, in nanoseconds.
+    /// Time that the supply of the card needs to rise, in nanoseconds.
     pub power_up_ns: u64,
-    /// Most bytes of a descriptor, a multiple of 512. 4096 works on all; an SMHC allows 32768,
-    /// except those of A10, A100, D1 and the eMMC port of A64.
+    /// Largest number of bytes in one DMA descriptor, a multiple of 512. 4096 works on all
+    /// controllers. An SMHC allows 32768, except those of A10, A100, D1 and the eMMC port of A64.
     pub descriptor_bytes: u32,
-    /// Right shift of the DMA's addresses in bits: 2 in D1, H616 and all ports of A100, 0
-    /// elsewhere.
+    /// Number of bits by which DMA addresses are shifted right: 2 in D1, H616 and all ports of
+    /// A100, 0 elsewhere.
     pub address_shift: u8,
-    /// Words in the FIFO. `None`: DesignWare's reset value (which a boot loader may have changed),
-    /// or 16 in an SMHC.
+    /// Number of words in the FIFO. `None` means DesignWare's value after reset (which a boot
+    /// loader may have changed), or 16 in an SMHC.
     pub fifo_words: Option<u16>,
-    /// Offset of the FIFO, if not 200h (DesignWare before version 240A: 100h).
+    /// Offset of the FIFO, if it is not 200h (DesignWare before version 240A: 100h).
     pub fifo_offset: Option<u16>,
-    /// SMHC: whether DAT0 is ignored while the clock changes (A64 and later).
+    /// SMHC: whether the controller can ignore DAT0 while the clock changes (A64 and later).
     pub mask_dat0: bool,
-    /// SMHC: whether the end of busy is detected by a change of the clock that changes nothing: it
-    /// waits while the card is busy, and its end interrupts. Linux's driver shows both halves of
-    /// this: A64 and later need [`mask_dat0`](Self::mask_dat0) because a change waits for DAT0, and
-    /// a change leaves status bits. No driver is known to use them in this way.
+    /// SMHC: whether the driver detects the end of busy by a clock update that changes nothing. The
+    /// controller holds the update back while the card is busy, and interrupts at its end. Linux's
+    /// driver shows that an update waits for DAT0 and sets status bits. No other driver is known to
+    /// detect busy in this way.
     pub busy_by_update: bool,
-    /// DesignWare: whether CMD and DAT pass through the hold register.
+    /// DesignWare: whether the controller drives CMD and DAT through the hold register.
     pub hold: bool,
 }
 
@@ -89,7 +92,8 @@ setters!(MshcConfig {
 });
 
 impl MshcConfig {
-    /// Makes settings with four lines, default speed, and the FIFO as identified.
+    /// Makes settings for four data lines and default speed; the FIFO has the size that hardware
+    /// reports.
     pub const fn new(source_hz: u32) -> Self {
         MshcConfig {
             source_hz,
@@ -113,8 +117,8 @@ impl MshcConfig {
         }
     }
 
-    /// Returns the capabilities of a controller with this many descriptors on this board, with
-    /// selectable sampling points (`tuned`) or not.
+    /// Returns the capabilities of a controller with `descriptors` DMA descriptors on this board.
+    /// `tuned` says whether the sampling point can be selected.
     pub(super) fn caps(&self, descriptors: usize, fixed: bool, tuned: bool) -> Result<Caps, MshcInitError> {
         let slowest = self.source_hz.div_ceil(2 * DIVIDER_MAX);
         let fastest = self.source_hz.min(self.max_clock_hz);
@@ -126,7 +130,7 @@ impl MshcConfig {
         if !bytes.is_multiple_of(512) || !(512..=32768).contains(&bytes) {
             return Err(MshcInitError::Descriptor(bytes));
         }
-        // A piece takes a descriptor more than its length needs, at most.
+        // A segment needs at most one descriptor more than its length requires.
         let half = u16::try_from(descriptors / 2).unwrap_or(u16::MAX).clamp(1, 1024);
         let max_bytes = u32::from(half) * bytes;
         Ok(Caps {
@@ -154,7 +158,7 @@ impl MshcConfig {
 
     fn timings(&self, tuned: bool) -> u16 {
         let bit = Caps::timing_bit;
-        // At half of a slower source both edges bring no more than one did.
+        // With a slower source, DDR at half the clock is no faster than one edge at the full clock.
         let ddr = self.ddr && self.source_hz > DDR_SOURCE_ABOVE_HZ;
         let mut timings = bit(Timing::Legacy);
         if self.high_speed {
@@ -176,31 +180,33 @@ impl MshcConfig {
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`Mshc::new`](super::Mshc::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MshcInitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the controller's clock is off, or no controller is at this
+    /// address.
     Gone,
-    /// The fastest requested card clock is slower than the slowest possible (the source divided by
-    /// 510), or one of them is 0.
+    /// The fastest allowed card clock is slower than the slowest possible one (the source divided
+    /// by 510), or one of both settings is 0.
     Clock {
-        /// [`MshcConfig::source_hz`].
+        /// The value of [`MshcConfig::source_hz`].
         source_hz: u32,
-        /// [`MshcConfig::max_clock_hz`].
+        /// The value of [`MshcConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// DesignWare's HCON: built without the internal DMA of 32 bits, or with another FIFO than one
-    /// of 32 bits.
+    /// DesignWare's HCON register shows a controller without the internal 32-bit DMA, or with a
+    /// FIFO that is not 32 bits wide. The value is that of HCON.
     Hardware(u32),
-    /// [`MshcConfig::descriptor_bytes`] is no multiple of 512 up to 32768.
+    /// [`MshcConfig::descriptor_bytes`] is not a multiple of 512, or is above 32768.
     Descriptor(u32),
     /// [`MshcConfig::address_shift`] is neither 0 nor 2.
     Shift(u8),
-    /// [`MshcConfig::fifo_words`], or the value of the threshold register, is not 4 to 4096.
+    /// [`MshcConfig::fifo_words`], or the number of words in the threshold register, is not within
+    /// 4 to 4096.
     Fifo(u32),
-    /// The controller cannot reach its descriptors.
+    /// The controller's DMA cannot reach the memory of the descriptors.
     Table(DmaError),
 }
 

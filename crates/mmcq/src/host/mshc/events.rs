@@ -1,4 +1,4 @@
-//! The progress and the end of a phase.
+//! Handles the events of a phase until the phase ends.
 
 use super::Mshc;
 use super::layout::*;
@@ -10,12 +10,13 @@ use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response, State};
 use crate::spec::timing::{TUNING_64, TUNING_128};
 
-/// Most words that one call transfers. The rest interrupts again.
+/// Largest number of words that one call transfers. The FIFO raises another interrupt for the rest.
 const WORDS_MAX: u32 = 256;
-/// The R1 of a card that has accepted a data command, without errors.
+/// The R1 of a card that accepted a data command without errors: state `tran`, ready for data.
 const TAKEN: u32 = 4 << 9 | R1::READY_FOR_DATA;
 
-/// Returns whether an R1 is the response to a data command, and not to the CMD12 that ends it.
+/// Returns whether the R1 belongs to a data command: state `tran`. The R1 of a CMD12 shows another
+/// state.
 fn in_tran(r1: u32) -> bool {
     R1(r1).current_state() == State::Tran
 }
@@ -39,7 +40,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
                 _ => {}
             },
             Some(Err(Fault { cause: Cause::Gone, .. })) => self.mask = None,
-            // What the circuits still do is of no interest; they are reset before the next phase.
+            // After an error, further events are ignored; the driver resets the circuits before the
+            // next phase.
             Some(Err(_)) => {
                 self.dirty = active.work != Work::Command;
                 self.set_mask(0);
@@ -49,7 +51,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         events
     }
 
-    /// Masks the interrupts: nothing is in progress.
+    /// Masks the interrupts when no phase is in progress.
     fn silence(&mut self) {
         let raw = self.regs.read32(L::AT.raw);
         if raw != u32::MAX && self.mask.is_some_and(|mask| raw & mask != 0) {
@@ -68,7 +70,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
         if let Work::Cpu(direction) = active.work {
             if self.move_words(active, direction, segments) {
-                // SMHC of QEMU says with the last word that the data have ended.
+                // QEMU's SMHC reports the end of the data with the last word.
                 self.look(active);
                 if let Some(fault) = self.fault(active) {
                     return Some(Err(fault));
@@ -82,7 +84,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             return None;
         }
         if active.work == Work::Dma(Direction::Read) && active.dma_seen & DMA_RECEIVED == 0 {
-            // The last words are on their way to memory.
+            // The last words are still on their way from the controller to memory, so wait for the
+            // DMA.
             self.regs.write32(L::AT.dma_enable, DMA_RECEIVED | DMA_BUS_ERROR | DMA_NORMAL | DMA_ABNORMAL);
             return None;
         }
@@ -90,7 +93,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             return None;
         }
         let (response, stop) = self.answers(active);
-        // A card that has sent its data, or taken them, has taken the command.
+        // The data were transferred, so the card did accept the command. Report an R1 without
+        // errors if the response was overwritten.
         let response = response.unwrap_or(Response::short(TAKEN));
         if active.stops && !L::DESIGN_WARE {
             self.keeps_r1 = in_tran(self.regs.read32(L::AT.response));
@@ -98,9 +102,10 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Some(Ok(Done { response, stop, tuned: false }))
     }
 
-    /// Starts the wait for the end of the card's busy. A change of the clock that changes nothing
-    /// is done when DAT0 is high, and interrupts. It is used once: if the status shows busy after
-    /// it, the controller does not wait for DAT0.
+    /// Starts to wait for the end of the card's busy; returns true if an interrupt will follow. The
+    /// driver sends a clock update that changes nothing; the controller completes it when DAT0 is
+    /// high. Only one such update is sent for each phase: if the card is busy after it, the
+    /// controller does not wait for DAT0.
     fn await_busy(&mut self, active: &mut Active) -> bool {
         let waits = self.caps.busy == BusyDetect::Interrupt && !active.waited;
         if !waits || !active.may_be_busy() || !self.dat0_low() {
@@ -112,14 +117,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         true
     }
 
-    /// Reads a tuning block, or the part of it that has come.
+    /// Reads the words of a tuning block that have arrived.
     fn advance_tuning(&mut self, active: &mut Active, bytes: u32) -> Option<Result<Done, Fault>> {
         let has = |active: &Active, bits: u32| active.seen & bits != 0;
         if active.seen == u32::MAX {
             return self.fault(active).map(Err);
         }
         self.compare_words(active, bytes);
-        // A read goes on after a bad response, and not after none.
+        // A read continues after a malformed response, but ends if there was no response.
         let none = has(active, INT_NO_RESPONSE | INT_LOCKED)
             || has(active, INT_RESPONSE) && !has(active, INT_COMMAND | INT_DATA);
         if !none && !has(active, INT_DATA) {
@@ -135,7 +140,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             return self.fault(active).map(Err);
         }
         if !good {
-            // What is left in the FIFO would be the beginning of the next block.
+            // Words that stay in the FIFO would become the beginning of the next block.
             self.regs.write32(L::AT.control, self.control() | CONTROL_FIFO_RESET);
         }
         let response = if good { self.response(active.resp) } else { Response::default() };
@@ -145,7 +150,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         })
     }
 
-    /// Reads the words that have come, and compares them with the tuning block.
+    /// Reads the words in the FIFO and compares them with the tuning pattern.
     fn compare_words(&self, active: &mut Active, bytes: u32) {
         let pattern: &[u8] = if bytes == 64 { &TUNING_64 } else { &TUNING_128 };
         for _ in 0..WORDS_MAX {
@@ -159,11 +164,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Reads and clears the events. A controller that is gone shows all bits.
+    /// Reads and clears the status bits. A controller that is gone reads as all ones.
     fn look(&mut self, active: &mut Active) {
         let raw = self.regs.read32(L::AT.raw);
         if raw == u32::MAX {
-            // One read may get lost.
+            // A single read of all ones may be a transfer error on the bus, so check again.
             if self.is_gone() {
                 active.seen = raw;
             }
@@ -174,7 +179,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             active.seen |= raw;
         }
         if active.hears && active.seen & (INT_COMMAND | INT_AUTO_STOP) == INT_COMMAND {
-            // CMD12's may have come since: then it is too late.
+            // The R1 of CMD12 may have replaced the command's R1 in the meantime; then the R1 is
+            // lost.
             let r1 = Some(self.regs.read32(L::AT.response)).filter(|&r1| in_tran(r1));
             active.heard = active.heard.or(r1);
         }
@@ -199,7 +205,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             } else if has(INT_RESPONSE_CRC) {
                 Cause::Crc
             } else if has(INT_RESPONSE) && !has(INT_COMMAND) {
-                // Without an end of the command: QEMU's way to say that none answers.
+                // QEMU reports a missing response as a timeout without the end of the command.
                 Cause::Timeout
             } else {
                 Cause::Other
@@ -227,13 +233,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Some(self.failed(active, cause, Stage::Data))
     }
 
-    /// Makes a fault with the response, if it came.
+    /// Returns a fault, with the response if one was received.
     fn failed(&self, active: &Active, cause: Cause, stage: Stage) -> Fault {
         let response = (active.seen & INT_COMMAND != 0).then(|| self.answers(active).0).flatten();
         Fault { cause, stage, response }
     }
 
-    /// Transfers words while the FIFO has words or space; returns true if it transferred some.
+    /// Transfers words while the FIFO has words or space; true if at least one word was
+    /// transferred.
     fn move_words(&mut self, active: &mut Active, direction: Direction, segments: &[Segment]) -> bool {
         let before = active.left_bytes;
         if direction == Direction::Write && active.seen & INT_COMMAND == 0 {
@@ -259,13 +266,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         before != active.left_bytes
     }
 
-    /// Returns whether the FIFO has no words, or no space.
+    /// Returns whether the FIFO is empty during a read, or full during a write.
     fn is_stuck(&self, direction: Direction) -> bool {
         let stuck = if direction == Direction::Read { STATUS_EMPTY } else { STATUS_FULL };
         self.regs.read32(L::AT.status) & stuck != 0
     }
 
-    /// Returns the command's response, if it is still there, and the R1 of an automatic CMD12.
+    /// Returns the command's response, if it was not overwritten, and the R1 of the automatic
+    /// CMD12.
     fn answers(&self, active: &Active) -> (Option<Response>, Option<u32>) {
         let response = self.response(active.resp);
         if !active.stops {
@@ -277,7 +285,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
         let first = self.regs.read32(L::AT.response);
         if in_tran(first) {
-            // Else it is what a longer response has left there.
+            // In other states the register holds a remainder of an earlier 136-bit response.
             let stop = matches!(R1(second).current_state(), State::Data | State::Rcv);
             return (Some(response), stop.then_some(second));
         }

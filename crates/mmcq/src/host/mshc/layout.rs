@@ -1,42 +1,42 @@
-//! The offsets of the registers: Allwinner's SMHC and DesignWare's MSHC are one controller with two
-//! register maps.
+//! Register offsets. Allwinner's SMHC and DesignWare's MSHC are one controller with two register
+//! maps.
 
-/// Offsets of the registers that both have.
+/// Offsets of the registers that SMHC and DesignWare share.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets {
-    /// Control.
+    /// Control register: resets, interrupt enable and DMA enable.
     pub control: u16,
-    /// Longest times for a response and for data, in card clocks.
+    /// Timeout register: timeouts of the response and of data, in card clocks.
     pub timeout: u16,
-    /// Data lines.
+    /// Card type register: bus width.
     pub width: u16,
-    /// Bytes in a block.
+    /// Block size register, in bytes.
     pub block_size: u16,
-    /// Bytes in a transfer.
+    /// Byte count register: bytes of the transfer.
     pub byte_count: u16,
-    /// Argument.
+    /// Command argument register.
     pub argument: u16,
-    /// Command; a write of its start bit sends it.
+    /// Command register; a write with its start bit sends the command.
     pub command: u16,
-    /// Four words, bits 31:0 first; a short response is in the first one.
+    /// Response registers: four words, bits 31:0 first. A short response is in the first word.
     pub response: u16,
-    /// Interrupt mask.
+    /// Interrupt mask register: which raw status bits raise the interrupt.
     pub mask: u16,
-    /// Raw interrupt status; cleared by writing ones.
+    /// Raw interrupt status register. Writing 1 clears a bit.
     pub raw: u16,
-    /// Levels.
+    /// Status register: levels of the FIFO and of DAT0 (busy).
     pub status: u16,
-    /// FIFO thresholds, and the burst length.
+    /// FIFO threshold register: fill levels for DMA requests, and the burst length.
     pub threshold: u16,
-    /// The DMA's mode.
+    /// Mode register of the internal DMA.
     pub dma_mode: u16,
-    /// The address of its first descriptor.
+    /// Register with the address of the first DMA descriptor.
     pub list: u16,
-    /// The DMA's interrupt status; cleared by writing ones.
+    /// Interrupt status register of the internal DMA. Writing 1 clears a bit.
     pub dma_status: u16,
-    /// The DMA's interrupt enable.
+    /// Interrupt enable register of the internal DMA.
     pub dma_enable: u16,
-    /// Free space in the FIFO that a read waits for.
+    /// Card read threshold register: free space that the FIFO must have before a read begins.
     pub read_room: u16,
 }
 
@@ -44,17 +44,17 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A register map of the controller.
+/// A register map of the controller: [`SmhcLayout`] or [`DesignWareLayout`].
 pub trait MshcLayout: sealed::Sealed {
-    /// Its name in messages.
+    /// Name of the controller in messages.
     const NAME: &'static str;
-    /// Where the registers are.
+    /// Offsets of the shared registers.
     const AT: Offsets;
-    /// Whether DesignWare's own registers are there; otherwise SMHC's are.
+    /// True if the controller has DesignWare's own registers, false if it has SMHC's.
     const DESIGN_WARE: bool;
 }
 
-/// Allwinner's SMHC (A10 to H616, D1, T113).
+/// Register map of Allwinner's SMHC (A10 to H616, D1, T113).
 #[derive(Clone, Copy, Debug)]
 pub struct SmhcLayout;
 
@@ -83,28 +83,29 @@ impl MshcLayout for SmhcLayout {
     const DESIGN_WARE: bool = false;
 }
 
-/// SMHC's clock: divider and switch.
+/// SMHC's clock register: divider and enable of the card's clock.
 pub const SMHC_CLOCK: u16 = 0x04;
-/// SMHC's function select, and what it is set to.
+/// SMHC's function select register; the driver writes [`SMHC_FUNCTION_VALUE`].
 pub const SMHC_FUNCTION: u16 = 0x44;
-/// See above.
+/// Value that the driver writes to [`SMHC_FUNCTION`].
 pub const SMHC_FUNCTION_VALUE: u32 = 0xceaa_0000;
-/// SMHC's debug control, and what it is set to.
+/// SMHC's debug control register; the driver writes [`SMHC_DEBUG_VALUE`].
 pub const SMHC_DEBUG: u16 = 0x50;
-/// See above.
+/// Value that the driver writes to [`SMHC_DEBUG`].
 pub const SMHC_DEBUG_VALUE: u32 = 0xdeb;
-/// SMHC's timing mode.
+/// SMHC's timing mode register.
 pub const SMHC_TIMING: u16 = 0x5c;
-/// SMHC's sample delay (A64 and later).
+/// SMHC's sample delay register (A64 and later).
 pub const SMHC_SAMPLE_DELAY: u16 = 0x144;
-/// SMHC's marks: bursts of 8, 8 words to the card, 7 from it.
+/// SMHC's FIFO threshold register: bursts of 8 words, 8 words for data to the card, 7 for data from
+/// the card.
 pub const SMHC_THRESHOLD: u32 = 0x2007_0008;
-/// SMHC's FIFO; the A10's is at 100h.
+/// SMHC's FIFO, except on the A10, whose FIFO is at 100h.
 pub const SMHC_FIFO: u16 = 0x200;
-/// Words in that FIFO, at least.
+/// Least number of words in SMHC's FIFO.
 pub const SMHC_FIFO_WORDS: u32 = 16;
 
-/// Synopsys DesignWare's MSHC (`dw_mshc`).
+/// Register map of Synopsys DesignWare's MSHC (`dw_mshc`).
 #[derive(Clone, Copy, Debug)]
 pub struct DesignWareLayout;
 
@@ -133,25 +134,25 @@ impl MshcLayout for DesignWareLayout {
     const DESIGN_WARE: bool = true;
 }
 
-/// DesignWare's power switch, a bit for each slot.
+/// DesignWare's power enable register, one bit for each slot.
 pub const DW_POWER: u16 = 0x04;
-/// Its clock divider.
+/// DesignWare's clock divider register.
 pub const DW_DIVIDER: u16 = 0x08;
-/// Which divider a slot has.
+/// DesignWare's clock source register: which divider a slot uses.
 pub const DW_SOURCE: u16 = 0x0c;
-/// Its clock switch, a bit for each slot.
+/// DesignWare's clock enable register, one bit for each slot.
 pub const DW_CLOCK_ENABLE: u16 = 0x10;
-/// No card: a bit for each slot.
+/// DesignWare's card detect register, one bit for each slot: 1 means no card.
 pub const DW_NO_CARD: u16 = 0x50;
-/// Write protection: a bit for each slot.
+/// DesignWare's write protect register, one bit for each slot: 1 means write-protected.
 pub const DW_PROTECTED: u16 = 0x54;
-/// Its version in 15:0.
+/// DesignWare's version register (VERID); the version is in 15:0.
 pub const DW_VERSION: u16 = 0x6c;
-/// From this version on the FIFO is at 200h, and there is a register for the space of reads.
+/// First version whose FIFO is at 200h and which has the card read threshold register.
 pub const DW_VERSION_240A: u32 = 0x240a;
-/// How it was built.
+/// DesignWare's hardware configuration register (HCON): how the controller was synthesised.
 pub const DW_HARDWARE: u16 = 0x70;
-/// DesignWare's voltage and edges, a bit of each for a slot.
+/// DesignWare's UHS register: 1.8 V and DDR, one bit of each for every slot.
 pub const DW_UHS: u16 = 0x74;
-/// A write has the internal DMA look for a descriptor.
+/// DesignWare's poll demand register: a write makes the internal DMA read its next descriptor.
 pub const DW_DMA_KICK: u16 = 0x84;

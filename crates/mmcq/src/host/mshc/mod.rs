@@ -1,46 +1,48 @@
-//! MSHC: the SD controller of Allwinner's SoCs ([`Smhc`]), and Synopsys DesignWare's
-//! ([`DesignWare`]): Rockchip, StarFive JH7110, HiSilicon, Exynos, SoCFPGA, ESP32. One core, two
-//! maps of the registers.
+//! MSHC: the SD controller in Allwinner's SoCs ([`Smhc`]), and Synopsys DesignWare's SD controller
+//! ([`DesignWare`]) in Rockchip, StarFive JH7110, HiSilicon, Exynos, SoCFPGA and ESP32. Both have
+//! the same core and differ in the register map.
 //!
 // Read first: `layout.rs` and `regs.rs` (the register maps), then `phase.rs` (how a phase starts),
 // `events.rs` (how it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the sampling point)
 // and `table.rs` (descriptors).
 //!
 //! The internal DMA transfers data by a list of descriptors. The CPU transfers through the FIFO
-//! what the DMA cannot: lengths that are not whole words, or not whole cache lines. A read ends
+//! what the DMA cannot: lengths that are not a multiple of a word or of a cache line. A read ends
 //! when the DMA also reports that the data are in memory. The controller sends CMD12 after the last
 //! block.
 //!
-//! A change of the clock becomes effective by a command that sends nothing. It takes three such
-//! steps: off, divider, on. Each may take 100 ms; if one never ends, the result is
-//! [`Step::Failed`].
+//! A change of the clock takes effect by a command that sends nothing on the bus. The driver sends
+//! three of them: clock off, new divider, clock on. Each may take 100 ms; if one does not end, the
+//! result is [`Step::Failed`].
 //!
-//! CMD11 ends when the card holds its lines low. From then until the clock runs again, the changes
-//! of the clock are marked as parts of the voltage switch. DesignWare's controller drives a pin for
-//! the level shifter (UHS register). An SMHC has no such pin;
+//! CMD11 ends when the card holds its lines low. Until the clock is enabled again, the driver marks
+//! its clock changes as parts of the voltage switch. DesignWare's controller drives a pin for the
+//! level shifter (UHS register). An SMHC has no such pin;
 //! [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches the
 //! voltage.
 //!
-//! Above 52 MHz the sampling point is searched. Its taps are phases of the board's clock unit
-//! ([`MshcBoard`]), or steps of an SMHC's delay line ([`MshcConfig::sample_delay`]). For each tap
-//! the CPU compares a tuning block with the expected one. The middle of the longest good row is
-//! tried once more, and used.
+//! Above 52 MHz the driver searches for the sampling point. Its taps are phases of the board's
+//! clock unit ([`MshcBoard`]), or steps of an SMHC's delay line ([`MshcConfig::sample_delay`]). For
+//! each tap the CPU compares a tuning block with the expected pattern. The driver tries the middle
+//! of the longest row of good taps once more, and then uses it.
 //!
-//! The end of busy does not interrupt by itself: [`BusyDetect::Level`]. An SMHC delays data that
-//! are started while the card is busy: bit 13 of their command waits for DAT0, as in Linux's
-//! driver. There all commands with that bit wait, even those that only change the clock; A64 and
-//! later have a bit to mask DAT0 meanwhile. A board may use that ([`MshcConfig::busy_by_update`]):
-//! then a change of the clock that changes nothing signals the end of busy. There is no HS400, no
-//! automatic CMD23, and no card interrupt: QEMU's model, which tests this driver, raises it with
-//! each transfer. Clock tree, reset lines and pins of the SoC are handled by the platform. The data
-//! timer has 24 bits: at 200 MHz it ends after 84 ms.
+//! The end of busy raises no interrupt: [`BusyDetect::Level`]. With bit 13 of a data command, an
+//! SMHC waits for DAT0 before it sends the command, as in Linux's driver. On an SMHC even a command
+//! that only changes the clock waits then; A64 and later have a bit to mask DAT0 during that time.
+//! A board may use the wait to detect the end of busy ([`MshcConfig::busy_by_update`]): the driver
+//! sends a clock change that changes nothing.
 //!
-//! DesignWare's controller keeps both responses. In an SMHC the R1 of CMD12 may replace the
-//! command's (QEMU's does so), and with it an error of an earlier write. A card accepts CMD18 and
-//! CMD25 in `tran`, and CMD12 in other states [SD 4.8], so the state in an R1 shows which command
-//! it belongs to. If CMD12's R1 was found in place of the other, or nothing is known yet, the end
-//! of the command interrupts too, and its R1 is read then. If that interrupt is served after CMD12,
-//! the R1 is lost, and the driver reports one without errors.
+//! Not supported: HS400, automatic CMD23, and card interrupts, since QEMU's model raises one with
+//! each transfer. The platform code handles clock tree, reset lines and pins of the SoC. The data
+//! timer has 24 bits: at 200 MHz its longest timeout is 84 ms.
+//!
+//! DesignWare's controller keeps the response of the command and the R1 of the automatic CMD12. In
+//! an SMHC the R1 of CMD12 may replace the command's R1 (in QEMU it does), and with it an error of
+//! an earlier write. A card accepts CMD18 and CMD25 in `tran`, and CMD12 in other states [SD 4.8],
+//! so the state in an R1 shows which command it belongs to. If the R1 of CMD12 was found in place
+//! of the other, or nothing is known yet, the driver also enables the interrupt at the end of the
+//! command, and reads the R1 then. If the interrupt is served after CMD12, the R1 is lost, and the
+//! driver reports an R1 without errors.
 //!
 //! [`BusyDetect::Level`]: crate::host::BusyDetect::Level
 
@@ -71,30 +73,31 @@ pub use table::Descriptors;
 use table::Form;
 pub use tune::MshcBoard;
 
-/// Mark in [`Segment::bus`]: the CPU transfers this segment. Bus addresses have 32 bits, so no
-/// address has this bit.
+/// Flag in [`Segment::bus`]: the CPU transfers this segment. Bus addresses have 32 bits, so no
+/// address uses this bit.
 const BY_CPU: u64 = 1 << 63;
 
-/// The controller's FIFO.
+/// Parameters of the controller's FIFO.
 #[derive(Clone, Copy, Debug)]
 struct Fifo {
     offset: u16,
     bytes: u32,
-    /// Value of the threshold register.
+    /// Value of the FIFO threshold register.
     threshold: u32,
-    /// Whether the controller has the register (100h) that lets a read wait until the FIFO has
-    /// enough space.
+    /// Whether the controller has the card read threshold register (100h), which delays a read
+    /// until the FIFO has enough space.
     read_room: bool,
 }
 
-/// The driver for Allwinner's controller.
+/// The driver for Allwinner's controller, SMHC.
 pub type Smhc<R, D, S, const DESCRIPTORS: usize> = Mshc<SmhcLayout, R, D, S, DESCRIPTORS>;
-/// The driver for DesignWare's controller, its first slot.
+/// The driver for the first slot of DesignWare's controller.
 pub type DesignWare<R, D, S, const DESCRIPTORS: usize> = Mshc<DesignWareLayout, R, D, S, DESCRIPTORS>;
 
-/// A controller: layout `L`, registers `R`, memory accessed through `D`, on a board `S`.
+/// The driver of a controller with register map `L`, registers `R`, memory access `D` and board
+/// `S`.
 ///
-/// Nothing is written by [`new`](Mshc::new); [`BusOp::PowerOn`] brings the controller up.
+/// [`new`](Mshc::new) writes no register; [`BusOp::PowerOn`] initialises the controller.
 pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> {
     regs: R,
     dma: D,
@@ -105,24 +108,25 @@ pub struct Mshc<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS:
     config: MshcConfig,
     caps: Caps,
     fifo: Fifo,
-    /// Value last written to the register for the space of reads.
+    /// Value last written to the card read threshold register.
     read_room: u32,
     active: Option<Active>,
     bus: Bus,
-    /// Whether data have failed without a reset since: the DMA may still be transferring them.
+    /// Whether data have failed and the controller was not reset since; the DMA may still be
+    /// transferring them.
     dirty: bool,
     /// Whether the CPU has transferred data since the DMA was reset.
     by_cpu: bool,
-    /// Whether the command's R1 is kept after an automatic CMD12.
+    /// Whether the register still holds the command's R1 after an automatic CMD12.
     keeps_r1: bool,
-    /// Interrupt mask as last written.
+    /// Last value written to the interrupt mask; `None` if unknown.
     mask: Option<u32>,
     layout: PhantomData<L>,
 }
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
-    /// Makes a driver for the controller at `regs`; only reads registers. Maps the descriptors,
-    /// once and for good.
+    /// Makes a driver for the controller at `regs`; reads registers, but writes none. Maps the
+    /// descriptors for DMA for the lifetime of the program.
     pub fn new(
         regs: R,
         dma: D,
@@ -181,11 +185,12 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -198,7 +203,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Returns whether the controller is off the bus, and reads as all ones.
+    /// Returns whether the controller is off the bus: all registers then read as all ones.
     fn is_gone(&self) -> bool {
         self.regs.read32(L::AT.status) == u32::MAX && self.regs.read32(L::AT.raw) == u32::MAX
     }
@@ -208,13 +213,14 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         status != u32::MAX && status & STATUS_BUSY != 0
     }
 
-    /// Returns whether the CPU transfers a buffer of this length.
+    /// Returns whether the CPU transfers a buffer of `len` bytes, because DMA needs whole words and
+    /// cache lines.
     fn by_cpu(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 }
 
-/// Returns the parameters of DesignWare's FIFO.
+/// Returns the parameters of DesignWare's FIFO, read from the HCON and threshold registers.
 fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitError> {
     let hardware = regs.read32(DW_HARDWARE);
     if hardware & (HARDWARE_DMA | HARDWARE_WIDE) != 0 || hardware >> HARDWARE_FIFO_SHIFT & 7 != 1 {
@@ -222,7 +228,7 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitErro
     }
     let reset_mark = regs.read32(DesignWareLayout::AT.threshold) >> 16 & 0xfff;
     let words = fifo_words(config, reset_mark + 1)?;
-    // Bursts of 8 words where both marks are multiples of that, else of 1.
+    // Use bursts of 8 words if both thresholds are multiples of 8, single words otherwise.
     let burst = if words.is_multiple_of(16) { 2 << 28 } else { 0 };
     let old = regs.read32(DW_VERSION) & 0xffff < DW_VERSION_240A;
     Ok(Fifo {
@@ -233,8 +239,8 @@ fn designed<R: Regs>(regs: &R, config: &MshcConfig) -> Result<Fifo, MshcInitErro
     })
 }
 
-/// Returns the parameters of SMHC's FIFO. In an A10 it is at the offset where others have the
-/// register for the space of reads.
+/// Returns the parameters of SMHC's FIFO. An A10 has its FIFO at 100h, where others have the card
+/// read threshold register.
 fn allwinners(config: &MshcConfig) -> Result<Fifo, MshcInitError> {
     let words = fifo_words(config, SMHC_FIFO_WORDS)?;
     let offset = config.fifo_offset.unwrap_or(SMHC_FIFO);
@@ -247,11 +253,11 @@ fn fifo_words(config: &MshcConfig, own: u32) -> Result<u32, MshcInitError> {
     if (4..=4096).contains(&words) { Ok(words) } else { Err(MshcInitError::Fifo(words)) }
 }
 
-// SAFETY: descriptors are made in `table.rs` from the mapped segments alone, for no more bytes than
-// they have, or the phase is refused; the CPU moves what `Cursor` finds inside segments that are
-// not mapped for DMA. `active` is taken when the end is reported: for a read after the DMA's own.
-// A reset is `Done` when the controller has cleared its bits, and its DMA with them. The table is
-// `'static`, and written only when no phase is active.
+// SAFETY: `table.rs` makes descriptors only from the mapped segments, for no more bytes than they
+// have; otherwise it refuses the phase. The CPU accesses only segments that are not mapped for DMA,
+// by `Cursor`. `active` is cleared when the end is reported; for a read, after the DMA's own
+// report. A reset is `Done` when the controller has cleared its reset bits, so its DMA has stopped.
+// The table is `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Host
     for Mshc<L, R, D, S, DESCRIPTORS>
@@ -305,7 +311,7 @@ unsafe impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usi
         self.dat0_low()
     }
 
-    /// SMHC: always true, since there is no card detection.
+    /// True if a card is in the slot. Always true for an SMHC, which has no card detection.
     fn present(&self) -> bool {
         self.caps.fixed || self.regs.read32(DW_NO_CARD) & 1 == 0
     }

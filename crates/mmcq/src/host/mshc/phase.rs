@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and programs the controller.
 
 use super::config::BLOCK_BYTES_MAX;
 use super::layout::*;
@@ -10,56 +10,57 @@ use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 use core::ptr::NonNull;
 
-/// Errors of a command.
+/// Status bits that report an error of a command.
 pub(super) const COMMAND_ERRORS: u32 = INT_RESPONSE | INT_RESPONSE_CRC | INT_NO_RESPONSE | INT_LOCKED;
-/// Tuning blocks that fit in a second: 5 ms for each.
+/// Tuning blocks in one second: the timeout of a tuning block is 5 ms.
 const TUNING_BLOCKS_A_SECOND: u32 = 200;
-/// Errors of data from the card. (For data to the card, a missing start bit is not an error.)
+/// Status bits that report an error of data from the card. For data to the card, a missing start
+/// bit is not an error.
 const READ_ERRORS: u32 = INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FIFO | INT_START_BIT | INT_END_BIT;
 
-/// The phase that the controller works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Whether the controller itself sends CMD12 after it.
+    /// Whether the controller sends CMD12 after the last block.
     pub(super) stops: bool,
-    /// Whether the command's R1 has to be read before CMD12's comes; and its value.
+    /// Whether the driver must read the command's R1 before the R1 of CMD12 replaces it.
     pub(super) hears: bool,
     pub(super) heard: Option<u32>,
-    /// Raw status bits that have come.
+    /// Raw status bits that were set since the start of the phase.
     pub(super) seen: u32,
-    /// DMA status bits that have come.
+    /// DMA status bits that were set since the start of the phase.
     pub(super) dma_seen: u32,
-    /// Bytes that the CPU still has to transfer, and its position.
+    /// Bytes that the CPU has not transferred yet.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
-    /// Whether the driver has waited for the end of busy.
+    /// Whether the driver has already waited for the end of busy.
     pub(super) waited: bool,
-    /// Whether all words of a tuning block were right so far.
+    /// Whether all words of the tuning block matched the pattern so far.
     pub(super) right: bool,
 }
 
-/// What a phase does besides its command.
+/// How a phase transfers data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// No data.
+    /// The phase has no data.
     Command,
-    /// The DMA transfers the data.
+    /// The DMA transfers the data, in this direction.
     Dma(Direction),
-    /// The CPU transfers the data.
+    /// The CPU transfers the data, in this direction.
     Cpu(Direction),
-    /// The CPU compares a tuning block of this many bytes.
+    /// The CPU compares a tuning block; the number is its length in bytes.
     Tune(u32),
-    /// The command is CMD11: the lines go low.
+    /// The command is CMD11: after its response the card pulls the lines low.
     Voltage,
 }
 
 impl Active {
-    /// Returns the raw status bits that must come before the phase is over.
+    /// Returns the raw status bits that must be set before the phase has ended.
     pub(super) fn needs(&self) -> u32 {
         let data = match self.work {
-            // No end of the command is told.
+            // For CMD11 the controller reports no end of the command.
             Work::Voltage => return INT_VOLTAGE,
             Work::Command => 0,
             _ => INT_DATA,
@@ -67,26 +68,27 @@ impl Active {
         INT_COMMAND | data | if self.stops { INT_AUTO_STOP } else { 0 }
     }
 
-    /// Returns whether the card may be busy after it.
+    /// Returns whether the card may be busy after the phase.
     pub(super) fn may_be_busy(&self) -> bool {
         let write = matches!(self.work, Work::Dma(Direction::Write) | Work::Cpu(Direction::Write));
         write || self.resp == Resp::R1b
     }
 
-    /// Returns the error bits of its data.
+    /// Returns the status bits that are errors of the phase's data.
     pub(super) fn data_errors(&self) -> u32 {
         match self.work {
             Work::Command | Work::Voltage => 0,
             Work::Dma(Direction::Read) => READ_ERRORS | INT_STARVED,
             Work::Dma(Direction::Write) => READ_ERRORS & !INT_START_BIT | INT_STARVED,
-            // The clock waits for the CPU.
+            // When the CPU transfers data, the controller stops the card's clock while the FIFO is
+            // full or empty.
             Work::Cpu(Direction::Read) | Work::Tune(_) => READ_ERRORS,
             Work::Cpu(Direction::Write) => READ_ERRORS & !INT_START_BIT,
         }
     }
 
-    /// Returns the interrupts to enable: errors, and the last expected event. When the last one has
-    /// come, the others have too.
+    /// Returns the interrupts to enable: errors, and the event that is expected last. Earlier
+    /// events are set by then too.
     pub(super) fn wanted(&self) -> u32 {
         let missing = self.needs() & !self.seen;
         let next = match self.work {
@@ -119,10 +121,11 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
         let last = self.regs.read32(L::AT.command);
         if last != u32::MAX && last & COMMAND_START != 0 {
-            // It was not even taken.
+            // The controller did not accept even the command.
             return Err(StartError::CommandLine);
         }
-        // An SMHC lets the card go first; DesignWare's databook wants that looked at.
+        // An SMHC itself waits for the end of busy. DesignWare's databook requires that the driver
+        // checks it.
         if phase.data.is_some() && (self.dirty || L::DESIGN_WARE && self.dat0_low()) {
             return Err(StartError::DataLine);
         }
@@ -163,7 +166,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         if L::DESIGN_WARE && self.config.hold {
             command |= COMMAND_HOLD;
         }
-        // Late bits belong to no phase.
+        // Status bits that are set now belong to an earlier phase.
         self.regs.write32(L::AT.raw, u32::MAX);
         self.set_mask(active.wanted());
         self.active = Some(active);
@@ -172,7 +175,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         Ok(())
     }
 
-    /// Writes the registers for a data transfer, all but mask, argument and command.
+    /// Writes the registers for a data transfer, except interrupt mask, argument and command.
     fn program_data(
         &mut self,
         data: &Data,
@@ -187,7 +190,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.dma.sync(self.table_bus, place.cast(), used);
             control |= CONTROL_DMA | if L::DESIGN_WARE { CONTROL_INTERNAL_DMA } else { 0 };
             self.regs.write32(L::AT.control, control);
-            // Words that the CPU left, or never took, are not the DMA's.
+            // The DMA must not transfer words that an earlier CPU transfer left in the FIFO.
             if !L::DESIGN_WARE || core::mem::take(&mut self.by_cpu) {
                 self.regs.write32(L::AT.control, control | CONTROL_DMA_RESET);
                 self.regs.write32(L::AT.dma_mode, DMA_RESET);
@@ -206,7 +209,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
             self.regs.write32(L::AT.control, control);
         }
         if matches!(work, Work::Tune(_)) {
-            // A block that does not come is not to take the time of a whole tuning [SD 4.2.4.5].
+            // A tuning block that does not arrive must not use up the time of the whole tuning [SD
+            // 4.2.4.5].
             let clocks = (self.card_hz() / TUNING_BLOCKS_A_SECOND).clamp(1, TIMEOUT_DATA_MAX);
             self.regs.write32(L::AT.timeout, clocks << TIMEOUT_DATA_SHIFT | TIMEOUT_RESPONSE);
         }
@@ -222,15 +226,16 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
 }
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
-    /// Returns the space in the FIFO that a read waits for. At a fast clock a block cannot stop in
-    /// its middle, so there must be space for all of it.
+    /// Returns the value of the card read threshold register. At a fast clock the controller cannot
+    /// stop the clock inside of a block, so the FIFO must have space for the whole block.
     fn read_room(&self, data: &Data) -> u32 {
         let block = u32::from(data.block_size);
         let waits = data.direction == Direction::Read && self.bus.is_fast() && block <= self.fifo.bytes;
         if waits && self.fifo.read_room { block << READ_ROOM_SHIFT | READ_ROOM_ON } else { 0 }
     }
 
-    /// Returns the bytes of a tuning block, or an error if it is not one.
+    /// Returns the length of the tuning block in bytes, or an error if the data are no tuning
+    /// block.
     fn check_tuning(&self, data: &Data, stops: bool) -> Result<u32, StartError> {
         let bytes = u32::from(data.block_size);
         let one = data.direction == Direction::Read && data.blocks == 1 && matches!(bytes, 64 | 128);
@@ -239,15 +244,17 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
     }
 }
 
-/// Returns the bytes of these data, or an error; writes no register.
+/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
+/// writes no register.
 fn check(data: &Data, segments: &[Segment]) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
     let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
     let by_cpu = segments.iter().filter(|segment| segment.bus & BY_CPU != 0).count();
-    // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+    // The CPU must not access memory that is mapped for DMA, so either the CPU or the DMA transfers
+    // all segments.
     let mixed = by_cpu != 0 && by_cpu != segments.len();
-    // The FIFO is filled by words, and a word does not hold bytes of two blocks.
+    // The FIFO is accessed in words, and a word cannot hold bytes of two blocks.
     let torn = !block.is_multiple_of(4) && (data.blocks > 1 || by_cpu == 0);
     if bytes == 0 || data.block_size > BLOCK_BYTES_MAX || bytes > held || mixed || torn {
         return Err(StartError::Unsupported);
@@ -259,7 +266,7 @@ fn command_bits(command: &Command) -> u32 {
     let resp = match command.resp {
         Resp::None => 0,
         Resp::R2 => COMMAND_RESPONSE | COMMAND_LONG | COMMAND_CRC,
-        // No CRC there [SD 4.9.4], [SDIO 3.3].
+        // R3 and R4 have no CRC [SD 4.9.4], [SDIO 3.3].
         Resp::R3 | Resp::R4 => COMMAND_RESPONSE,
         _ => COMMAND_RESPONSE | COMMAND_CRC,
     };
@@ -272,7 +279,7 @@ fn command_bits(command: &Command) -> u32 {
     resp | kind | u32::from(command.index & 0x3f)
 }
 
-/// Returns whether this is a write to I/O Abort, address 6 of function 0 [SDIO 6.9].
+/// Returns whether the argument of a CMD52 writes to I/O Abort, address 6 of function 0 [SDIO 6.9].
 fn aborts(arg: u32) -> bool {
     arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
 }

@@ -1,33 +1,33 @@
-//! Descriptors of the internal DMA.
+//! Descriptors of the internal DMA: their memory, and how the driver fills them.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::regs::*;
 use crate::host::Segment;
 
-/// Memory for this many descriptors. The controller reads and writes it, so it must live as long as
-/// the program.
+/// Memory for `DESCRIPTORS` DMA descriptors. The controller reads and writes it, so it must live as
+/// long as the program.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Descriptors<const DESCRIPTORS: usize> {
     words: [[u32; 4]; DESCRIPTORS],
 }
 
-/// The format of descriptors.
+/// Parameters of the descriptors that depend on the controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// The table's address.
+    /// Bus address of the table.
     pub(super) bus: u32,
-    /// Most bytes of a descriptor.
+    /// Largest number of bytes in one descriptor.
     pub(super) chunk: u32,
-    /// Right shift of addresses.
+    /// Number of bits by which addresses are shifted right.
     pub(super) shift: u8,
-    /// Additional bits of the last descriptor.
+    /// Bits that the last descriptor needs in addition.
     pub(super) last: u32,
 }
 
 impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
-    /// Its size in bytes.
+    /// Size of the table in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
     /// Makes an empty table.
@@ -35,8 +35,8 @@ impl<const DESCRIPTORS: usize> Descriptors<DESCRIPTORS> {
         Descriptors { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Describes the first `bytes` of the segments, and returns the bytes of the table that are
-    /// used; `None`: the segments are too short, or the table is too small.
+    /// Writes descriptors for the first `bytes` bytes of the segments, and returns the number of
+    /// bytes of the table in use. `None` if the segments are too short, or the table is too small.
     pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut slots = self.words.iter_mut();
         let (mut used, mut left) = (0u32, bytes);

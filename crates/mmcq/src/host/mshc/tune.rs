@@ -1,5 +1,5 @@
-//! The sampling point of data from the card: set by the board's clock unit, or by SMHC's delay
-//! line.
+//! Tuning: selects the sampling point of data from the card, by the board's clock unit or by SMHC's
+//! delay line.
 
 use super::layout::*;
 use super::regs::*;
@@ -7,18 +7,18 @@ use super::{Mshc, MshcLayout};
 use crate::host::search::{Found, Search};
 use crate::host::{Dma, Regs};
 
-/// Functions of a board's clock unit for the controller, besides
-/// [`Surroundings`](crate::host::surroundings). Every default does nothing, so a board implements
-/// only what it has; `()` has nothing.
+/// Functions of a board's clock unit for the controller, in addition to
+/// [`Surroundings`](crate::host::surroundings). Each default does nothing, so a board implements
+/// only the functions that it has. `()` is a board without clock phases.
 pub trait MshcBoard {
-    /// Returns the number of clock phases for sampling the card's data, at most 32. They are
-    /// equally spaced over one period of the card's clock. 0: there are none, so no timing that
-    /// needs tuning.
+    /// Returns the number of clock phases at which the card's data can be sampled, at most 32. They
+    /// are equally spaced over one period of the card's clock. With 0, timings that need tuning are
+    /// not offered.
     fn taps(&self) -> u8 {
         0
     }
 
-    /// Selects this phase for sampling.
+    /// Selects the clock phase `tap` for sampling.
     fn select(&mut self, tap: u8) {
         let _ = tap;
     }
@@ -27,7 +27,7 @@ pub trait MshcBoard {
     fn unselect(&mut self) {}
 }
 
-/// A board without phases.
+/// A board without selectable clock phases.
 impl MshcBoard for () {}
 
 impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Mshc<L, R, D, S, DESCRIPTORS> {
@@ -35,20 +35,20 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         !L::DESIGN_WARE && self.config.sample_delay
     }
 
-    /// Begins to search a sampling point; returns false if there is no phase or delay to choose
-    /// from.
+    /// Begins to search for a sampling point; returns false if the board has no phases and the
+    /// controller no delay line.
     pub(super) fn start_search(&mut self) -> bool {
         let taps = if self.has_delay() { DELAY_TAPS } else { self.board.taps() };
         if taps == 0 {
             return false;
         }
-        // A delay line has two ends; phases are a circle.
+        // The taps of a delay line have a first and a last one; clock phases form a circle.
         self.bus.search = Some(Search::new(taps, !self.has_delay()));
         self.select(Some(0));
         true
     }
 
-    /// Selects this tap; `None`: the sampling point without tuning.
+    /// Selects sampling tap `tap`; `None` selects the sampling point that needs no tuning.
     pub(super) fn select(&mut self, tap: Option<u8>) {
         self.bus.tap = tap;
         match tap {
@@ -58,7 +58,7 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Writes SMHC's delay line, if there is one.
+    /// Writes the selected tap to SMHC's delay line, if the controller has one.
     pub(super) fn write_delay(&self) {
         if self.has_delay() {
             let steps = DELAY_TAP_STEPS * u32::from(self.bus.tap.unwrap_or(0));
@@ -66,7 +66,8 @@ impl<L: MshcLayout, R: Regs, D: Dma, S: MshcBoard, const DESCRIPTORS: usize> Msh
         }
     }
 
-    /// Notes the result of one tap. `Some(true)`: the chosen tap is good; `None`: no tap is.
+    /// Records whether the current tap is good. Returns `Some(true)` when the search has selected a
+    /// good tap, and `None` if no tap is good.
     pub(super) fn tried(&mut self, good: bool) -> Option<bool> {
         let found = self.bus.search.as_mut().map_or(Found::None, |search| search.tried(good));
         match found {

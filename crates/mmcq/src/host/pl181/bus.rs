@@ -1,19 +1,19 @@
-//! Power, clock and lines: steps that never block.
+//! Operations on the bus that never block: supply, clock and data lines.
 
 use super::Pl181;
 use super::regs::*;
 use crate::host::{BusOp, Regs, Step, Width};
 
-/// The bus settings.
+/// The bus settings as register values, and the ramp of the supply.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bus {
-    /// MCIPower.
+    /// Value of MCIPower.
     power: u32,
-    /// MCIClock.
+    /// Value of MCIClock.
     clock: u32,
-    /// The card's clock in hertz, 0 while it is stopped.
+    /// Frequency of the card's clock in hertz, 0 while the clock is stopped.
     pub(super) clock_hz: u32,
-    /// When the supply's ramp ends; `None`: it is not ramping.
+    /// Time at which the supply has risen, in nanoseconds; `None` if it is not rising.
     ramp_end_ns: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl<R: Regs> Pl181<R> {
             BusOp::Timing(_) | BusOp::Signal18(false) | BusOp::TuneAbort => {}
             BusOp::ResetLines => self.quiet(),
             BusOp::ResetAll => {
-                // There is no reset: what can be written is written.
+                // The controller has no reset, so the driver writes all registers instead.
                 self.quiet();
                 self.regs.write32(MASK_1, 0);
                 self.set_power(self.bus.power);
@@ -95,13 +95,13 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// Returns the bits of MCIClock for the fastest clock not above `hz`, and that clock; `None` if it
-/// cannot be that slow.
+/// Returns the bits of MCIClock for the fastest clock not above `hz`, and the frequency of that
+/// clock; `None` if the clock cannot be that slow.
 fn divide(mclk_hz: u32, hz: u32) -> Option<(u32, u32)> {
     if mclk_hz <= hz {
         return Some((CLOCK_BYPASS, mclk_hz));
     }
-    // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+    // The divider is at least 1 anyway; `max` shows the compiler that no division can panic.
     let half = mclk_hz.div_ceil(hz.max(1)).div_ceil(2).max(1);
     (hz != 0 && half - 1 <= CLOCK_DIVIDER_MAX).then(|| (half - 1, mclk_hz / (2 * half)))
 }
@@ -114,7 +114,7 @@ mod tests {
     fn divided_clock_is_never_above_and_the_nearest_below() {
         for mclk in [1, 2, 24_000_000u32, 33_000_000, 48_000_000, 99_999_999, u32::MAX] {
             for hz in [1, 100_000, 400_000, 12_000_000, 24_000_000, 25_000_000, 50_000_000, u32::MAX] {
-                // The controller's rule, every setting tried.
+                // Every possible setting, by the controller's own rule.
                 let all = (0..=255u64).map(|d| (d as u32, u64::from(mclk) / (2 * (d + 1))));
                 let best = core::iter::once((CLOCK_BYPASS, u64::from(mclk)))
                     .chain(all)

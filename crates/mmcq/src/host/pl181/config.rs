@@ -1,42 +1,44 @@
-//! Settings of the controller by the board, and the capabilities that follow.
+//! Settings that the board gives the driver, and the capabilities that follow from them.
 
 use super::regs::*;
 use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 use core::fmt;
 
-/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
+/// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// The peripheral's part numbers and its designer in MCIPeriphID: 11:0 and 19:12.
+/// Part numbers of PL180 and PL181 in bits 11:0 of MCIPeriphID; the next constant is ARM's designer
+/// number in bits 19:12.
 const PARTS: [u32; 2] = [0x180, 0x181];
 const DESIGNER_ARM: u32 = 0x41;
-/// Words in the FIFO; the second value is for ARM's FPGA images, which the upper byte of
-/// MCIPeriphID identifies.
+/// Number of words in the FIFO. The second constant is for ARM's FPGA images, which the upper byte
+/// of MCIPeriphID identifies.
 const FIFO_WORDS: u16 = 16;
 const FIFO_WORDS_EXTENDED: u16 = 128;
 
-/// Settings of the controller by the board. Start from [`Pl181Config::new`].
+/// Settings that the board gives the driver. Start from [`Pl181Config::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Pl181Config {
-    /// MCLK, the source of the card's clock, in hertz.
+    /// Frequency of MCLK, the source of the card's clock, in hertz.
     pub mclk_hz: u32,
-    /// PCLK, the clock of the register bus, in hertz. Both clocks decide how long a register needs
-    /// between two writes.
+    /// Frequency of PCLK, the clock of the register bus, in hertz. MCLK and PCLK decide how long
+    /// the driver must wait between two writes to a register.
     pub pclk_hz: u32,
-    /// Fastest card clock that the board's wires support, in hertz.
+    /// Fastest card clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired: one, or four where the cell has the wide bus (PL181).
+    /// Number of data lines that the board connects: one, or four if the controller has the wide
+    /// bus (PL181).
     pub width: Width,
-    /// Whether high speed timing is used: the card samples and drives as above 25 MHz. The
-    /// controller has no setting for it; the board must support it.
+    /// Whether the card is switched to high-speed timing for clocks above 25 MHz. The controller
+    /// has no setting for it, so the board must support it.
     pub high_speed: bool,
-    /// Additional bits of MCIPower while power is on: voltage (5:2), open drain (6), resistor (7),
-    /// where something is connected to them.
+    /// Additional bits of MCIPower while the supply is on, if the board connects something to them:
+    /// voltage (5:2), open drain (6), resistor (7).
     pub power: u32,
-    /// Ramp time of the supply from power-up to power-on, in nanoseconds.
+    /// Time from power-up to power-on that the supply needs to rise, in nanoseconds.
     pub power_up_ns: u64,
-    /// Words in the FIFO. `None`: by the peripheral's identification. Set it for cells without one,
-    /// or with another.
+    /// Number of words in the FIFO; `None` to derive it from the identification registers. Set it
+    /// for a controller without identification, or with an unknown one.
     pub fifo_words: Option<u16>,
 }
 
@@ -52,7 +54,8 @@ setters!(Pl181Config {
 });
 
 impl Pl181Config {
-    /// Makes settings with one line, default speed, and the FIFO as identified.
+    /// Makes settings for one data line and default speed; the FIFO has the size that the
+    /// identification tells.
     pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
         Pl181Config {
             mclk_hz,
@@ -98,7 +101,8 @@ impl Pl181Config {
         }
     }
 
-    /// Returns the number of words in the FIFO.
+    /// Returns the number of words in the FIFO, by the identification `id` unless the settings have
+    /// it.
     pub(super) fn fifo(&self, id: u32) -> Result<u16, Pl181InitError> {
         match self.fifo_words {
             Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
@@ -111,27 +115,28 @@ impl Pl181Config {
         }
     }
 
-    /// Returns the number of register accesses (two PCLK each, at least) that fill the time a
-    /// register needs between two writes: three MCLK and two PCLK.
+    /// Returns how many register accesses (at least two PCLK each) fill the time that a register
+    /// needs between two writes: three MCLK and two PCLK.
     pub(super) fn gap_reads(&self) -> u32 {
         let mclk = u64::from(self.mclk_hz.max(1));
         let pclk_cycles = 2 + (3 * u64::from(self.pclk_hz)).div_ceil(mclk);
-        // Beyond that the bus would be a thousand times faster than the controller's clock.
+        // With more accesses, PCLK would be a thousand times faster than MCLK, which no board has.
         pclk_cycles.div_ceil(2).min(1_500) as u32
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`Pl181::new`](super::Pl181::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pl181InitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the controller's clock is off, or no controller is at this
+    /// address.
     Gone,
-    /// This identification is neither PL180 nor PL181. Set [`Pl181Config::fifo_words`] if the cell
-    /// is one of them nevertheless.
+    /// The identification (the value) is neither PL180 nor PL181. Set [`Pl181Config::fifo_words`]
+    /// if the controller is compatible nevertheless.
     Unknown(u32),
-    /// [`Pl181Config::fifo_words`] is not a power of two from 2 on.
+    /// [`Pl181Config::fifo_words`] is not a power of two, or is 1.
     Fifo(u16),
     /// [`Pl181Config::mclk_hz`] is 0.
     NoClock,

@@ -1,4 +1,4 @@
-//! The progress and the end of a phase.
+//! Handles the events of a phase until the phase ends.
 
 use super::Pl181;
 use super::phase::{Active, Work};
@@ -7,8 +7,8 @@ use crate::host::{Cause, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// Most words that one call transfers, unless the FIFO is longer: a block of 512 bytes. The rest
-/// interrupts again.
+/// Largest number of words that one call transfers, unless the FIFO is longer: a block of 512
+/// bytes. The FIFO raises another interrupt for the rest.
 const WORDS_MAX: u32 = 128;
 const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | START_BIT;
 
@@ -33,7 +33,7 @@ impl<R: Regs> Pl181<R> {
         events
     }
 
-    /// Masks the interrupts: nothing is in progress.
+    /// Masks the interrupts when no phase is in progress.
     fn silence(&mut self) {
         if self.mask.is_some_and(|mask| mask != 0) {
             let status = self.regs.read32(STATUS);
@@ -43,19 +43,21 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Reads the status and transfers data while the FIFO has data or space, and some more words
-    /// that are due. Returns the result if the phase is over.
+    /// Reads the status and transfers data while the FIFO has data or space, and then some more
+    /// words that are due. Returns the result if the phase has ended.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
-        // Each turn but two (response, end) moves a word at least, or follows one that did.
+        // Each turn except two (response, end) transfers at least one word, or follows a turn that
+        // did.
         for _ in 0..2 * words_left + 2 {
             let status = self.regs.read32(STATUS);
             if status == u32::MAX {
                 let stage = if active.work == Work::Command { Stage::Command } else { Stage::Data };
                 return Some(Err(Fault { cause: Cause::Gone, stage, response: None }));
             }
-            // After the last turn's words: QEMU's model says with each that the data have ended.
+            // Flags are cleared after the words of the last turn, because QEMU's model reports the
+            // end of the data with each word.
             if status & STATIC != 0 {
                 self.regs.write32(CLEAR, status & STATIC);
             }
@@ -73,8 +75,8 @@ impl<R: Regs> Pl181<R> {
             let words = self.due(active.work, status).min(words_left);
             if words == 0 {
                 let result = self.over(active);
-                // QEMU's model refills the FIFO only after a look at the status, and shows it in
-                // the next.
+                // QEMU's model refills the FIFO only when the status is read, and shows the new
+                // data in the next read of the status.
                 if result.is_some() || !look_again || words_left == 0 {
                     return result;
                 }
@@ -88,23 +90,24 @@ impl<R: Regs> Pl181<R> {
         None
     }
 
-    /// Starts the data of a write, whose response has come.
+    /// Starts the data of a write after the response was received.
     fn start_sending(&mut self, active: &mut Active) {
         active.work = Work::Write;
-        // Whatever the flags say about data, it is about others.
+        // Flags about data belong to an earlier transfer, so they are dropped.
         active.seen &= active.command_ends();
         self.regs.write32(DATA_CONTROL, self.transfer.control);
     }
 
-    /// Returns how many words the FIFO is known to have, or to have space for, of those that the
-    /// phase needs.
+    /// Returns how many words the CPU can certainly transfer now: words in the FIFO, or space in
+    /// it, but no more than the phase needs.
     fn due(&self, work: Work, status: u32) -> u32 {
         let fifo = u32::from(self.fifo_words);
         let left = self.transfer.left_bytes.div_ceil(4);
         let ready = match work {
             Work::Read if status & RX_FULL != 0 => fifo,
             Work::Read if status & RX_HALF_FULL != 0 => fifo / 2,
-            // More will come, and more at a time; only the rest comes word by word.
+            // More data will arrive, so wait for half a FIFO; only the last words are read one by
+            // one.
             Work::Read if status & RX_AVAILABLE != 0 && left < fifo / 2 => 1,
             Work::Write if status & TX_EMPTY != 0 => fifo,
             Work::Write if status & TX_HALF_EMPTY != 0 => fifo / 2,
@@ -124,7 +127,7 @@ impl<R: Regs> Pl181<R> {
         self.transfer.left_bytes -= bytes;
     }
 
-    /// Returns the fault that ends the phase, if there is one.
+    /// Returns the fault that ends the phase, or `None`.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -144,16 +147,16 @@ impl<R: Regs> Pl181<R> {
         let cause = match () {
             () if has(DATA_CRC_FAIL) => Cause::Crc,
             () if has(DATA_TIMEOUT) => Cause::Timeout,
-            // Start bits that do not come together are as good as a frame that is not one.
+            // Start bits that do not arrive together count as a malformed frame.
             () if has(START_BIT) => Cause::EndBit,
-            // The CPU came too late.
+            // The FIFO overran or ran empty, because the CPU served it too late.
             () => Cause::Other,
         };
         let response = answered.then(|| self.response(active.resp));
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Returns the end, if everything has come.
+    /// Returns the successful end of the phase if all events have arrived; `None` otherwise.
     fn over(&self, active: &Active) -> Option<Result<Done, Fault>> {
         if active.seen & active.command_good() == 0 {
             return None;
@@ -167,8 +170,8 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns whether the response has another command's index. QEMU's model does not store the
-    /// index, and reads as 0; CMD0 has no response.
+    /// Returns whether the response carries the index of another command. QEMU's model does not
+    /// store the index (it reads 0), and CMD0 has no response.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;
@@ -189,19 +192,19 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Ends a phase that went well: disables both paths, which are idle.
+    /// Ends a successful phase: disables command path and data path, which are idle.
     fn finish(&mut self, work: Work) {
         self.regs.write32(COMMAND, 0);
         if work.moves() {
             self.regs.write32(DATA_CONTROL, 0);
         }
         if work == Work::Write {
-            // The FIFO is empty now, and may say so for as long as it likes.
+            // The FIFO is empty now, and would signal that all the time.
             self.set_mask(0);
         }
     }
 
-    /// Stops both paths, empties the FIFO and clears every flag.
+    /// Stops command path and data path, empties the FIFO and clears every flag.
     pub(super) fn quiet(&mut self) {
         self.active = None;
         self.transfer = super::Transfer::default();

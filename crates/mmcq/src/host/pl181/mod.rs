@@ -1,15 +1,17 @@
-//! ARM's PrimeCell MCI: PL180 and PL181, and the cells built after them.
+//! ARM's PrimeCell MCI (PL180 and PL181), and controllers derived from it.
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
-// it goes on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
+// a phase continues and ends) and `bus.rs` (clock, supply, lines). `config.rs` has the settings
+// that a board gives.
 //!
 //! Command path and data path are two state machines. The command path sends 48 bits and receives
-//! 48 or 136. The data path transfers `DATA_LENGTH` bytes in blocks of a power of two, through a
-//! FIFO of words that the CPU serves. There is no flow control: a FIFO that is served too late
-//! overruns, and that is an error. For a read the data path starts before the command, for a write
-//! after the response. A phase has at most 65535 bytes; busy is not detected.
+//! 48 or 136 bits. The data path transfers `DATA_LENGTH` bytes in blocks of a power of two, through
+//! a FIFO that the CPU reads and writes. The controller has no flow control: a FIFO that is served
+//! too late overruns, which is an error. For a read the data path starts before the command, for a
+//! write after the response. A phase has at most 65535 bytes. The controller does not detect busy.
 //!
-//! The cell has two interrupt lines. The driver uses the first (MCIINTR0); the second stays masked.
+//! The controller has two interrupt lines. The driver uses the first (MCIINTR0) and masks the
+//! second.
 
 mod bus;
 mod config;
@@ -25,11 +27,11 @@ pub use config::{Pl181Config, Pl181InitError};
 use phase::{Active, Transfer};
 use regs::*;
 
-/// A controller behind registers `R`; the identification registers at FE0h included, unless
-/// [`Pl181Config::fifo_words`] is given.
+/// The driver of a controller with registers `R`. They include the identification registers at
+/// FE0h, unless [`Pl181Config::fifo_words`] is given.
 ///
-/// Nothing is written by [`new`](Pl181::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
-/// controller up.
+/// [`new`](Pl181::new) writes no register; [`BusOp::ResetAll`] and [`BusOp::PowerOn`] initialise
+/// the controller.
 pub struct Pl181<R: Regs> {
     regs: R,
     config: Pl181Config,
@@ -39,12 +41,13 @@ pub struct Pl181<R: Regs> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// Value of MCIMask0; `None`: never written.
+    /// Last value written to MCIMask0; `None` before the first write.
     mask: Option<u32>,
 }
 
 impl<R: Regs> Pl181<R> {
-    /// Makes a driver for the controller at `regs`.
+    /// Makes a driver for the controller at `regs`; reads the identification, and writes no
+    /// register.
     pub fn new(regs: R, config: Pl181Config) -> Result<Self, Pl181InitError> {
         if config.mclk_hz == 0 {
             return Err(Pl181InitError::NoClock);
@@ -71,11 +74,12 @@ impl<R: Regs> Pl181<R> {
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
@@ -94,8 +98,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Waits the time that a register needs between two writes. `passed` accesses have been made
-    /// since the first.
+    /// Waits the time that a register needs between two writes, by reading a register. `passed`
+    /// accesses were already made since the first write.
     fn rest(&self, passed: u32) {
         for _ in passed..self.gap_reads {
             self.regs.read32(MASK_0);
@@ -103,8 +107,8 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-// SAFETY: there is no DMA. The CPU moves what `Cursor` finds inside the segments, in `ack`, while
-// the phase is active.
+// SAFETY: the driver uses no DMA. The CPU accesses only memory inside the segments, by `Cursor`, in
+// `ack`, while the phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs> Host for Pl181<R> {
     fn caps(&self) -> &Caps {
@@ -130,13 +134,13 @@ unsafe impl<R: Regs> Host for Pl181<R> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// Returns false: the level cannot be read.
+    /// Returns false, because the controller does not show the level of DAT0.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// Returns true: the controller does not see the slot's switch, and a missing card does not
-    /// answer.
+    /// Returns true, because the controller has no card detection. A missing card shows by its
+    /// missing response.
     fn present(&self) -> bool {
         true
     }

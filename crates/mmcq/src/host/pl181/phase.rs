@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and writes the registers.
 
 use super::Pl181;
 use super::regs::*;
@@ -6,35 +6,35 @@ use crate::host::pio::Cursor;
 use crate::host::{Auto, Data, Direction, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// Added to the data timeout of a read, whose timer starts before the command: command, N_CR and
-/// response, in card clocks.
+/// Card clocks for a command, N_CR and a response. They are added to the data timeout of a read,
+/// whose timer starts before the command.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
-/// The phase that the controller works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Static flags that have come so far.
+    /// Static flags of MCIStatus that were set since the start of the phase.
     pub(super) seen: u32,
 }
 
-/// What a phase does besides its command.
+/// Activity of the data path in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// No data.
+    /// The phase has no data.
     Command,
-    /// The data path receives.
+    /// The data path receives data from the card.
     Read,
-    /// The data path will send, once the response has come.
+    /// The data path will send data when the response has been received.
     WriteLater,
-    /// The data path sends.
+    /// The data path sends data to the card.
     Write,
 }
 
 impl Work {
-    /// Returns whether the data path works.
+    /// Returns whether the data path is enabled.
     pub(super) const fn moves(self) -> bool {
         matches!(self, Work::Read | Work::Write)
     }
@@ -43,15 +43,15 @@ impl Work {
 /// The data of the phase in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
-    /// Bytes that the CPU still has to transfer.
+    /// Bytes that the CPU has not transferred yet.
     pub(super) left_bytes: u32,
     pub(super) cursor: Cursor,
-    /// Value that starts the data path.
+    /// Value of MCIDataCtrl that starts the data path.
     pub(super) control: u32,
 }
 
 impl Active {
-    /// Returns the flags that end the command, well or not.
+    /// Returns the flags that end the command, with or without an error.
     pub(super) const fn command_ends(&self) -> u32 {
         match self.resp {
             Resp::None => COMMAND_SENT,
@@ -59,8 +59,8 @@ impl Active {
         }
     }
 
-    /// Returns the flags of a command that went well. The controller also checks the CRC of R3 and
-    /// R4, which have none.
+    /// Returns the flags of a command without an error. The controller checks the CRC even for R3
+    /// and R4, which have none, so a CRC failure counts as success there.
     pub(super) const fn command_good(&self) -> u32 {
         match self.resp {
             Resp::None => COMMAND_SENT,
@@ -90,12 +90,12 @@ impl<R: Regs> Pl181<R> {
             Some(_) => return Err(StartError::CommandLine),
             None => {}
         }
-        // All ones (a controller that is gone) has this bit too.
+        // A controller that is gone reads as all ones, so it also shows this bit.
         if self.regs.read32(STATUS) & COMMAND_ACTIVE != 0 {
             return Err(StartError::CommandLine);
         }
-        // Late flags of whatever was before; QEMU's model also says with every command that some
-        // data have ended.
+        // Clear late flags of earlier phases. QEMU's model also reports an end of data with every
+        // command.
         self.regs.write32(CLEAR, STATIC);
         let work = match (&phase.data, transfer) {
             (Some(data), Some((bytes, transfer))) => {
@@ -116,14 +116,14 @@ impl<R: Regs> Pl181<R> {
         self.active = Some(active);
         self.set_mask(self.wanted_mask(&active));
         self.regs.write32(ARGUMENT, phase.command.arg);
-        // The command path was switched off when the last phase ended: status, clear and argument
-        // lie between.
+        // The command path was disabled when the last phase ended; the accesses to status, clear
+        // and argument have used up a part of the required pause.
         self.rest(3);
         self.regs.write32(COMMAND, command_bits(&phase.command));
         Ok(())
     }
 
-    /// Returns the flags that have to interrupt so that the phase continues.
+    /// Returns the flags that must interrupt so that the phase continues.
     pub(super) fn wanted_mask(&self, active: &Active) -> u32 {
         let answered = active.seen & active.command_good() != 0;
         let command = if answered { 0 } else { active.command_ends() };
@@ -137,8 +137,8 @@ impl<R: Regs> Pl181<R> {
                     _ if left >= self.half_bytes() => RX_HALF_FULL,
                     _ => RX_AVAILABLE,
                 };
-                // The response is taken along when data come; it is waited for only when all of
-                // them are there.
+                // The response is read when data arrive; its own interrupt is needed only when all
+                // data are there.
                 let response = if level | end != 0 { RESPONSE_END } else { 0 };
                 command & !response | end | DATA_CRC_FAIL | DATA_TIMEOUT | RX_OVERRUN | START_BIT | level
             }
@@ -159,11 +159,12 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-/// Returns the bytes of the data, and the transfer.
+/// Returns the length of the data in bytes, and the transfer; an error if the controller cannot
+/// transfer them.
 fn plan(data: &Data, segments: &[Segment]) -> Result<(u32, Transfer), StartError> {
     let size = data.block_size;
     let bytes = data.blocks.checked_mul(size.into()).ok_or(StartError::Unsupported)?;
-    // Blocks shorter than a word would share it.
+    // Blocks shorter than a word would share a word of the FIFO.
     let stack = size < 4 && data.blocks != 1;
     if bytes == 0 || bytes > DATA_BYTES_MAX || !size.is_power_of_two() || size > DATA_BLOCK_BYTES_MAX || stack
     {

@@ -1,5 +1,5 @@
-//! Power, clock, width, timing, voltage, tuning, reset: scripts of register accesses that never
-//! block.
+//! Operations on the bus as scripts of register accesses that never block: supply, clock, width,
+//! timing, voltage, tuning, reset.
 
 use super::port::write_word;
 use super::regs::*;
@@ -7,38 +7,39 @@ use super::tuning::Sweep;
 use super::{Condition, Rtsx, RtsxConfig};
 use crate::host::{BusOp, Dma, Regs, Step, Timing};
 
-/// Fastest SD clock, and the slowest in every mode.
+/// Fastest SD clock in hertz; the next constant is the slowest one in every mode.
 pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
 pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
-/// What the PLL can give, in MHz.
+/// Frequencies that the PLL can generate, in MHz.
 const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;
 const HZ_IN_MHZ: u64 = 1_000_000;
-/// Time until a new setting of the PLL is stable.
+/// Time until a new setting of the PLL is stable, in nanoseconds.
 const PLL_NS: u32 = 130_000;
-/// Soft start of the supply: the inrush of the card's capacitors.
+/// Duration of the supply's soft start, which limits the inrush current of the card, in
+/// nanoseconds.
 const SOFT_START_NS: u32 = 150_000;
-/// Time until the pads' supply has reached another voltage [SD 4.2.4.2].
+/// Time until the pads' supply has reached another voltage, in nanoseconds [SD 4.2.4.2].
 const VOLTAGE_NS: u32 = 5_000_000;
-/// Longest time of one access, and the interval of polls.
+/// Longest time of one register access in nanoseconds; the next constant is the interval of polls.
 const ACCESS_NS: u64 = 10_000_000;
 const ACCESS_POLL_NS: u64 = 10_000;
-/// Polls of one access before the caller has to come back.
+/// Number of polls for one access before the function returns and must be called again.
 const LOOKS: u32 = 8;
-/// Most acts in one call.
+/// Largest number of script steps that one call executes.
 const ACTS_PER_CALL: usize = 16;
-/// Most acts in a script: the longest is the reset of everything.
+/// Largest number of steps in a script; the reset of the whole chip is the longest.
 const ACTS: usize = 32;
 
-/// One step of a script.
+/// A step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// A write, as [`HAIMR`] wants it.
+    /// Writes a register; the value is the word for [`HAIMR`].
     Write(u32),
-    /// A pause in nanoseconds.
+    /// Waits for this time in nanoseconds.
     Pause(u32),
 }
 
-/// The acts of a bus operation, in order.
+/// The steps of a bus operation, in order.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     acts: [Act; ACTS],
@@ -52,7 +53,7 @@ impl Script {
     }
 
     fn push(&mut self, act: Act) {
-        // `acts` has room for the longest script, which a test runs.
+        // `acts` has room for the longest script; a test executes that script.
         if let Some(place) = self.acts.get_mut(self.used) {
             *place = act;
             self.used += 1;
@@ -74,33 +75,33 @@ impl Script {
     }
 }
 
-/// The bus settings, and the progress of the operation.
+/// The bus settings, and the progress of the operation on the bus.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     script: Script,
     wait: Wait,
-    /// Mode and width in CFG1.
+    /// Mode bits of SD_CFG1; the next field has the bus width.
     mode: u8,
     width: u8,
     pads: u8,
-    /// Whether the operation in progress lets the clock run between transfers.
+    /// Whether the operation in progress lets the SD clock run between transfers.
     starts_clock: bool,
-    /// Requested SD clock in hertz, 0 while it is stopped.
+    /// Requested SD clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,
     send_phase: u8,
     sample_phase: u8,
 }
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// Nothing is in progress.
+    /// No operation is in progress.
     Nothing,
-    /// The end of an earlier access.
+    /// An earlier register access has ended.
     Free { deadline_ns: u64 },
-    /// The end of this write.
+    /// The write of this word has ended.
     Write { word: u32, deadline_ns: u64 },
-    /// A time.
+    /// A point in time has come; the value is that time in nanoseconds.
     Until(u64),
 }
 
@@ -124,13 +125,13 @@ impl Bus {
         self.wait != Wait::Nothing
     }
 
-    /// Returns whether the mode is a UHS-I mode: these have 1.8 V on the lines, and others do not
-    /// [SD 4.2.4].
+    /// Returns whether the mode is a UHS-I mode. UHS-I modes have 1.8 V on the signal lines, other
+    /// modes have 3.3 V [SD 4.2.4].
     pub(super) fn is_uhs(&self) -> bool {
         self.pads == PAD_1V8
     }
 
-    /// Sets the phase that tuning has found.
+    /// Sets the sampling phase that tuning has found.
     pub(super) fn set_sample_phase(&mut self, phase: u8) {
         self.sample_phase = phase & PHASE_MASK;
     }
@@ -144,7 +145,7 @@ impl Bus {
         self.script.write(SD_PAD_CTL, PAD_1V8, self.pads);
     }
 
-    /// Sets the requested clock and lets it run; returns false if it cannot be that slow.
+    /// Sets the requested clock and starts it; returns false if the clock cannot be that slow.
     fn run_clock(&mut self) -> bool {
         let Some(setting) = Setting::of(self.clock_hz, self.mode) else { return false };
         self.starts_clock = true;
@@ -162,14 +163,14 @@ impl Bus {
         script.write(CLOCK_CTL, CLOCK_CHANGE, 0);
         script.write(CLOCK_ENABLE, CLOCK_SD, CLOCK_SD);
         script.write(SD_CFG1, CFG1_DIVIDER, setting.cfg1);
-        // A card wants clocks before its first command and in the voltage switch; the next list
-        // ends it.
+        // A card needs clocks before its first command and during the voltage switch. The next list
+        // stops this clock.
         script.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_TOGGLE);
         true
     }
 
     /// Sets both phases, which matter only in SDR50 and SDR104, while the clock is held. Without a
-    /// clock they are set with the next one.
+    /// clock they are set with the next clock.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
@@ -186,7 +187,7 @@ impl Bus {
         }
     }
 
-    /// Clears the work in progress of the SD circuits, the DMA and the ring buffer.
+    /// Aborts the work in progress of the SD circuits and of the DMA, and empties the ring buffer.
     fn stop(&mut self) {
         self.script.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);
         self.script.write(DMA_CTL, DMA_RESET, DMA_RESET);
@@ -194,7 +195,7 @@ impl Bus {
     }
 }
 
-/// The settings of a clock.
+/// Register values for one SD clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     pll_n: u8,
@@ -203,14 +204,14 @@ struct Setting {
 }
 
 impl Setting {
-    /// Returns the settings of the fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 in
-    /// SDR50 and SDR104) / (1, 128, 256).
+    /// Returns the settings of the fastest clock not above `hz`. The clock is PLL / (1, 2, 4, 8) /
+    /// (2, or 1 in SDR50 and SDR104) / (1, 128, 256).
     fn of(hz: u32, mode: u8) -> Option<Setting> {
         let half = if mode == CFG1_SD30 { 1 } else { 2 };
         let mut best: Option<(u64, Setting)> = None;
         for (cfg1, slow) in [(CFG1_DIVIDE_1, 1), (CFG1_DIVIDE_128, 128), (CFG1_DIVIDE_256, 256)] {
             for power in 0..4u8 {
-                // At least 1 anyway; said where the compiler can see it, so that no division can
+                // The divisor is at least 1 anyway; `max` shows the compiler that no division can
                 // panic.
                 let divisor = ((half * slow) << power).max(1);
                 let mhz = u64::from(hz) * divisor / HZ_IN_MHZ;
@@ -255,7 +256,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                 (None, _) if now_ns < deadline_ns => {
                     return Step::Wait(now_ns.saturating_add(ACCESS_POLL_NS).min(deadline_ns));
                 }
-                // What was written comes back, or the write was lost.
+                // The chip returns the written byte. A different byte means that the write was
+                // lost.
                 (Some(Ok(byte)), Some(word)) if (byte ^ word as u8) & (word >> 8) as u8 != 0 => {}
                 (Some(Ok(_)), _) => {
                     self.next_act(op, now_ns);
@@ -283,7 +285,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         };
     }
 
-    /// Writes an operation's script, and does what is possible at once.
+    /// Writes an operation's script, and executes as much as possible at once.
     fn begin(&mut self, op: BusOp) -> bool {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {
@@ -352,7 +354,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         true
     }
 
-    /// Does what follows when a script is over.
+    /// Finishes an operation after its script has ended.
     fn end(&mut self, op: BusOp) {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
@@ -366,7 +368,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.state.toggling |= self.bus.starts_clock;
     }
 
-    /// Stops list and DMA; no phase is in progress any more.
+    /// Stops list and DMA; no phase is in progress afterwards.
     fn halt(&mut self) {
         self.active = None;
         self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };
@@ -402,7 +404,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         };
         let before = core::mem::replace(&mut self.bus.mode, mode);
         self.bus.script.write(SD_CFG1, CFG1_MODE, mode);
-        // The mode halves the clock, or no longer does.
+        // The clock must be set again if the mode now halves it, or no longer does.
         let same = (before == CFG1_SD30) == (mode == CFG1_SD30) || self.bus.clock_hz == 0;
         same || self.bus.run_clock()
     }

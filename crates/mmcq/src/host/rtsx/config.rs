@@ -1,31 +1,31 @@
-//! Settings of the reader that the board knows and the driver cannot read.
+//! Settings of the reader that only the board knows.
 
 use crate::host::{DmaError, Width};
 use core::fmt;
 
-/// Realtek's PCI vendor number.
+/// PCI vendor ID of Realtek.
 const VENDOR: u16 = 0x10ec;
 
-/// A chip that this driver supports. It is identified by the PCI function, not by its registers.
+/// A chip that this driver supports, identified by its PCI IDs and not by its registers.
 ///
-/// The RTL8411 family switches its power in another way, and the chips from RTS5260 on have another
-/// PLL or another power: the driver must not touch those.
+/// The RTL8411 family controls its supply in another way, and the chips from RTS5260 on have
+/// another PLL or another supply control. The driver must not access these chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Chip {
-    /// 10ec:5209.
+    /// RTS5209, PCI 10ec:5209.
     Rts5209,
-    /// 10ec:5227.
+    /// RTS5227, PCI 10ec:5227.
     Rts5227,
-    /// 10ec:522a.
+    /// RTS522A, PCI 10ec:522a.
     Rts522a,
-    /// 10ec:5229.
+    /// RTS5229, PCI 10ec:5229.
     Rts5229,
-    /// 10ec:5249.
+    /// RTS5249, PCI 10ec:5249.
     Rts5249,
-    /// 10ec:524a.
+    /// RTS524A, PCI 10ec:524a.
     Rts524a,
-    /// 10ec:525a.
+    /// RTS525A, PCI 10ec:525a.
     Rts525a,
 }
 
@@ -33,7 +33,7 @@ impl Chip {
     /// Returns the chip with these PCI IDs.
     ///
     /// # Errors
-    /// [`RtsxInitError::Chip`] for any other.
+    /// [`RtsxInitError::Chip`] if the driver supports no chip with these IDs.
     pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, RtsxInitError> {
         Ok(match (vendor, device) {
             (VENDOR, 0x5209) => Chip::Rts5209,
@@ -48,35 +48,37 @@ impl Chip {
     }
 }
 
-/// A reader and its board.
+/// Settings that the board gives the driver. Start from [`RtsxConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct RtsxConfig {
-    /// The chip.
+    /// The chip in the reader.
     pub chip: Chip,
-    /// Whether data of an open transfer can be transferred without a command:
+    /// Whether the chip may transfer data of an open transfer without a command:
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
-    /// Whether the chip can also wait for the end of busy after written data (it can after a
-    /// response). The end of a write is then an interrupt, and the engine does not poll. Known
-    /// drivers never use it there, so it is off unless tried on the very chip.
+    /// Whether the chip can also wait for the end of busy after written data, as it can after a
+    /// response. The end of a write then raises an interrupt, and the engine does not poll. Known
+    /// drivers never use this, so it is off; set it only after a test on the chip.
     pub busy_after_data: bool,
-    /// Whether the CPU sees what the chip writes into the list's memory without further measures.
-    /// The driver asks [`Dma`](crate::host::Dma) only for a mapping for `Write`, so this is true on
-    /// x86, unless an IOMMU forbids it. Responses then come with the end of the list. Otherwise
-    /// they are read byte by byte through `HAIMR`.
+    /// Whether the CPU sees, without cache maintenance, what the chip writes into the list's
+    /// memory. The driver requests only a `Write` mapping from [`Dma`](crate::host::Dma), so this
+    /// is true on x86, unless an IOMMU forbids it. Responses then arrive with the end of the list.
+    /// Otherwise the driver reads them byte by byte through `HAIMR`.
     pub coherent: bool,
-    /// Fastest SD clock that the board's wires support, in hertz.
+    /// Fastest SD clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired, at most four.
+    /// Number of data lines that the board connects, at most four.
     pub width: Width,
-    /// Whether the socket has a supply for 1.8 V signalling.
+    /// Whether the socket has a supply for 1.8 V on the signal lines.
     pub signal18: bool,
-    /// Whether the card is soldered: its presence is never checked.
+    /// Whether the card is soldered, so that its presence is never checked.
     pub fixed: bool,
-    /// Phase of the host's output in SDR50 and SDR104, 0 to 31; depends on the board.
+    /// Phase of the clock that drives CMD and DAT in SDR50 and SDR104, 0 to 31; depends on the
+    /// board.
     pub send_phase: u8,
-    /// Phase of the sampling in these modes before (or without) tuning, 0 to 31.
+    /// Phase of the clock that samples CMD and DAT in SDR50 and SDR104 before (or without) tuning,
+    /// 0 to 31.
     pub sample_phase: u8,
 }
 
@@ -94,7 +96,7 @@ setters!(RtsxConfig {
 });
 
 impl RtsxConfig {
-    /// Makes settings with all functions, for a card in a slot.
+    /// Makes settings with all functions enabled, for a card in a slot.
     pub const fn new(chip: Chip) -> Self {
         RtsxConfig {
             chip,
@@ -111,26 +113,26 @@ impl RtsxConfig {
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`Rtsx::new`](super::Rtsx::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RtsxInitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the reader's clock is off, or no reader is at this address.
     Gone,
-    /// The PCI function is not one that the driver supports.
+    /// The driver does not support the chip with these PCI IDs.
     Chip {
-        /// Its vendor.
+        /// PCI vendor ID of the chip.
         vendor: u16,
-        /// Its device.
+        /// PCI device ID of the chip.
         device: u16,
     },
-    /// The platform invalidates cache lines of this many bytes. The chip writes bytes by DMA, and
-    /// the invalidation would destroy the rest of a line.
+    /// The platform invalidates cache lines of this many bytes. The chip writes single bytes by
+    /// DMA, and the invalidation would destroy the rest of a line.
     CacheLines(u32),
-    /// The list's memory cannot be mapped, or is out of the chip's reach (32 bits).
+    /// The list's memory cannot be mapped, or the chip cannot reach it (32-bit addresses).
     List(DmaError),
-    /// The table's memory cannot be mapped, or is out of the chip's reach.
+    /// The table's memory cannot be mapped, or the chip cannot reach it.
     Table(DmaError),
 }
 

@@ -1,4 +1,4 @@
-//! The end of a phase, and other events of the reader.
+//! Handles the end of a phase, and other events of the reader.
 
 use super::Rtsx;
 use super::phase::{Active, Work};
@@ -10,7 +10,7 @@ use core::sync::atomic::{Ordering, fence};
 
 /// Interrupts that belong to a phase.
 pub(super) const OF_PHASE: u32 = INT_COMMAND | INT_DATA | INT_OK | INT_FAIL;
-/// First byte of an R2 (and R3): an index of ones.
+/// First byte of an R2 or R3: the command index field has only ones.
 const RESERVED_INDEX: u8 = 0x3f;
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
@@ -41,8 +41,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             }
         } else {
             if latched & OF_PHASE != 0 {
-                // Late or spurious: the next start looks twice. What comes again and again
-                // interrupts no more.
+                // The event is late or spurious, so the next phase checks the state before it
+                // starts. An event that repeats is masked.
                 self.masked |= if self.state.unsettled { OF_PHASE } else { 0 };
                 self.state.unsettled = true;
             }
@@ -53,7 +53,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         events
     }
 
-    /// Does one step of the phase in progress; returns its result if it is over.
+    /// Continues the phase in progress; returns its result if it has ended.
     fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
         active.seen |= latched & OF_PHASE;
         let seen = active.seen;
@@ -69,7 +69,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         let needs = active.work.needs();
         if seen & needs != needs {
             if seen & INT_COMMAND != 0 {
-                // The list was faster than DMA: its interrupt is wanted after all.
+                // The list has ended before the DMA, so enable the DMA's interrupt.
                 self.set_enable(self.base_enable() | INT_DATA);
             }
             return None;
@@ -80,7 +80,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         self.go_on(active).transpose()
     }
 
-    /// Handles a list that has ended well: returns the phase's result, or starts its next list.
+    /// Handles a list that ended without an error: returns the phase's result, or starts its next
+    /// list.
     fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
         let data = match active.work {
             Work::Tuning => return self.tuned(true).map(Some),
@@ -93,7 +94,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
         let response = active.response.unwrap_or_default();
         let done = Done { response, ..Done::default() };
-        // A card that refuses the command takes no data; what it said is for the engine to judge.
+        // A card that refuses the command accepts no data; the engine judges the response.
         let Some(data) = data.filter(|_| !refused(active.command.resp, &response)) else {
             return Ok(Some(done));
         };
@@ -105,10 +106,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(None)
     }
 
-    /// Handles the end of a tuning block.
+    /// Handles the end of a tuning block; `good` says that the block matched the pattern.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
-        // A sampling phase that does not work is what the procedure looks for; what it leaves is
-        // cleared by the next list.
+        // Tuning tries phases that do not work, so an error is expected; the next list clears it.
         self.state.uncleared = !good;
         let tuned = self.sweep.judge(good);
         if let Some(phase) = tuned {
@@ -117,8 +117,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Done { tuned: tuned.is_some(), ..Done::default() })
     }
 
-    /// Returns the response of a command that ended well, from the list's beginning or from the
-    /// registers.
+    /// Returns the response of a command that ended without an error, from the beginning of the
+    /// list or from the registers.
     fn response(&self, active: &Active, from_list: bool) -> Result<Response, Cause> {
         let resp = active.command.resp;
         let mut bytes = [0u8; 17];
@@ -128,11 +128,11 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             _ => (5, SD_CMD0),
         };
         if from_list {
-            // Not before the interrupt was seen.
+            // The list must not be read before the interrupt was seen.
             fence(Ordering::Acquire);
         }
         for (at, (byte, register)) in bytes.iter_mut().take(count).zip(rest..).enumerate() {
-            // The list's own CHECK gave back the first byte.
+            // The list's own CHECK returned the first byte.
             let register = if at == 0 { SD_CMD0 } else { register };
             *byte = if from_list { self.buffers.returned(at + 1) } else { self.port.fetch(register)? };
         }
@@ -142,7 +142,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             Resp::R3 | Resp::R4 => true,
             _ => first & RESERVED_INDEX == active.command.index,
         };
-        // Start bit and direction, then the index.
+        // The first byte has start bit and direction, then the command index.
         if first >> 6 != 0 || !right {
             return Err(Cause::Index);
         }
@@ -157,7 +157,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Ok(Response { words })
     }
 
-    /// Returns why the list failed, and where.
+    /// Returns why and at which stage the list failed.
     fn fault(&self, active: &Active) -> Fault {
         let mut response = active.response;
         let (cause, stage) = match self.diagnose(active) {
@@ -165,7 +165,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             Err(cause) => return Fault { cause, stage: late(active), response },
         };
         if stage != Stage::Command && active.work.answered() {
-            // By register: what a list gives back is there only for one that got that far.
+            // Read the response by registers: a list that failed may have returned nothing.
             response = self.response(active, false).ok();
         }
         Fault { cause, stage, response }
@@ -179,7 +179,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Returns where a list without an error of the command has stopped.
+/// Returns the stage at which a list without an error of the command has stopped.
 fn late(active: &Active) -> Stage {
     match active.work {
         Work::Command if active.command.resp == Resp::R1b => Stage::Busy,
@@ -188,23 +188,24 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// Returns the fault in the status; `late` is where a list without any error has stopped. Errors of
-/// the command come first: after them the others mean nothing.
+/// Returns the fault that the status registers show. `late` is the stage at which a list without
+/// any error has stopped. Errors of the command are decoded first: after them, errors of the data
+/// mean nothing.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),
         () if stat1 & STAT1_CRC7 != 0 => (Cause::Crc, Stage::Command),
         () if stat1 & (STAT1_CRC16 | STAT1_WRITE_CRC | STAT1_TUNING) != 0 => (Cause::Crc, Stage::Data),
         () if stat1 & STAT1_CRC_TIMEOUT != 0 => (Cause::Timeout, Stage::Data),
-        // No error: a CHECK has waited for its longest time.
+        // The status has no error, so a CHECK has waited for its longest time.
         () if transfer & TRANSFER_ERROR == 0 => (Cause::Timeout, late),
-        // An error that the card had no part in.
+        // The chip reports a failure, but no error of the card.
         () if late == Stage::Data => (Cause::Dma, Stage::Data),
         () => (Cause::Other, late),
     }
 }
 
-/// Returns whether the card refused the command.
+/// Returns whether the card has refused the command.
 fn refused(resp: Resp, response: &Response) -> bool {
     match resp {
         Resp::R1 | Resp::R1b => response.r1().0 & R1::OWN != 0,

@@ -2,9 +2,9 @@
 //! scatter/gather table.
 //!
 //! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8,
-//! data in 7:0. WRITE changes the bits under the mask, CHECK waits until they have this value, READ
-//! reads the byte. READ and CHECK return one byte each, which the chip can pack over the beginning
-//! of the same list.
+//! data in 7:0. WRITE changes the bits under the mask, CHECK waits until these bits equal the data,
+//! READ reads the byte. READ and CHECK return one byte each. The chip can pack these bytes over the
+//! beginning of the same list.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,11 +12,11 @@ use super::regs::*;
 use crate::host::Segment;
 use crate::spec::command::Command;
 
-/// Operations in a list.
+/// Largest number of operations in a list.
 pub(super) const OPERATIONS: usize = 256;
-/// Entries of the table.
+/// Number of entries in the scatter/gather table.
 pub(super) const SEGMENTS: usize = 256;
-/// Most bytes of one table entry.
+/// Largest number of bytes in one table entry.
 pub(super) const SEGMENT_BYTES: u32 = 512 * 1024;
 
 const KIND_READ: u32 = 0 << 30;
@@ -38,9 +38,9 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Bytes of the list.
+    /// Size of the list in bytes.
     pub const LIST_BYTES: usize = 4 * OPERATIONS;
-    /// Bytes of the table.
+    /// Size of the table in bytes.
     pub const TABLE_BYTES: usize = 8 * SEGMENTS;
 
     /// Makes empty buffers.
@@ -56,13 +56,14 @@ impl Buffers {
     /// Returns the byte that the list's READ or CHECK number `at` returned.
     pub(super) fn returned(&self, at: usize) -> u8 {
         let Some(word) = self.operations.get(at / 4) else { return 0 };
-        // SAFETY: a valid reference. Volatile, since the writer is the chip and not this program.
+        // SAFETY: a valid reference. The read is volatile, since the chip writes the word.
         let word = u32::from_le(unsafe { core::ptr::from_ref(word).read_volatile() });
         word.to_le_bytes().get(at % 4).copied().unwrap_or(0)
     }
 
-    /// Describes the first `bytes` of the segments. Returns the bytes of the table that are used,
-    /// or `None` if the segments are too short or the table is too small.
+    /// Writes table entries for the first `bytes` bytes of the segments. Returns the number of
+    /// bytes of the table in use, or `None` if the segments are too short or the table is too
+    /// small.
     pub(super) fn build_table(&mut self, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut entries = self.table.iter_mut();
         let mut used = 0;
@@ -76,7 +77,8 @@ impl Buffers {
                 here -= chunk;
                 let end = if left == 0 && here == 0 { ENTRY_END } else { 0 };
                 let entry = bus << 32 | u64::from(chunk) << 12 | ENTRY_VALID | ENTRY_TRANSFER | end;
-                // SAFETY: a valid, exclusive reference. Volatile, since the reader is the chip.
+                // SAFETY: a valid, exclusive reference. The write is volatile, since the chip reads
+                // the entry.
                 unsafe { core::ptr::from_mut(entries.next()?).write_volatile(entry.to_le()) };
                 bus = bus.wrapping_add(chunk.into());
                 used += 8;
@@ -95,7 +97,7 @@ impl Default for Buffers {
     }
 }
 
-/// A list that is being written.
+/// A list of operations that is being written.
 pub(super) struct List<'a> {
     operations: &'a mut [u32; OPERATIONS],
     used: usize,
@@ -103,12 +105,12 @@ pub(super) struct List<'a> {
     full: bool,
 }
 
-/// A finished list.
+/// Size of a finished list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Its bytes.
+    /// Size of the list in bytes.
     pub(super) bytes: usize,
-    /// Bytes that it returns.
+    /// Number of bytes that the list's READs and CHECKs return.
     pub(super) returned: usize,
 }
 
@@ -119,29 +121,29 @@ impl List<'_> {
             return;
         };
         let word = kind | u32::from(register & ADDRESS) << 16 | u32::from(mask) << 8 | u32::from(value);
-        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the chip and not this
-        // program.
+        // SAFETY: a valid, exclusive reference. The write is volatile, since the chip reads the
+        // word and this program does not.
         unsafe { core::ptr::from_mut(place).write_volatile(word.to_le()) };
         self.used += 1;
     }
 
-    /// Changes the bits under `mask`.
+    /// Adds a WRITE of the bits under `mask`.
     pub(super) fn write(&mut self, register: u16, mask: u8, value: u8) {
         self.put(KIND_WRITE, register, mask, value);
     }
 
-    /// Sets a whole register.
+    /// Adds a WRITE of a whole register.
     pub(super) fn set(&mut self, register: u16, value: u8) {
         self.write(register, 0xff, value);
     }
 
-    /// Waits until all of `bits` are set.
+    /// Adds a CHECK that waits until all of `bits` are set.
     pub(super) fn check(&mut self, register: u16, bits: u8) {
         self.put(KIND_CHECK, register, bits, bits);
         self.returned += 1;
     }
 
-    /// Reads `count` registers from this one on.
+    /// Adds a READ of `count` registers from `register` on.
     pub(super) fn read(&mut self, register: u16, count: u16) {
         for at in 0..count {
             self.put(KIND_READ, register.wrapping_add(at), 0, 0);
@@ -149,7 +151,7 @@ impl List<'_> {
         self.returned += usize::from(count);
     }
 
-    /// Writes the command's five bytes; the chip adds CRC and end bit.
+    /// Adds WRITEs of the command's five bytes; the chip adds CRC and end bit.
     pub(super) fn command(&mut self, command: &Command) {
         self.set(SD_CMD0, 0x40 | command.index & 0x3f);
         for (at, byte) in (SD_CMD0 + 1..).zip(command.arg.to_be_bytes()) {
@@ -157,7 +159,7 @@ impl List<'_> {
         }
     }
 
-    /// Writes size and number of blocks.
+    /// Adds WRITEs of block size and number of blocks.
     pub(super) fn blocks(&mut self, block_bytes: u16, blocks: u16) {
         for (first, value) in [(SD_BYTE_COUNT, block_bytes), (SD_BLOCK_COUNT, blocks)] {
             for (at, byte) in (first..).zip(value.to_le_bytes()) {
@@ -166,7 +168,7 @@ impl List<'_> {
         }
     }
 
-    /// Sets up DMA between the ring buffer and memory.
+    /// Adds the operations that set up DMA between the ring buffer and memory.
     pub(super) fn dma(&mut self, bytes: u32, from_card: bool) {
         self.write(IRQ_STAT0, IRQ_DMA_DONE, IRQ_DMA_DONE);
         for (at, byte) in (DMA_COUNT..).zip(bytes.to_le_bytes()) {
@@ -177,13 +179,13 @@ impl List<'_> {
         self.write(DMA_CTL, mask, DMA_BURST_512 | direction | DMA_ENABLE);
     }
 
-    /// Starts a transfer and waits for its end.
+    /// Adds the operations that start a transfer and wait for its end.
     pub(super) fn transfer(&mut self, mode: u8, end: u8) {
         self.set(SD_TRANSFER, TRANSFER_START | mode);
         self.check(SD_TRANSFER, end);
     }
 
-    /// Returns the finished list, if it was large enough.
+    /// Returns the size of the finished list; `None` if the operations did not fit.
     pub(super) fn finish(self) -> Option<Extent> {
         (!self.full).then_some(Extent { bytes: 4 * self.used, returned: self.returned })
     }

@@ -1,18 +1,18 @@
 //! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
-// Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then
-// `phase.rs` (how a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing,
+// Read first: `regs.rs` (the registers), `list.rs` (what the chip reads from memory), then
+// `phase.rs` (how a phase starts), `events.rs` (how a phase ends), `bus.rs` (supply, clock, timing,
 // reset) and `tuning.rs`.
 //!
 //! A phase is one list of register operations, plus a scatter/gather table for data. Only a write
-//! with its command takes two lists: the interrupt that ends the command's list starts the data's
-//! list. All data, also registers of a few bytes, are transferred by DMA. The chip itself sends no
-//! CMD12 and no CMD23. It can transfer the data of a transfer that is open on the card without a
-//! command, any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
+//! with its command needs two lists: the interrupt at the end of the command's list starts the
+//! data's list. The DMA transfers all data, also card registers of a few bytes. The chip itself
+//! sends no CMD12 and no CMD23. It can transfer the data of a transfer that is open on the card
+//! without a command, any number of times ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
-//! Writes and reads by the CPU. A `response` takes 0 with [`RtsxConfig::coherent`], else 5 writes
-//! and at least 5 reads (R2: 16):
+//! Number of register accesses by the CPU in a phase. A `response` costs 0 accesses with
+//! [`RtsxConfig::coherent`], else 5 writes and at least 5 reads (R2: 16 of each):
 //!
 //! | phase | to start | from the interrupt |
 //! |---|---|---|
@@ -21,15 +21,16 @@
 //! | write | 2 writes | 2 reads, 6 writes, response |
 //! | data alone | 4 writes | 1 read, 1 write |
 //!
-//! One interrupt ends a list: the end of DMA is signalled only where it comes after the end of the
-//! list.
+//! One interrupt ends a list: the end of DMA raises an interrupt only if it comes after the end of
+//! the list.
 //!
 //! # Busy
 //! The chip can delay the end of a command until the card releases DAT0, and does so for each R1b.
-//! The data of a write end with the card's CRC status; whether the same bit works there is not
-//! known of the real chip. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
-//! [`RtsxConfig::busy_after_data`] is set. The level of DAT0 is no substitute, since the chip
-//! samples it only while the SD clock runs. After CMD12 the first CMD13 finds the card ready.
+//! The data of a write end with the card's CRC status; it is not known whether the real chip can
+//! delay that end too. So [`Caps::busy`] is [`Response`](BusyDetect::Response) unless
+//! [`RtsxConfig::busy_after_data`] is set. The level of DAT0 cannot replace it, since the chip
+//! samples the level only while the SD clock runs. After CMD12 the first CMD13 finds the card
+//! ready.
 
 mod bus;
 mod config;
@@ -56,13 +57,13 @@ use port::Port;
 use regs::*;
 use tuning::Sweep;
 
-/// Longest time of a CHECK.
+/// Longest time that a CHECK waits, in nanoseconds.
 const CHECK_NS: u64 = 1_000_000_000;
 
-/// A reader: registers `R`, memory accessed through `D`.
+/// The driver of a reader with registers `R` and memory access `D`.
 ///
-/// Nothing is written by [`new`](Rtsx::new); [`BusOp::PowerOff`] and [`BusOp::PowerOn`] bring the
-/// reader up.
+/// [`new`](Rtsx::new) writes no register; [`BusOp::PowerOff`] and [`BusOp::PowerOn`] initialise the
+/// reader.
 pub struct Rtsx<R: Regs, D: Dma> {
     port: Port<R>,
     dma: D,
@@ -75,21 +76,21 @@ pub struct Rtsx<R: Regs, D: Dma> {
     bus: Bus,
     sweep: Sweep,
     state: Condition,
-    /// Value of [`BIER`].
+    /// Last value written to [`BIER`].
     enable: u32,
-    /// Interrupts that may persist and are masked: too much current, until the supply or everything
-    /// is set anew; a phase's events, until the next phase.
+    /// Interrupts that are masked because they may persist: overcurrent, until the supply is
+    /// switched or the chip is reset; a phase's events, until the next phase.
     masked: u32,
 }
 
 /// State of the chip between two phases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// Whether the last phase failed, and the lines have not been reset since.
+    /// Whether the last phase failed, and the lines were not reset since.
     upset: bool,
-    /// Whether an event came that belonged to no phase; more may be pending.
+    /// Whether an event came that belonged to no phase; more such events may be pending.
     unsettled: bool,
-    /// Whether the last tuning block was bad: its error must be cleared first.
+    /// Whether the last tuning block was bad, so that the next list must clear the error.
     uncleared: bool,
     /// Whether the SD clock also runs between transfers; the next list stops that.
     toggling: bool,
@@ -98,7 +99,8 @@ struct Condition {
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
-    /// Makes a driver for the reader at `regs`; maps list and table, once and for good.
+    /// Makes a driver for the reader at `regs`; maps list and table for DMA for the lifetime of the
+    /// program.
     pub fn new(
         regs: R,
         dma: D,
@@ -138,29 +140,30 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
-    /// Returns pending interrupts and levels; `None` if the reader is gone.
+    /// Returns pending interrupts and levels (BIPR); `None` if the reader is off the bus.
     fn pending(&self) -> Option<u32> {
         let status = self.port.regs.read32(BIPR);
         (status != u32::MAX || !self.is_gone()).then_some(status)
     }
 
-    /// Returns whether the reader is off the bus: two reads return all ones, since the bus may have
-    /// lost a single one. A reader that is gone accesses no memory.
+    /// Returns whether the reader is off the bus. Two reads must return all ones, since one read
+    /// may be lost on the bus. A reader that is off the bus accesses no memory.
     fn is_gone(&self) -> bool {
         self.port.regs.read32(BIPR) == u32::MAX && self.port.regs.read32(HAIMR) == u32::MAX
     }
 
-    /// Writes the interrupt enables if their value changes.
+    /// Writes the interrupt enable register if its value changes.
     fn set_enable(&mut self, enable: u32) {
         if self.enable != enable {
             self.port.regs.write32(BIER, enable);
@@ -168,14 +171,14 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
     }
 
-    /// Returns the interrupts that are always enabled. The end of DMA is not among them: it comes
-    /// before the end of the list.
+    /// Returns the interrupts that are always enabled. The end of DMA is not among them, because it
+    /// comes before the end of the list.
     fn base_enable(&self) -> u32 {
         let card = if self.config.fixed { 0 } else { INT_CARD };
         (INT_COMMAND | INT_FAIL | OVERCURRENT | card) & !self.masked
     }
 
-    /// Enables these interrupts again, if they were masked.
+    /// Enables the interrupts `bits` again, if they were masked.
     fn unmask(&mut self, bits: u32) {
         if self.masked & bits != 0 {
             self.masked &= !bits;
@@ -184,7 +187,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     }
 }
 
-/// Maps memory that the chip reads, below 4 GiB and aligned to 8.
+/// Maps memory that the chip reads; it must be below 4 GiB and aligned to 8 bytes.
 fn map_low<D: Dma>(dma: &D, place: NonNull<u8>, bytes: usize) -> Result<u32, DmaError> {
     let bus = dma.map(place, bytes, Direction::Write)?;
     let end = bus.checked_add(bytes as u64);
@@ -235,10 +238,10 @@ fn caps(config: &RtsxConfig) -> Caps {
     }
 }
 
-// SAFETY: the table is built from the segments alone, for no more bytes than these have, or the
-// phase is refused; the CPU touches none of them. The end is reported after the chip's own "DMA
-// done", and a reset is `Done` when DMA has stopped. List and table are `'static`, and written only
-// when no phase is active.
+// SAFETY: the table is built only from the segments, for no more bytes than the segments have;
+// otherwise the phase is refused. The CPU accesses none of the segments. The end is reported after
+// the chip's own "DMA done", and a reset is `Done` when the DMA has stopped. List and table are
+// `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
@@ -276,13 +279,13 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     }
 
     fn early_r1(&mut self) -> Option<u32> {
-        // A write's response comes with the list before that of its data.
+        // The response of a write was received with the list before that of its data.
         let active = self.active.as_ref().filter(|active| active.work == Work::Data)?;
         active.response.map(|response| response.r1().0)
     }
 
     fn isolate(&mut self) -> bool {
-        // One that is off the bus reaches no memory.
+        // A reader that is off the bus accesses no memory.
         self.is_gone() || self.dma.isolate()
     }
 

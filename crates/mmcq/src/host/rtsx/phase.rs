@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and writes its lists.
 
 use super::list::{Extent, List};
 use super::regs::*;
@@ -10,39 +10,40 @@ use core::ptr::NonNull;
 
 const VOLTAGE_SWITCH: u8 = 11;
 const STOP_TRANSMISSION: u8 = 12;
-/// Largest block.
+/// Largest block of a phase, in bytes.
 pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
-/// A transfer without a command.
+/// Value of SD_CFG2 for a transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 
-/// The phase that the chip works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) command: Command,
     pub(super) work: Work,
-    /// Interrupts of the list in progress that have come so far.
+    /// Interrupts of the list in progress that were set so far.
     pub(super) seen: u32,
-    /// The response, if it came with an earlier list.
+    /// The response, if it was received with an earlier list.
     pub(super) response: Option<Response>,
 }
 
-/// What the list in progress does.
+/// Work of the list in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// A command and its response.
+    /// The list sends a command and receives its response.
     Command,
-    /// A command and its response; then another list sends these data to the card.
+    /// The list sends the command of a write and receives its response; the next list sends these
+    /// data.
     CommandOfWrite(Data),
-    /// A command, its response, and data from the card.
+    /// The list sends a command, receives its response, and reads data from the card.
     Read,
-    /// Data without a command.
+    /// The list transfers data without a command.
     Data,
-    /// A tuning block.
+    /// The list reads a tuning block.
     Tuning,
 }
 
 impl Work {
-    /// Returns the interrupts that must come before the list's work is over.
+    /// Returns the interrupts that must be set before the list has ended.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Read | Work::Data => INT_COMMAND | INT_DATA,
@@ -50,13 +51,14 @@ impl Work {
         }
     }
 
-    /// Returns whether a response comes with this list.
+    /// Returns whether the list receives a response.
     pub(super) const fn answered(self) -> bool {
         matches!(self, Work::Command | Work::CommandOfWrite(_) | Work::Read)
     }
 }
 
-/// Returns the size in bytes of data that the chip can transfer; otherwise `None`.
+/// Returns the size of the data in bytes and the number of blocks; `None` if the chip cannot
+/// transfer them.
 fn size(data: &Data) -> Option<(u32, u16)> {
     let blocks = u16::try_from(data.blocks).ok().filter(|&blocks| blocks != 0)?;
     if data.block_size == 0 || data.block_size > BLOCK_BYTES_MAX {
@@ -66,7 +68,8 @@ fn size(data: &Data) -> Option<(u32, u16)> {
     (bytes <= super::list::SEGMENT_BYTES).then_some((bytes, blocks))
 }
 
-/// Returns response length and checks. The end of busy is awaited only where no data follow.
+/// Returns response length and checks as bits of SD_CFG2. The list waits for the end of busy only
+/// if no data follow.
 pub(super) fn response_type(resp: Resp, data: bool) -> u8 {
     match resp {
         Resp::None => CFG2_LENGTH_0 | CFG2_NO_CHECK_CRC7,
@@ -99,14 +102,15 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             _ => false,
         };
         self.state = Condition { toggling, stopped, ..Condition::default() };
-        // Before the chip is told, or a fast failure would find no phase.
+        // Set before the chip starts, so that an early failure finds the phase.
         self.active = Some(Active { command: phase.command, work, seen: 0, response: None });
         let direction = phase.data.filter(|_| work.needs() & INT_DATA != 0).map(|data| data.direction);
         self.launch(extent, direction);
         Ok(())
     }
 
-    /// Writes list and table of a phase with data, up to the first list's start.
+    /// Writes list and table of a phase with data, and returns what its first list does; `None` if
+    /// the chip cannot transfer the data.
     fn list_transfer(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Option<(Work, Extent)> {
         let (bytes, blocks) = size(data)?;
         match phase.auto {
@@ -139,7 +143,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         Some((Work::Read, list.finish()?))
     }
 
-    /// Writes the list of a command and its response.
+    /// Writes the list for a command and its response; `None` if it does not fit.
     fn list_command(&mut self, command: &Command, data: bool) -> Option<Extent> {
         let mut list = self.buffers.list();
         prepare(&mut list, &self.state);
@@ -147,7 +151,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             flush(&mut list, &self.state);
         }
         if command.index == VOLTAGE_SWITCH {
-            // The levels of DAT are sampled by the clock.
+            // The chip samples the levels of DAT only while the SD clock runs.
             list.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_TOGGLE);
         }
         list.command(command);
@@ -155,8 +159,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.set(DATA_SOURCE, SOURCE_PING_PONG);
         list.transfer(MODE_COMMAND, TRANSFER_END | TRANSFER_IDLE);
         if command.index == STOP_TRANSMISSION {
-            // What the card may have sent of blocks that were not asked for. Linux's driver gives
-            // them 50 us before this; here what comes later goes in front of the next data.
+            // Drop data of blocks that were not requested and that the card may have sent. Linux's
+            // driver waits 50 us for them before this; here data that arrive later would come
+            // before the next data.
             list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
         }
         if self.config.coherent {
@@ -181,7 +186,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Returns the bit of [`SD_CFG2`] for late CRC status: it is no error for a card without UHS.
+    /// Returns the bit of [`SD_CFG2`] for a late CRC status, which is no error for a card without
+    /// UHS.
     fn crc_timeout(&self) -> u8 {
         if self.bus.is_uhs() { 0 } else { CFG2_NO_CRC_TIMEOUT }
     }
@@ -204,7 +210,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.finish()
     }
 
-    /// Runs the list, and the table if there are data.
+    /// Starts the list, and the DMA of the table if the phase has data.
     pub(super) fn launch(&mut self, extent: Extent, direction: Option<Direction>) {
         let place: NonNull<Buffers> = NonNull::from(&mut *self.buffers);
         self.dma.sync(self.list_bus.into(), place.cast(), extent.bytes);
@@ -230,14 +236,15 @@ fn prepare(list: &mut List<'_>, state: &Condition) {
     }
 }
 
-/// Drops what the card may have sent since CMD12, which is no part of the next data.
+/// Adds the operation that drops what the card may have sent since CMD12; it is no part of the next
+/// data.
 fn flush(list: &mut List<'_>, state: &Condition) {
     if state.stopped {
         list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
     }
 }
 
-/// Reads a response in the order of its bytes on the wire, without the last one.
+/// Adds reads of the response, in the order of its bytes on the bus, without the last byte.
 fn read_response(list: &mut List<'_>, resp: Resp) {
     match resp {
         Resp::None => {}

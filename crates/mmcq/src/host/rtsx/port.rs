@@ -1,10 +1,10 @@
-//! Immediate access to a register of 8 bits.
+//! Access to one 8-bit register of the chip by the CPU (HAIMR).
 
 use super::regs::*;
 use crate::host::{Cause, Regs};
 
-/// Most polls of an access: the chip takes a fraction of a microsecond, about as long as one read
-/// by the CPU.
+/// Largest number of polls for one access. The chip takes a fraction of a microsecond, about as
+/// long as one read by the CPU.
 const POLLS: u32 = 64;
 
 /// The registers that the CPU accesses directly.
@@ -12,19 +12,19 @@ pub(super) struct Port<R> {
     pub(super) regs: R,
 }
 
-/// Returns the word that starts a write.
+/// Returns the HAIMR word that starts a write.
 pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
     HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
 }
 
 impl<R: Regs> Port<R> {
-    /// Starts an access.
+    /// Starts an access by writing HAIMR.
     pub(super) fn begin(&self, word: u32) {
         self.regs.write32(HAIMR, word);
     }
 
-    /// Polls for the end of an access at most `polls` times. Returns the byte that was read (or
-    /// written); `None`: not over yet.
+    /// Polls at most `polls` times for the end of an access. Returns the byte that was read (or
+    /// written); `None` if the access has not ended.
     pub(super) fn look(&self, polls: u32) -> Option<Result<u8, Cause>> {
         for _ in 0..polls {
             let word = self.regs.read32(HAIMR);
@@ -38,7 +38,7 @@ impl<R: Regs> Port<R> {
         None
     }
 
-    /// Reads a register.
+    /// Reads an 8-bit register of the chip.
     pub(super) fn fetch(&self, register: u16) -> Result<u8, Cause> {
         self.begin(HAIMR_BUSY | (u32::from(register) & 0x3fff) << 16);
         self.look(POLLS).unwrap_or(Err(Cause::Other))

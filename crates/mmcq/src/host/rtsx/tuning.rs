@@ -1,8 +1,8 @@
-//! The search for a sampling phase [SD 4.2.4.5].
+//! Search for the sampling phase [SD 4.2.4.5].
 //!
-//! One tuning block is read at each of the 32 phases, in the order of their numbers. Then one more
-//! is read at the middle of the longest run of good ones, and must be good again. That is 33
-//! blocks; the standard allows 40.
+//! The search reads one tuning block at each of the 32 phases, in the order of their numbers. Then
+//! it reads one more block at the middle of the longest row of good phases, which must be good
+//! again. That makes 33 blocks; the standard allows 40.
 
 use super::regs::PHASE_MASK;
 
@@ -11,11 +11,11 @@ const PHASES: u8 = 32;
 /// Progress of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
-    /// The phase of the next block in the first pass.
+    /// Phase at which the next block of the first pass is read.
     next: u8,
-    /// A bit for each good phase.
+    /// Good phases, one bit for each phase.
     good: u32,
-    /// The chosen phase, to be confirmed.
+    /// The chosen phase, which one more block must confirm; `None` in the first pass.
     chosen: Option<u8>,
 }
 
@@ -24,13 +24,13 @@ impl Sweep {
         Sweep { next: 0, good: 0, chosen: None }
     }
 
-    /// Returns the phase of the next block.
+    /// Returns the phase at which the next block is read.
     pub(super) fn phase(&self) -> u8 {
         self.chosen.unwrap_or(self.next) & PHASE_MASK
     }
 
-    /// Notes the result of that block; returns the phase to use once it is found. A search without
-    /// success begins again, until the caller has no more blocks.
+    /// Records whether the block was good; returns the phase to use once it is found. A search
+    /// without success begins again, until the caller has no more blocks.
     pub(super) fn judge(&mut self, good: bool) -> Option<u8> {
         if let Some(chosen) = self.chosen {
             *self = Sweep::new();
@@ -45,8 +45,8 @@ impl Sweep {
     }
 }
 
-/// Returns the middle of the longest run of ones; phases are a circle, so a run may continue from
-/// 31 to 0.
+/// Returns the middle of the longest row of good phases. Phases form a circle, so a row may
+/// continue from 31 to 0.
 fn middle(good: u32) -> Option<u8> {
     if good == u32::MAX {
         return Some(PHASES / 2);
@@ -65,7 +65,7 @@ fn middle(good: u32) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// What a search finds when `good` says which phases work, and after how many blocks.
+    /// Returns what a search finds and after how many blocks, if `good` decides which phases work.
     fn search(good: impl Fn(u32, u8) -> bool) -> Option<(u8, u32)> {
         let mut sweep = Sweep::new();
         (1..=40).find_map(|block| sweep.judge(good(block, sweep.phase())).map(|phase| (phase, block)))
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn middle_of_the_longest_run() {
         assert_eq!(search(|_, phase| (7..=17).contains(&phase)), Some((12, 33)));
-        // Around the end of the circle: 28 to 31 and 0 to 6.
+        // A row around the end of the circle: 28 to 31 and 0 to 6.
         assert_eq!(search(|_, phase| !(7..28).contains(&phase)), Some((1, 33)));
         assert_eq!(search(|_, phase| phase == 5 || (20..=22).contains(&phase)), Some((21, 33)));
         assert_eq!(search(|_, phase| phase == 31), Some((31, 33)));

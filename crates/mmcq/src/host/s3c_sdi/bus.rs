@@ -1,11 +1,12 @@
-//! Clock, width, reset: steps that never block.
+//! Operations on the bus that never block: clock, width, reset.
 
 use super::S3cSdi;
 use super::config::DmaUse;
 use super::regs::*;
 use crate::host::{BusOp, Dma, Regs, Step, Width};
 
-/// Longest reset: a few SD clocks, the slowest of which takes microseconds.
+/// Longest duration of a reset, in nanoseconds: a few SD clocks, of which the slowest takes
+/// microseconds.
 const RESET_NS: u64 = 1_000_000;
 const RESET_POLL_NS: u64 = 10_000;
 
@@ -13,11 +14,12 @@ const RESET_POLL_NS: u64 = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     pub(super) width: Width,
-    /// The prescaler's value.
+    /// Value of the prescaler register.
     prescaler: u32,
-    /// The SD clock runs.
+    /// Whether the SD clock is enabled.
     running: bool,
-    /// When the reset in progress must be over.
+    /// Time by which the reset in progress must be complete, in nanoseconds; `None` without a
+    /// reset.
     reset_until_ns: Option<u64>,
 }
 
@@ -47,7 +49,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                 return Step::Failed;
             }
             if resets && !first {
-                // A chip that does not clear it by itself.
+                // Some chips do not clear the reset bit by themselves, so the driver writes it as
+                // 0.
                 self.regs.write32(CON, self.bus.con());
             }
             return Step::Wait(now_ns.saturating_add(RESET_POLL_NS).min(until_ns));
@@ -57,7 +60,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Step::Done
     }
 
-    /// Makes the first writes of an operation.
+    /// Writes the first registers of an operation; returns false if the operation is not supported.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::ResetLines | BusOp::ResetAll => self.reset(now_ns),
@@ -76,7 +79,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                 }
                 self.bus.width = width;
             }
-            // High speed needs nothing but its clock.
+            // High speed needs no setting of the controller except its clock.
             BusOp::Timing(timing) => return self.caps.can(timing),
             BusOp::Signal18(on) => return !on,
             BusOp::TuneStart => return false,
@@ -85,7 +88,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         true
     }
 
-    /// Resets the whole controller: no smaller reset surely clears the data circuits.
+    /// Resets the whole controller, since no smaller reset certainly clears the data circuits.
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
         self.idle = false;
@@ -94,20 +97,20 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
     }
 
-    /// Requests the platform's DMA to stop. It continues for a while.
+    /// Requests the board's DMA controller to stop. It continues for a while.
     pub(super) fn stop_dma(&self) {
         if self.config.dma != DmaUse::Never {
             self.regs.write32(DMA_START, 0);
         }
     }
 
-    /// Returns whether the platform's DMA is running. It is not a part of the controller, whose
-    /// resets do not stop it.
+    /// Returns whether the board's DMA controller is running. Resets of the SD controller do not
+    /// stop it.
     pub(super) fn dma_runs(&self) -> bool {
         self.config.dma != DmaUse::Never && self.regs.read32(DMA_START) & 1 != 0
     }
 
-    /// Writes the registers that a reset has cleared; the clock comes last.
+    /// Writes the registers that a reset has cleared, the clock enable last.
     fn restore(&mut self) {
         self.imsk = None;
         self.block_bytes = None;
@@ -119,7 +122,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         self.enable(0);
         self.regs.write32(CON, self.bus.con());
         self.idle = true;
-        // The reset has forgotten an edge, if there was one.
+        // The reset has dropped an edge of DAT1, if there was one, so check the level.
         self.ring();
     }
 

@@ -1,5 +1,5 @@
-//! The card interrupt: the controller sees an edge that may get lost, and the driver makes a level
-//! of it.
+//! The card interrupt: the controller detects an edge of DAT1, which may get lost, so the driver
+//! also reads the level.
 
 use super::S3cSdi;
 use super::regs::*;
@@ -12,29 +12,31 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     pub(super) fn unmask_card(&mut self) {
-        // An edge from while it was masked is old; the level tells what is true now. In this order,
-        // so that an edge in between is seen by one of them.
+        // An edge from the time when the interrupt was masked is outdated, and the level shows the
+        // present state. Clear the edge first, so that a new edge is seen either by the flag or by
+        // the level.
         self.regs.write32(DSTA, DSTA_SDIO);
         self.card_irq = true;
         self.enable(self.events);
         self.ring();
     }
 
-    /// Causes an interrupt if the card requests attention and no phase will end: an empty FIFO is
-    /// half empty.
+    /// Causes an interrupt if the card requests attention while no phase is in progress. The driver
+    /// enables the half-empty interrupt of the FIFO, which an empty FIFO asserts at once.
     pub(super) fn ring(&mut self) {
         if self.card_irq && self.active.is_none() && self.dat1_low() {
             self.enable(self.events | INT_TX_HALF);
         }
     }
 
-    /// Checks after a phase, when DAT1 carries the interrupt again, whether the card requests
-    /// attention. If so, masks it.
+    /// Checks after a phase, when DAT1 carries the card interrupt again, whether the card requests
+    /// attention. If so, masks the card interrupt and returns true.
     pub(super) fn level_asks(&mut self) -> bool {
         self.card_irq && self.dat1_low() && self.take_card_interrupt()
     }
 
-    /// Returns whether an edge was seen. If so, masks the card interrupt.
+    /// Returns whether the controller has detected an edge of DAT1. If so, masks the card
+    /// interrupt.
     pub(super) fn edge_asks(&mut self) -> bool {
         if !self.card_irq {
             return false;

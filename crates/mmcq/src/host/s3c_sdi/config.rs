@@ -1,60 +1,60 @@
-//! Settings of the controller that the board knows and the driver cannot read.
+//! Settings of the controller that only the board knows.
 
 use crate::host::Width;
 use core::fmt;
 
-/// Which buffers the platform's DMA transfers.
+/// Which buffers the board's DMA controller transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DmaUse {
-    /// None: the CPU transfers all data.
+    /// No buffers: the CPU transfers all data.
     Never,
     /// Buffers of at least this many bytes that consist of whole words; the CPU transfers the
-    /// others. A start of the DMA costs three accesses and the cache maintenance, which does not
-    /// pay for small buffers.
+    /// others. Starting the DMA costs three register accesses and the cache maintenance, so it is
+    /// slower for small buffers.
     From(u32),
 }
 
-/// A controller and its board.
+/// Settings that the board gives the driver. Start from [`S3cSdiConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct S3cSdiConfig {
-    /// Which buffers the platform's DMA transfers.
+    /// Which buffers the board's DMA controller transfers.
     pub dma: DmaUse,
-    /// The controller's clock input, in hertz.
+    /// Frequency of PCLK, the controller's input clock, in hertz.
     pub pclk_hz: u32,
-    /// Fastest SD clock that the controller and the board's wires support, in hertz. A value above
+    /// Fastest SD clock that the controller and the board's wiring support, in hertz. A value above
     /// 25 MHz means that the board supports high-speed timing.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired: one or four.
+    /// Number of data lines that the board connects: one or four.
     pub width: Width,
 }
 
 setters!(S3cSdiConfig { dma: DmaUse, pclk_hz: u32, max_clock_hz: u32, width: Width });
 
 impl S3cSdiConfig {
-    /// Makes settings with four lines at up to 25 MHz from this PCLK, and data transfers by the
-    /// CPU.
+    /// Makes settings for four data lines at up to 25 MHz; the CPU transfers the data.
     pub const fn new(pclk_hz: u32) -> Self {
         S3cSdiConfig { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`S3cSdi::new`](super::S3cSdi::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum S3cSdiInitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the controller's clock is off, or no controller is at this
+    /// address.
     Gone,
-    /// The fastest requested SD clock is slower than the slowest possible (PCLK / 256), or one of
-    /// them is 0.
+    /// The fastest allowed SD clock is slower than the slowest possible one (PCLK / 256), or one of
+    /// both settings is 0.
     Clock {
-        /// [`S3cSdiConfig::pclk_hz`].
+        /// The value of [`S3cSdiConfig::pclk_hz`].
         pclk_hz: u32,
-        /// [`S3cSdiConfig::max_clock_hz`].
+        /// The value of [`S3cSdiConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// The controller has no eight data lines.
+    /// Eight data lines were requested, but the controller has four.
     Width(Width),
 }
 

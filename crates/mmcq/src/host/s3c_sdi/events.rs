@@ -1,4 +1,4 @@
-//! The end of a phase, and other events of the controller.
+//! Handles the end of a phase, and other events of the controller.
 
 use super::S3cSdi;
 use super::phase::{Active, Work};
@@ -7,13 +7,13 @@ use crate::host::{Cause, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// What a call has done for the phase in progress.
+/// The result of one call for the phase in progress.
 enum Progress {
-    /// Nothing: the interrupt was not for it.
+    /// The interrupt did not belong to the phase.
     None,
-    /// A step.
+    /// The phase has advanced, and has not ended.
     Some,
-    /// The last step.
+    /// The phase has ended with this result.
     Ended(Result<Done, Fault>),
 }
 
@@ -37,15 +37,15 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             Progress::Ended(result) => {
                 self.idle = result.is_ok();
                 if result.is_err() {
-                    // Whatever the circuits still do is of no interest.
+                    // After an error, further events of the circuits are ignored, so mask them.
                     self.enable(0);
                 } else if core::mem::take(&mut self.transfer.odd) {
-                    // Bytes that filled the last word up may be left.
+                    // Empty the FIFO: bytes that pad the last word may be left in it.
                     self.regs.write32(FSTA, FSTA_RESET);
                 }
                 events.phase = Some(result);
-                // Edges during the phase were lost. Where data may still move, DAT1 is theirs; the
-                // reset that must follow looks again.
+                // Edges of DAT1 during the phase were lost, so read the level. If data may still be
+                // moving, DAT1 carries data; the reset that must follow reads the level again.
                 let moving = active.work != Work::Command && active.data & DSTA_FINISH == 0;
                 events.card_irq = !moving && self.level_asks();
             }
@@ -53,8 +53,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         events
     }
 
-    /// Handles the card interrupt and late events while nothing is in progress. Returns whether the
-    /// card requests attention.
+    /// Handles the card interrupt and late events while no phase is in progress. Returns whether
+    /// the card requests attention.
     fn take_idle(&mut self) -> bool {
         let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
         if command == u32::MAX || data == u32::MAX {
@@ -62,11 +62,12 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             return false;
         }
         if command & CMDSTAT_LATCHED != 0 || data & DSTA_LATCHED != 0 {
-            // The next start looks twice.
+            // The event is late or spurious, so the next phase checks the lines before it starts.
             self.idle = false;
             self.forget(command, data);
         }
-        // Nothing is expected, and if this driver rang itself, it has come.
+        // No phase expects an event. If the driver itself caused this interrupt, its purpose is
+        // fulfilled.
         self.enable(0);
         if !self.card_irq {
             return false;
@@ -96,7 +97,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     fn step_data(&mut self, active: &mut Active, segments: &[Segment]) -> Progress {
-        // First what most calls are about; what else there is calls again.
+        // Serve the FIFO first, which is what most calls need; other events interrupt again.
         match active.work {
             Work::Read if self.transfer.left >= FIFO_HALF => {
                 let fifo = self.regs.read32(FSTA);
@@ -154,12 +155,12 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         if active.answered() {
             return self.done(active);
         }
-        // The data were faster than the response: its interrupt is wanted after all.
+        // The data ended before the response arrived, so enable the interrupt of the response.
         self.enable(self.events | active.command_end());
         Progress::Some
     }
 
-    /// Handles the end of the data from the card on the bus. The rest of them is in the FIFO, or
+    /// Handles the end of data from the card on the bus. The rest of the data is in the FIFO, or
     /// the transfer was cut short.
     fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
@@ -167,18 +168,18 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         if fifo & FSTA_FAIL != 0 || count < self.transfer.left {
             return false;
         }
-        // What is left after the last byte, taken now or before, would be the next transfer's
-        // first.
+        // Bytes that are in the FIFO after the last byte would become the first bytes of the next
+        // transfer.
         self.transfer.odd |= count > self.transfer.left;
         self.drain(segments, count);
         true
     }
 
-    /// Waits, after the end of the data on the bus, until the platform's DMA has transferred the
-    /// last of them. Until then the DMA uses the memory.
+    /// Waits, after the end of the data on the bus, until the board's DMA controller has
+    /// transferred the last bytes. Until then the DMA uses the memory.
     ///
-    /// Only a FIFO that is at most half full interrupts again. For a fuller one the DMA's own
-    /// interrupt, or the engine's deadline, leads to the next call.
+    /// Only a FIFO that is at most half full raises another interrupt. For a fuller FIFO, the DMA
+    /// controller's own interrupt or the engine's deadline leads to the next call.
     fn wait_for_dma(&mut self, active: &mut Active) -> Option<Progress> {
         let fifo = self.regs.read32(FSTA);
         let running = self.regs.read32(DMA_START) & 1 != 0;
@@ -199,8 +200,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Handles registers that read as all ones. The platform's DMA may still be there and use the
-    /// memory.
+    /// Handles registers that read as all ones. The board's DMA controller may still be present and
+    /// use the memory.
     fn gone(&self, active: &Active, stage: Stage) -> Progress {
         self.stop_dma();
         let lets_go = active.work != Work::Dma || !self.dma_runs();
@@ -208,7 +209,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Ended(Err(Fault { cause, stage, response: None }))
     }
 
-    /// Clears the status bits that were read, all but the card interrupt.
+    /// Clears the status bits that were read, except the card interrupt.
     fn forget(&self, command: u32, data: u32) {
         if command & CMDSTAT_LATCHED != 0 {
             self.regs.write32(CMDSTAT, command & CMDSTAT_LATCHED);
@@ -240,7 +241,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 }
 
-/// Returns the error of the command. It comes before data errors, which mean nothing after it.
+/// Returns the error of the command. It is reported before data errors, which mean nothing after
+/// it.
 fn command_error(active: &Active) -> Option<Cause> {
     match () {
         () if active.resp == Resp::None => None,
@@ -255,7 +257,7 @@ fn data_error(active: &Active) -> Option<Cause> {
     match () {
         () if has(DSTA_CRC | DSTA_CRC_STATUS) => Some(Cause::Crc),
         () if has(DSTA_FIFO) => Some(Cause::Other),
-        // Data that are over were in time.
+        // If all data have ended, they were in time, so a timeout is ignored.
         () if has(DSTA_TIMEOUT) && !has(DSTA_FINISH) => Some(Cause::Timeout),
         () => None,
     }

@@ -1,4 +1,4 @@
-//! The CPU's side of the FIFO: at most one FIFO of data in one call.
+//! Transfers by the CPU through the FIFO: at most 64 bytes, the size of the FIFO, in one call.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -12,14 +12,15 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) cursor: Cursor,
-    /// Bytes that are still to be transferred through the FIFO.
+    /// Bytes that are still to transfer through the FIFO.
     pub(super) left: u32,
-    /// Whether it does not end with a whole word.
+    /// Whether the transfer ends in the middle of a word.
     pub(super) odd: bool,
 }
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
-    /// Reads from a FIFO that has `count` bytes: whole words, and at the end the last bytes.
+    /// Reads from a FIFO that holds `count` bytes: whole words, and at the end of the transfer the
+    /// last bytes.
     pub(super) fn drain(&mut self, segments: &[Segment], count: u32) {
         let count = count.min(FIFO_BYTES);
         let bytes = if count >= self.transfer.left { self.transfer.left } else { count & !3 };
@@ -35,8 +36,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Fills a FIFO that has `count` bytes, all but its last word: known drivers never fill it
-    /// completely.
+    /// Fills a FIFO that holds `count` bytes, except its last word: known drivers never fill the
+    /// FIFO completely.
     pub(super) fn fill(&mut self, segments: &[Segment], count: u32) {
         let room = (FIFO_BYTES - 1).saturating_sub(count) & !3;
         let bytes = room.min(self.transfer.left);
@@ -52,37 +53,37 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Reads into memory that is in one segment.
+    /// Reads `bytes` bytes from the FIFO into contiguous memory.
     fn drain_to(&self, place: NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns
+            // SAFETY: `place` has room for `bytes` bytes, which include this word; the phase owns
             // that memory.
             unsafe { words.add(at).write_unaligned(self.regs.read32(DATA).to_le()) };
         }
         if tail != 0 {
             let last = self.regs.read32(DATA).to_le_bytes();
             for (at, value) in last.into_iter().take(tail).enumerate() {
-                // SAFETY: as above; `4 * whole + at < bytes`.
+                // SAFETY: as for the words above; `4 * whole + at < bytes`.
                 unsafe { place.add(4 * whole + at).write(value) };
             }
         }
     }
 
-    /// Writes from memory that is in one segment.
+    /// Writes `bytes` bytes of contiguous memory to the FIFO.
     fn fill_from(&self, place: NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that
+            // SAFETY: `place` holds `bytes` bytes, which include this word; the phase owns that
             // memory.
             self.regs.write32(DATA, u32::from_le(unsafe { words.add(at).read_unaligned() }));
         }
         if tail != 0 {
             let mut last = [0; 4];
             for (at, value) in last.iter_mut().take(tail).enumerate() {
-                // SAFETY: as above; `4 * whole + at < bytes`.
+                // SAFETY: as for the words above; `4 * whole + at < bytes`.
                 *value = unsafe { place.add(4 * whole + at).read() };
             }
             self.regs.write32(DATA, u32::from_le_bytes(last));

@@ -1,23 +1,23 @@
 //! SDI: the SD controller in Samsung's S3C24xx SoCs (register layout of the S3C2440).
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
-// it ends), `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card
+// a phase ends), `fifo.rs` (transfers by the CPU), `bus.rs` (clock, reset) and `card.rs` (the card
 // interrupt).
 //!
 //! # Data
-//! The FIFO has 64 bytes. [`ack`](Host::ack) transfers what it has, or has space for, at most 16
-//! words, and returns. It does so in the context that calls it, the interrupt or a tasklet;
-//! meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`] the
-//! platform's DMA transfers a buffer instead. The DMA uses one segment of memory, so
+//! The FIFO has 64 bytes. [`ack`](Host::ack) transfers the words that the FIFO holds, or has space
+//! for, at most 16, and returns. It does so in the context that calls it, the interrupt or a
+//! tasklet. Meanwhile the controller stops the SD clock, so no data are lost. With [`DmaUse::From`]
+//! the board's DMA controller transfers large buffers instead. It uses one segment of memory, so
 //! [`Caps::max_segments`] is 1 then.
 //!
-//! The controller's end of data refers to the lines. The driver reports the end when the FIFO is
+//! The controller reports the end of data on the bus. The driver reports the end when the FIFO is
 //! empty and the DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty*
-//! and polls again, a bounded number of times. Where that does not interrupt, the platform calls
-//! [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
+//! and polls again, a bounded number of times. On a chip that raises no interrupt in this case, the
+//! platform code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
 //!
 //! # Accesses
-//! Register accesses of a phase from start to end, without the words of the FIFO:
+//! Number of register accesses of a phase from start to end, without the words of the FIFO:
 //!
 //! | phase | to start | to end | sum |
 //! |---|---|---|---|
@@ -27,28 +27,28 @@
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
-//! In addition: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for
-//! the first command after data (the data circuits are disarmed), 1 for a new block size, 1 after
-//! data that are not whole words (the FIFO is emptied), 1 while the card interrupt is unmasked
-//! (DAT1 is read). [`Done`](crate::host::Done) comes with one interrupt for a command, and for up
-//! to 31 bytes from the card, or 60 bytes to the card.
+//! Further accesses: 1 if the kind of phase differs from the last phase's (interrupt enables), 1
+//! for the first command after data (the data circuits are disarmed), 1 for a new block size, 1
+//! after data that are not whole words (the FIFO is emptied), 1 while the card interrupt is enabled
+//! (DAT1 is read). [`Done`](crate::host::Done) needs one interrupt for a command, and for up to 31
+//! bytes from the card or 60 bytes to the card.
 //!
 //! # Card interrupt
-//! The controller sees the falling edge of DAT1 only while it is idle. So the driver reads the
-//! level itself (a GPIO, [`regs::DAT1`]) after each phase, when the interrupt is unmasked, after a
-//! reset, and whenever an idle controller is acknowledged. If it is unmasked in the middle of a
-//! phase, the level is read when that ends. A low level with nothing in progress must be reported
-//! although no edge will come. The driver then enables the interrupt *transmit FIFO half empty*,
-//! which an empty FIFO asserts at once, so that the next `ack` comes by itself and reports it. On a
-//! chip where that does not interrupt, the platform calls
-//! [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
+//! The controller detects the falling edge of DAT1 only while it is idle. So the driver itself
+//! reads the level (a GPIO, [`regs::DAT1`]) after each phase, when the engine enables the card
+//! interrupt, after a reset, and whenever an idle controller is acknowledged. If the engine enables
+//! it during a phase, the driver reads the level at the end of the phase. A low level while no
+//! phase is in progress must be reported although no edge will follow. The driver then enables the
+//! interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so that the next
+//! `ack` reports the card interrupt. On a chip that raises no interrupt in this case, the platform
+//! code calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
 //! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
-//! # What it cannot do
-//! The end of data to the card includes the card's busy, but the busy of an R1b without data is not
-//! seen, and DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no
-//! automatic command. The controller's own timer is always set to its longest time; the engine
-//! checks shorter limits.
+//! # Limitations
+//! The end of data to the card includes the card's busy. The controller does not detect the busy of
+//! an R1b without data, and does not show the level of DAT0: [`BusyDetect::Status`]. It has no card
+//! detection, no 1.8 V and no automatic commands. The driver always sets the controller's timer to
+//! its longest time; the engine checks shorter deadlines.
 
 mod bus;
 mod card;
@@ -71,17 +71,17 @@ use fifo::Transfer;
 use phase::Active;
 use regs::*;
 
-/// Mark in [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so no
-/// address has this bit.
+/// Flag in [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so no
+/// address uses this bit.
 const MAPPED: u64 = 1 << 63;
-/// Most bytes in a block of a phase.
+/// Largest block of a phase, in bytes.
 const BLOCK_BYTES_MAX: u16 = 2048;
 
-/// A controller: registers `R`, memory accessed through `D`.
+/// The driver of a controller with registers `R` and memory access `D`.
 ///
-/// `R` shows the registers at their own offsets, the level of DAT1 at [`regs::DAT1`], and the
-/// platform's DMA (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`]. Nothing is written by
-/// [`new`](S3cSdi::new); [`BusOp::PowerOn`] brings the controller up.
+/// `R` has the controller's registers at their own offsets, the level of DAT1 at [`regs::DAT1`],
+/// and the board's DMA controller (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`].
+/// [`new`](S3cSdi::new) writes no register; [`BusOp::PowerOn`] initialises the controller.
 pub struct S3cSdi<R: Regs, D: Dma> {
     regs: R,
     dma: D,
@@ -90,21 +90,22 @@ pub struct S3cSdi<R: Regs, D: Dma> {
     active: Option<Active>,
     transfer: Transfer,
     bus: Bus,
-    /// Whether the status has no stale bits and the FIFO is empty: the last phase ended well.
+    /// Whether the status has no stale bits and the FIFO is empty, because the last phase ended
+    /// without an error.
     idle: bool,
-    /// Whether the card interrupt is unmasked.
+    /// Whether the engine has enabled the card interrupt.
     card_irq: bool,
-    /// Interrupts enabled, all but the card's; and IMSK as last written.
+    /// Enabled interrupts, except the card interrupt; the next field is IMSK as last written.
     events: u32,
     imsk: Option<u32>,
-    /// BSIZE as last written.
+    /// BSIZE as last written; `None` if unknown.
     block_bytes: Option<u32>,
-    /// Whether DCON has a transfer.
+    /// Whether the data circuits are armed for a transfer (DCON).
     armed: bool,
 }
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
-    /// Makes a driver for the controller at `regs`, which is read once.
+    /// Makes a driver for the controller at `regs`; reads one register, and writes none.
     pub fn new(regs: R, dma: D, config: S3cSdiConfig) -> Result<Self, S3cSdiInitError> {
         if config.width > Width::W4 {
             return Err(S3cSdiInitError::Width(config.width));
@@ -135,17 +136,18 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
-    /// Returns whether the DMA transfers such a buffer.
+    /// Returns whether the board's DMA controller transfers this segment.
     fn by_dma(&self, segment: &Segment, direction: Direction) -> bool {
         let line = self.dma.line_bytes();
         match self.config.dma {
@@ -161,7 +163,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Sets the interrupts that are enabled besides the card's.
+    /// Sets which interrupts are enabled in addition to the card interrupt.
     fn enable(&mut self, events: u32) {
         self.events = events;
         let imsk = events | if self.card_irq { INT_SDIO } else { 0 };
@@ -204,9 +206,9 @@ fn caps(config: &S3cSdiConfig, slowest_hz: u32, fastest_hz: u32) -> Caps {
     }
 }
 
-// SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what
-// `Cursor` finds inside segments that are not mapped for DMA. The end is reported after the
-// controller's, and a reset is `Done`, or a phase's controller `Gone`, when the platform's DMA has
+// SAFETY: the DMA gets only the one mapped segment, for no more bytes than it has; the CPU accesses
+// only segments that are not mapped for DMA, by `Cursor`. The end of a phase, a reset that is
+// `Done`, and a controller that is `Gone` are reported only after the board's DMA controller has
 // stopped.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
@@ -255,12 +257,12 @@ unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// Returns false: DAT0 cannot be read.
+    /// Returns false, because the controller does not show the level of DAT0.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// Returns true: there is no card detection.
+    /// Returns true, because the controller has no card detection.
     fn present(&self) -> bool {
         true
     }

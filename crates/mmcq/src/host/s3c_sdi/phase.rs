@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and writes the registers.
 
 use super::fifo::Transfer;
 use super::regs::*;
@@ -6,37 +6,39 @@ use super::{BLOCK_BYTES_MAX, MAPPED, S3cSdi};
 use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError, Width};
 use crate::spec::command::{Command, Resp};
 
-/// Interrupts that end a command early.
+/// Interrupts that report an error of a command.
 const COMMAND_ERRORS: u32 = INT_RESPONSE_CRC | INT_COMMAND_TIMEOUT;
-/// Interrupts that end data, well or early.
+/// Interrupts that end the data, with or without an error.
 const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FINISH;
 
-/// Most polls of the platform's DMA after the data are over on the lines. It has 16 words to read
-/// at most, and a poll takes as long as several words do.
+/// Largest number of polls of the board's DMA controller after the data have ended on the bus. The
+/// DMA then has at most 16 words to read, and one poll takes as long as several words.
 const DMA_LOOKS: u16 = 64;
 
-/// The phase that the controller works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Bits of CMDSTAT and DSTA that have come so far.
+    /// Bits of CMDSTAT that were set since the start of the phase; the next field has those of
+    /// DSTA.
     pub(super) command: u32,
     pub(super) data: u32,
-    /// Polls of the platform's DMA that are left after the end of the data on the lines.
+    /// Number of polls of the board's DMA controller that are left after the end of the data on the
+    /// bus.
     pub(super) looks: u16,
 }
 
-/// What a phase does besides its command.
+/// How a phase transfers data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// No data.
+    /// The phase has no data.
     Command,
     /// The CPU reads data from the FIFO.
     Read,
     /// The CPU writes data into the FIFO.
     Write,
-    /// The DMA transfers the data.
+    /// The board's DMA controller transfers the data.
     Dma,
 }
 
@@ -51,11 +53,12 @@ impl Active {
         matches!(self.resp, Resp::R3 | Resp::R4)
     }
 
-    /// Returns whether the command is over, with its response.
+    /// Returns whether the command has ended, and its response was received.
     pub(super) fn answered(&self) -> bool {
         let wanted = match self.resp {
             Resp::None => CMDSTAT_SENT,
-            // The missing CRC tells of a response as well.
+            // For R3 and R4 a CRC error also shows that a response was received, since they have no
+            // CRC.
             _ if self.without_crc() => CMDSTAT_RESPONSE | CMDSTAT_CRC,
             _ => CMDSTAT_RESPONSE,
         };
@@ -73,7 +76,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             None => None,
         };
         if self.active.is_some() {
-            // While data move the controller sends no other command.
+            // While data are being transferred, this driver sends no other command.
             return Err(StartError::CommandLine);
         }
         if !self.idle {
@@ -95,14 +98,14 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Ok(())
     }
 
-    /// Returns what transfers these data; writes no register.
+    /// Returns how the data will be transferred, or an error; writes no register.
     fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
         let block = u32::from(data.block_size);
         if !(1..=BLOCK_BYTES_MAX).contains(&data.block_size) || !(1..=COUNT_MAX).contains(&data.blocks) {
             return Err(StartError::Unsupported);
         }
         if data.blocks > 1 && !block.is_multiple_of(4) {
-            // The FIFO is filled by words, and a word does not hold bytes of two blocks.
+            // The FIFO is accessed in words, and a word cannot hold bytes of two blocks.
             return Err(StartError::Unsupported);
         }
         let bytes = block * data.blocks;
@@ -113,13 +116,13 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             (0, _) if data.direction == Direction::Read => Ok(Work::Read),
             (0, _) => Ok(Work::Write),
             (_, [_]) if bytes.is_multiple_of(4) => Ok(Work::Dma),
-            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or
-            // nothing.
+            // The CPU must not access memory that is mapped for DMA, so either the DMA or the CPU
+            // transfers all segments.
             _ => Err(StartError::Unsupported),
         }
     }
 
-    /// Writes the registers for a data transfer, all but argument and command.
+    /// Writes the registers for a data transfer, except argument and command.
     fn program_data(&mut self, data: &Data, work: Work, segments: &[Segment]) {
         let block = u32::from(data.block_size);
         let bytes = block * data.blocks;
@@ -160,12 +163,13 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             }
             (Work::Dma | Work::Command, _) => {}
         }
-        // Last: before the first words are in the FIFO, it is half empty.
+        // The interrupts are enabled last: before the first words are written, the FIFO is half
+        // empty.
         self.enable(events);
     }
 
-    /// Clears the last transfer in the data circuits: a command without data must not start them
-    /// again.
+    /// Clears the last transfer in the data circuits, so that a command without data does not start
+    /// it again.
     fn disarm(&mut self) {
         if self.armed {
             self.regs.write32(DCON, 0);
@@ -173,8 +177,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Checks whether the lines are free, after a phase that did not end well and without a reset.
-    /// If they are, clears late events and data.
+    /// Checks whether the lines are free, after a phase that failed and was not followed by a
+    /// reset. If they are free, clears late events and data.
     #[cold]
     fn check_lines(&self, data: bool) -> Result<(), StartError> {
         if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {
@@ -187,7 +191,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Ok(())
     }
 
-    /// Clears all latching bits but the card interrupt, and empties the FIFO.
+    /// Clears all status bits that stay set, except the card interrupt, and empties the FIFO.
     pub(super) fn forget_status(&self) {
         self.regs.write32(FSTA, FSTA_RESET | FSTA_FAIL);
         self.regs.write32(CMDSTAT, CMDSTAT_LATCHED);

@@ -1,4 +1,4 @@
-//! Reset, power, clock, width, timing, voltage, tuning: steps that never block.
+//! Operations on the bus that never block: reset, power, clock, width, timing, voltage, tuning.
 
 use super::Sdhci;
 use super::capabilities::{Model, VERSION_4_10};
@@ -8,28 +8,30 @@ use super::regs::*;
 use super::{Shadow, UNKNOWN_NS, capabilities};
 use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
-/// Longest software reset.
+/// Longest duration of a software reset, in nanoseconds.
 const RESET_NS: u64 = 100_000_000;
 const RESET_POLL_NS: u64 = 10_000;
-/// Longest wait for Internal Clock Stable [SDHC 2.2.14].
+/// Longest wait for Internal Clock Stable, in nanoseconds [SDHC 2.2.14].
 const CLOCK_NS: u64 = 150_000_000;
 const CLOCK_POLL_NS: u64 = 10_000;
-/// Time after which 1.8V Signaling Enable is read again [SDHC 3.6.1].
+/// Wait before the driver reads 1.8V Signaling Enable again, in nanoseconds [SDHC 3.6.1].
 const VOLTAGE_NS: u64 = 5_000_000;
-/// Most steps of one call without a wait. With all quirks an operation has one more.
+/// Largest number of steps that one call executes without a wait. An operation of a controller with
+/// all quirks has one step more, which the next call executes.
+/// less, with all quirks.
 const STEPS: usize = 8;
 
-/// The bus settings, and the progress of the operation.
+/// The bus settings, and the progress of the operation on the bus.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     wait: Wait,
     deadline_ns: u64,
-    /// Host Control 1.
+    /// Value of Host Control 1.
     control: u8,
-    /// Host Control 2 without its tuning bits.
+    /// Value of Host Control 2 without its tuning bits.
     control_2: u16,
     power: u8,
-    /// Clock Control without its enables.
+    /// Value of Clock Control without its enable bits.
     divider: u16,
     /// SD clock in hertz, 0 while it is stopped.
     pub(super) clock_hz: u32,
@@ -37,11 +39,11 @@ pub(super) struct Bus {
     pub(super) timeout_masked: bool,
 }
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
-    /// A reset bit has to clear; then the next resets follow.
+    /// The controller clears the reset bits; then the next resets follow.
     Reset {
         bits: u8,
         then: u8,
@@ -49,7 +51,7 @@ enum Wait {
     Stable {
         pll: bool,
     },
-    /// The internal clock has to be stable, for a reset that needs it.
+    /// The internal clock is stable, for a reset that needs it.
     Clocked {
         bits: u8,
         then: u8,
@@ -58,7 +60,7 @@ enum Wait {
 }
 
 impl Bus {
-    /// Returns the value for Host Control 1.
+    /// Returns the value of Host Control 1.
     pub(super) fn control(&self) -> u8 {
         self.control
     }
@@ -124,7 +126,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Step::Wait(now_ns)
     }
 
-    /// Makes the first writes of an operation.
+    /// Writes the first registers of an operation; returns false if the controller does not support
+    /// the operation.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::ResetAll => {
@@ -179,7 +182,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Continues when a wait is over.
+    /// Executes the next step of an operation when its wait has ended.
     fn go_on(&mut self, now_ns: u64) -> bool {
         match self.bus.wait {
             Wait::Nothing => {}
@@ -188,7 +191,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 if bits & RESET_ALL != 0 {
                     self.restore();
                     if self.bus.control_2 & CONTROL_2_1V8 != 0 {
-                        // The card sees no clock before its lines have their level again.
+                        // The card gets no clock before its lines have the new voltage.
                         self.wait(Wait::Voltage, VOLTAGE_NS, now_ns);
                     } else if self.bus.clock_hz != 0 {
                         self.start_clock(now_ns);
@@ -227,7 +230,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
     }
 
-    /// Clears the state: no phase is in progress any more, and nothing is known of the lines.
+    /// Clears the driver's state: no phase is in progress, and the state of the lines is unknown.
     fn forget(&mut self) {
         (self.active, self.fast_end) = (None, NEVER);
         self.forget_concurrent();
@@ -243,7 +246,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.write_reset(bits, then, now_ns);
     }
 
-    /// Resets CMD and DAT after a change of the bus: some controllers hang without it.
+    /// Resets CMD and DAT after a change of the bus, for controllers with
+    /// [`SdhciQuirks::RESET_ON_IOS`], which hang otherwise.
     fn reset_after_change(&mut self, now_ns: u64) {
         if self.config.quirks.has(SdhciQuirks::RESET_ON_IOS) && self.bus.clock_hz != 0 {
             self.reset_lines(now_ns);
@@ -264,8 +268,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the registers that a reset of the whole controller has cleared; the clock comes after
-    /// it.
+    /// Writes the registers that a reset of the whole controller has cleared, except Clock Control,
+    /// which is written after the reset.
     fn restore(&mut self) {
         self.shadow.timeout_ns = UNKNOWN_NS;
         self.write_power();
@@ -300,7 +304,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if self.bus.power == 0 {
             return self.port.write8(POWER, 0);
         }
-        // Voltage first: some controllers lose it when both come at once.
+        // Write the voltage first, then the power bit: some controllers lose the voltage if both
+        // are set in one write.
         self.port.write8(POWER, self.bus.power & !POWER_ON);
         self.port.write8(POWER, self.bus.power);
     }
@@ -309,7 +314,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.supply(0);
     }
 
-    /// Changes the supply, and puts the bus into its initial state.
+    /// Writes Power Control, and puts the bus into its initial state.
     #[inline(never)]
     fn supply(&mut self, power: u8) {
         self.forget();
@@ -320,7 +325,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn power_on(&mut self) -> bool {
         self.supply(self.model.voltage | POWER_ON);
-        // The controller takes power away again where there is no card.
+        // The controller clears SD Bus Power if no card is in the slot.
         self.config.quirks.has(SdhciQuirks::EXTERNAL_POWER) || self.port.read8(POWER) & POWER_ON != 0
     }
 
@@ -341,7 +346,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.wait(Wait::Stable { pll: false }, CLOCK_NS, now_ns);
     }
 
-    /// Sets High Speed Enable and UHS Mode Select; the SD clock is stopped while they change.
+    /// Writes High Speed Enable and UHS Mode Select; the driver stops the SD clock while they
+    /// change.
     fn set_timing(&mut self, timing: Timing) -> bool {
         if !self.caps.can(timing) {
             return false;
@@ -382,7 +388,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Selects ADMA3 as DMA mode, until the supply changes.
+    /// Selects ADMA3 in Host Control 1, until the supply changes.
     pub(super) fn select_adma3(&mut self) {
         if self.bus.control & CONTROL_ADMA3 != CONTROL_ADMA3 {
             self.bus.control |= CONTROL_ADMA3;
@@ -390,7 +396,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes Host Control 2, with the tuning bits unchanged and with `more`.
+    /// Writes Host Control 2 with the bits `more` set and the tuning bits unchanged.
     fn write_control_2(&self, more: u16) {
         let tuning = self.port.read16(CONTROL_2) & (CONTROL_2_TUNE | CONTROL_2_TUNED);
         self.port.write16(CONTROL_2, self.bus.control_2 | tuning | more);

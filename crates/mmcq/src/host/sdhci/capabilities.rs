@@ -1,4 +1,5 @@
-//! What the driver uses, decided by version, capabilities and configuration.
+//! Decides what the driver uses, from the controller's version and capabilities and the
+//! configuration.
 
 use super::clock::Clocks;
 use super::config::{SdhciConfig, SdhciInitError, SdhciQuirks, TransferMode};
@@ -8,51 +9,51 @@ use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 
 /// Specification Version Number of version 3.00 [SDHC 2.2.34].
 pub(super) const VERSION_3_00: u8 = 2;
-/// Of version 4.00.
+/// Specification Version Number of version 4.00.
 pub(super) const VERSION_4_00: u8 = 3;
-/// Of version 4.10.
+/// Specification Version Number of version 4.10.
 pub(super) const VERSION_4_10: u8 = 4;
 
 const MAX_BLOCKS: u32 = 65_535;
-/// Most bytes of one SDMA or PIO transfer: one SDMA boundary.
+/// Largest SDMA or PIO transfer in bytes: the distance of two SDMA boundaries.
 const MAX_BYTES_UNSCATTERED: u32 = 512 * 1024;
 const DESCRIPTOR_BYTES: u32 = 65_536;
 
-/// The chosen modes of one controller; constant once the driver exists.
+/// The modes that the driver has chosen for one controller; constant after construction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub(super) version: u8,
-    /// Whether there is SDMA, whichever mode is used.
+    /// Whether the controller has SDMA, whichever mode is used.
     pub(super) sdma: bool,
-    /// Host Version 4 Enable.
+    /// Whether Host Version 4 Enable is set.
     pub(super) v4: bool,
-    /// 64-bit addresses.
+    /// Whether DMA uses 64-bit addresses.
     pub(super) wide: bool,
     pub(super) mode: TransferMode,
     pub(super) form: Form,
     pub(super) max_block_bytes: u16,
     pub(super) clocks: Clocks,
-    /// SD Bus Voltage Select at power-on.
+    /// Value of SD Bus Voltage Select at power-on.
     pub(super) voltage: u8,
-    /// Error bits that this version has.
+    /// Error bits that the controller's version has.
     pub(super) errors: u32,
     pub(super) busy: BusyDetect,
-    /// Timer Count for Re-Tuning.
+    /// Timer Count for Re-Tuning, from the capabilities.
     retune_count: u8,
     pub(super) by_cpu: ByCpu,
 }
 
-/// Segments that are transferred through the buffer port.
+/// Which segments the CPU transfers through the buffer port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByCpu {
     Never,
-    /// Those that do not end at a word, or at a cache line.
+    /// Segments whose length is not a multiple of a word or of a cache line.
     OddLengths,
     Always,
 }
 
 impl Model {
-    /// Decides the modes. `caps` is 044h:040h.
+    /// Decides the modes. `caps` is the capabilities register, 044h:040h.
     pub(super) fn new(
         version: u8,
         caps: u64,
@@ -76,7 +77,7 @@ impl Model {
             forced => forced,
         };
         let announced = low & if v4 { CAP_64BIT_V4 } else { CAP_64BIT_V3 } != 0;
-        // Version 3 has 64-bit addresses in ADMA2 only.
+        // Version 3 has 64-bit addresses only in ADMA2.
         let wide = version >= VERSION_3_00
             && announced
             && !quirks.has(SdhciQuirks::BROKEN_ADMA_64)
@@ -123,16 +124,16 @@ impl Model {
             retune_count: (high >> 8) as u8 & 0xf,
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
-                // Registers and short packets end inside of a cache line: DMA would take the rest
-                // of it along.
+                // Card registers and short packets end inside of a cache line, and DMA would
+                // overwrite the rest of the line.
                 _ if line_bytes > 1 || quirks.has(SdhciQuirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
                 _ => ByCpu::Never,
             },
         })
     }
 
-    /// Returns the time after which tuning has to be renewed, in any of the three modes. The count
-    /// 0 means none, 15 means another source, 12 to 14 are reserved.
+    /// Returns the time in nanoseconds after which tuning must be repeated, in any of the three
+    /// re-tuning modes. Count 0 stands for none, 15 for another source; 12 to 14 are reserved.
     pub(super) fn retune_ns(&self) -> u64 {
         match self.retune_count {
             count @ 1..=11 if self.version >= VERSION_3_00 => 1_000_000_000 << (count - 1),
@@ -140,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Returns the capabilities for the engine; `slots` is the table's size in descriptors.
+    /// Returns the capabilities for the engine; `slots` is the number of descriptors in the table.
     pub(super) fn caps(&self, caps: u64, config: &SdhciConfig, slots: usize, line_bytes: u32) -> Caps {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
@@ -150,7 +151,8 @@ impl Model {
             _ => (1, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
         };
         let uhs = if self.version >= VERSION_3_00 { high } else { 0 };
-        // A board that adds eMMC's fast timings has 1.8 V lines, whatever SD's bits say.
+        // A board that enables eMMC's fast timings has 1.8 V lines, whatever the bits for SD cards
+        // say.
         let fast_emmc = [Timing::Hs200, Timing::Hs400, Timing::Hs400Es]
             .map(Caps::timing_bit)
             .iter()
@@ -162,7 +164,8 @@ impl Model {
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
             auto_stop: !quirks.has(SdhciQuirks::NO_AUTO_CMD12),
-            // Below version 4, SDMA's address lives where the automatic CMD23's argument does.
+            // Below version 4, the address of SDMA and the argument of the automatic CMD23 share
+            // one register.
             auto_count: self.version >= VERSION_3_00
                 && (self.v4 || self.mode == TransferMode::Adma2)
                 && !quirks.has(SdhciQuirks::NO_AUTO_CMD23)
@@ -170,7 +173,7 @@ impl Model {
             no_count: quirks.has(SdhciQuirks::NO_CMD23),
             continue_data: false,
             open_until_stopped: false,
-            // A command that fails is cleaned up on its line alone.
+            // After a failed command during data, the driver resets only the CMD circuit.
             concurrent_command: !quirks.has(SdhciQuirks::RESET_CMD_DATA_TOGETHER),
             busy: self.busy,
             max_busy_ns: if quirks.has(SdhciQuirks::MASK_LONG_TIMEOUT) {
@@ -201,12 +204,12 @@ impl Model {
         }
     }
 
-    /// Returns the most segments, bytes in a segment and bytes in a transfer with which any list
-    /// fits the table: segments that add up to `t` chunks need at most `t - 1` descriptors more
-    /// than there are segments.
+    /// Returns the largest number of segments, of bytes in a segment and of bytes in a transfer
+    /// with which any list fits the table. Segments that add up to `t` chunks need at most `t - 1`
+    /// descriptors more than there are segments.
     pub(super) fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
-        // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.
+        // A chunk is neither 0 nor longer than a transfer; `max` makes a panic impossible.
         let most = MAX_BLOCKS * 512 / self.form.chunk.max(1);
         let chunks = slots.div_ceil(2).min(most).max(1);
         let bytes = chunks * self.form.chunk;
@@ -234,7 +237,7 @@ fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
 mod tests {
     use super::*;
 
-    /// Timer Count for Re-Tuning is in bits 43:40 [SDHC 2.2.25].
+    /// Tests Timer Count for Re-Tuning, bits 43:40 of the capabilities [SDHC 2.2.25].
     #[test]
     fn a_tuning_lasts_as_long_as_the_timer_count_says() {
         let model = |version, count: u64| {

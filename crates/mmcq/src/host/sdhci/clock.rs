@@ -1,22 +1,22 @@
-//! SD clock divider and timeout counter [SDHC 2.2.14, 2.2.15].
+//! Divider of the SD clock, and timeout counter [SDHC 2.2.14, 2.2.15].
 
 use super::capabilities::VERSION_3_00;
 use super::config::{SdhciConfig, SdhciInitError, SdhciQuirks};
 use super::regs::*;
 
 const NS_IN_S: u64 = 1_000_000_000;
-/// Largest divider value of version 3: base / 2046.
+/// Largest divider value of version 3, which divides the base clock by 2046.
 const DIVIDER_MAX: u32 = 0x3ff;
 
 /// The clocks of one controller, in hertz.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     base: u32,
-    /// Base clock times multiplier, or 0 without a programmable clock.
+    /// Programmable clock: base clock times multiplier, or 0 if the controller has none.
     programmable: u32,
-    /// Timeout clock; 0: not known.
+    /// Timeout clock; 0 if not known.
     timeout: u32,
-    /// Whether dividers have 10 bits.
+    /// Whether dividers have 10 bits (from version 3.00 on).
     wide: bool,
 }
 
@@ -47,20 +47,21 @@ impl Clocks {
         })
     }
 
-    /// Returns the slowest and the fastest SD clock.
+    /// Returns the slowest and the fastest SD clock, in hertz.
     pub(super) fn range(&self, limit_hz: u32) -> (u32, u32) {
         let slowest = self.base.div_ceil(if self.wide { 2 * DIVIDER_MAX } else { 256 });
         (slowest, self.base.max(self.programmable).min(limit_hz))
     }
 
-    /// Returns the bits of Clock Control for the fastest clock not above `hz`, and that clock;
-    /// `None` if it cannot be that slow.
+    /// Returns the bits of Clock Control for the fastest clock not above `hz`, and the frequency of
+    /// that clock; `None` if the clock cannot be that slow.
     pub(super) fn divide(&self, hz: u32) -> Option<(u16, u32)> {
         if hz == 0 {
             return None;
         }
         if self.programmable != 0 {
-            // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+            // The divisor is at least 1 anyway; `max` shows the compiler that no division by zero
+            // can panic.
             let divisor = self.programmable.div_ceil(hz).max(1);
             if divisor <= DIVIDER_MAX + 1 {
                 return Some((encode(divisor - 1) | CLOCK_PROGRAMMABLE, self.programmable / divisor));
@@ -77,13 +78,14 @@ impl Clocks {
         (half <= DIVIDER_MAX).then(|| (encode(half), self.base / (2 * half)))
     }
 
-    /// Returns the longest time of the timeout counter; 0 if its clock is not known.
+    /// Returns the longest timeout of the counter in nanoseconds; 0 if the timeout clock is not
+    /// known.
     pub(super) fn max_timeout_ns(&self) -> u64 {
         (NS_IN_S << (13 + TIMEOUT_MAX)).checked_div(self.timeout.into()).unwrap_or(0)
     }
 
-    /// Returns the counter value that waits at least `timeout_ns`, and whether even the largest is
-    /// too short. `sd_clock_hz` replaces the timeout clock if it is given.
+    /// Returns the counter value for a timeout of at least `timeout_ns`, and whether even the
+    /// largest value is too short. `sd_clock_hz`, if given, replaces the timeout clock.
     pub(super) fn timeout(&self, timeout_ns: u64, sd_clock_hz: Option<u32>) -> (u8, bool) {
         let hz = sd_clock_hz.unwrap_or(self.timeout);
         if hz == 0 {
@@ -97,7 +99,8 @@ impl Clocks {
     }
 }
 
-/// Returns SDCLK Frequency Select: 7:0 of the divider in 15:8, 9:8 in 7:6.
+/// Returns the divider as bits of Clock Control (SDCLK Frequency Select): its bits 7:0 in 15:8, its
+/// bits 9:8 in 7:6.
 fn encode(divider: u32) -> u16 {
     ((divider & 0xff) << 8 | (divider & 0x300) >> 2) as u16
 }
@@ -111,7 +114,7 @@ mod tests {
         Clocks::new(version, base_mhz << 8 | timeout_1_mhz, multiplier << 16, &SdhciConfig::new()).unwrap()
     }
 
-    /// Returns the clock that results from Clock Control [SDHC 2.2.14].
+    /// Returns the frequency that results from the bits of Clock Control, in hertz [SDHC 2.2.14].
     fn output_hz(version: u8, base_hz: u64, multiplier: u64, bits: u16) -> u64 {
         let value = u64::from(bits >> 8 | (bits & 0xc0) << 2);
         match (bits & CLOCK_PROGRAMMABLE != 0, version >= VERSION_3_00) {
@@ -142,7 +145,8 @@ mod tests {
                 let output = output_hz(version, u64::from(base) * 1_000_000, multiplier.into(), bits);
                 assert_eq!(output, u64::from(actual));
                 assert!(output <= u64::from(hz), "{version} {base} MHz: {hz} became {output}");
-                // Halving is the coarsest grid that there is.
+                // The coarsest divider halves the clock, so the result is more than half of what is
+                // possible.
                 assert!(hz > fastest || output * 2 > u64::from(hz) || output * 2 > u64::from(fastest) / 2);
             }
         }

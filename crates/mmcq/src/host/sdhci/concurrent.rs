@@ -1,13 +1,13 @@
-//! Commands during data.
+//! Commands that are sent while a data transfer is in progress.
 //!
 //! While Command Inhibit (DAT) is set, commands that do not use DAT may be issued as soon as
-//! Command Inhibit (CMD) is clear [SDHC 2.2.9]. There is one set of response registers. So the
-//! response of the phase itself is read before such a command is sent; from then on Command
-//! Complete and the errors of the CMD line belong to that command. If it fails, only the CMD
-//! circuit is reset [SDHC 2.2.16]. If the controller may still send its own CMD12 through that
-//! circuit, the reset is made after the data.
+//! Command Inhibit (CMD) is clear [SDHC 2.2.9]. The controller has one set of response registers.
+//! So the driver reads the response of the transfer before it sends another command. From then on
+//! Command Complete and the errors of the CMD line belong to that other command. If the command
+//! fails, only the CMD circuit is reset [SDHC 2.2.16]. If the controller may still send an
+//! automatic CMD12 by that circuit, the driver resets it after the data.
 //!
-//! A phase without such a command takes one more instruction for all this.
+//! A phase without such a command costs one more instruction because of this feature.
 
 use super::Sdhci;
 use super::events::{ALL_BITS, NEVER, decode};
@@ -16,33 +16,33 @@ use super::regs::*;
 use crate::host::{Cause, Dma, Regs, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// Status bits that belong to a command on the CMD line.
+/// Interrupt status bits that belong to a command on the CMD line.
 const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 
-/// State of the commands during a phase's data.
+/// State of the commands that are sent during a phase's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrent {
-    /// The phase's own response, if it is a short one.
+    /// Response of the phase itself, if it is a short one.
     response: u32,
     line: Line,
 }
 
-/// The CMD line.
+/// State of the CMD line during the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Free,
-    /// A command is on it.
+    /// A command was sent; its response is awaited.
     Sent,
-    /// Its circuit has to be reset once the data are over.
+    /// The CMD circuit must be reset after the data.
     Broken,
-    /// Its circuit is being reset.
+    /// The CMD circuit is being reset.
     Resetting,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn send_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let Some(active) = self.active else { return Err(StartError::DataLine) };
-        // A long response would overwrite that of an automatic CMD12.
+        // A long response would overwrite the response of an automatic CMD12.
         let short = !matches!(command.resp, Resp::R1b | Resp::R2);
         if !(self.caps.concurrent_command
             && short
@@ -59,7 +59,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let signal = self.shadow.signal | INT_COMMAND;
         if self.concurrent.is_none() {
             if (status | active.seen) & INT_COMMAND == 0 {
-                // The phase has no response yet: that it comes is of interest now.
+                // The phase has no response yet, so enable Command Complete to learn when it
+                // arrives.
                 self.set_signal(signal);
                 return Err(StartError::CommandLine);
             }
@@ -71,26 +72,28 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.set_signal(signal);
         self.set_line(Line::Sent);
         self.port.write32(ARGUMENT, command.arg);
-        // The transfer mode below it belongs to the data.
+        // Write only the upper half: the lower half, Transfer Mode, belongs to the data in
+        // progress.
         self.port.write16(COMMAND, self.command_bits(command));
         Ok(())
     }
 
-    /// Saves the response and status bits of the phase before the first such command.
+    /// Saves the phase's own response and status bits before the first command during its data.
     fn keep_response(&mut self, active: Active, status: u32) {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);
         }
         self.concurrent = Some(Concurrent { response: self.port.read32(RESPONSE_0), line: Line::Free });
-        // Its response is not in the registers, and the next start looks twice.
+        // The response is no longer in the registers, and the next phase must check the lines
+        // before it starts.
         let seen = active.seen | INT_COMMAND;
         self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
         self.fast_end = NEVER;
     }
 
-    /// Returns the saved response of a phase; other phases have theirs in the registers, or none. A
-    /// controller that is gone returns all ones, as its registers do, perhaps also in place of
-    /// data.
+    /// Returns the saved response of a phase during which a command was sent; 0 for other phases,
+    /// whose response is in the registers. If the controller is gone, the result may be all ones,
+    /// as its registers are.
     pub(super) fn kept_response(&self) -> u32 {
         match &self.concurrent {
             Some(_) if self.present_state().is_none() => u32::MAX,
@@ -110,7 +113,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
-    /// Checks whether the line is free for a command during the phase in progress.
+    /// Checks whether the CMD line is free for a command during the phase in progress.
     fn free_line(&mut self) -> Result<(), StartError> {
         match self.concurrent.map(|beside| beside.line) {
             None | Some(Line::Free) => Ok(()),
@@ -123,7 +126,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Checks before the next phase whether all commands during the last one are over.
+    /// Checks, before the next phase, that all commands sent during the last phase have ended.
     pub(super) fn end_concurrent(&mut self) -> Result<(), StartError> {
         let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {
@@ -134,7 +137,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Returns the end of the command on the line; `None`: not over yet.
+    /// Returns the result of the command on the CMD line; `None` if it has not ended yet.
     pub(super) fn take_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         self.concurrent.filter(|beside| beside.line == Line::Sent)?;
         let status = self.port.read32(INT_STATUS);
@@ -154,7 +157,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Resets the CMD circuit; its status bits belong to no phase any more.
+    /// Resets the CMD circuit; its status bits belong to no phase from now on.
     pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

@@ -1,4 +1,4 @@
-//! Settings of the controller that the board knows and the driver cannot read.
+//! Settings of the controller that only the board knows.
 
 use crate::host::{Caps, DmaError, Timing, Width};
 use core::fmt;
@@ -8,18 +8,19 @@ use core::fmt;
 pub struct SdhciQuirks(u32);
 
 impl SdhciQuirks {
-    /// No deviation.
+    /// The controller has no deviation.
     pub const NONE: SdhciQuirks = SdhciQuirks(0);
-    /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
+    /// The controller raises no Transfer Complete at the end of an R1b busy; the driver reads DAT0
+    /// instead.
     pub const NO_BUSY_IRQ: SdhciQuirks = SdhciQuirks(1 << 0);
-    /// DAT levels in Present State are wrong; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the
-    /// card's status shows the end of busy.
+    /// The DAT levels in Present State are wrong. Together with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ),
+    /// only the card's status (CMD13) shows the end of busy.
     pub const NO_DAT0_LEVEL: SdhciQuirks = SdhciQuirks(1 << 1);
-    /// ADMA2 is declared and does not work.
+    /// The capabilities declare ADMA2, but it does not work.
     pub const BROKEN_ADMA: SdhciQuirks = SdhciQuirks(1 << 2);
-    /// ADMA2 works with 32-bit descriptors only.
+    /// ADMA2 works only with 32-bit descriptors.
     pub const BROKEN_ADMA_64: SdhciQuirks = SdhciQuirks(1 << 3);
-    /// SDMA is declared and does not work.
+    /// The capabilities declare SDMA, but it does not work.
     pub const BROKEN_SDMA: SdhciQuirks = SdhciQuirks(1 << 4);
     /// Automatic CMD12 does not work.
     pub const NO_AUTO_CMD12: SdhciQuirks = SdhciQuirks(1 << 5);
@@ -27,68 +28,70 @@ impl SdhciQuirks {
     pub const NO_AUTO_CMD23: SdhciQuirks = SdhciQuirks(1 << 6);
     /// CMD23 must not be sent at all.
     pub const NO_CMD23: SdhciQuirks = SdhciQuirks(1 << 7);
-    /// A descriptor length of 0 is not 64 KiB.
+    /// A descriptor length of 0 does not stand for 64 KiB.
     pub const ADMA_ZERO_LENGTH_BROKEN: SdhciQuirks = SdhciQuirks(1 << 8);
-    /// The list must end with a descriptor of its own without data; otherwise the last transfer has
-    /// the End bit.
+    /// The descriptor list must end with a separate descriptor without data. Without this quirk,
+    /// the last data descriptor has the End bit.
     pub const ADMA_NOP_END: SdhciQuirks = SdhciQuirks(1 << 9);
-    /// DMA transfers only multiples of 4 bytes; other lengths go through the buffer port.
+    /// DMA transfers only multiples of 4 bytes; the CPU transfers other lengths through the buffer
+    /// port.
     pub const DMA_SIZE_32BIT: SdhciQuirks = SdhciQuirks(1 << 10);
-    /// The timeout counter value is wrong; the largest is always used.
+    /// The value of the timeout counter has no correct effect, so the driver always uses the
+    /// largest one.
     pub const BROKEN_TIMEOUT_VALUE: SdhciQuirks = SdhciQuirks(1 << 11);
-    /// The timeout counter counts SD clocks.
+    /// The timeout counter counts periods of the SD clock instead of TMCLK.
     pub const TIMEOUT_USES_SD_CLOCK: SdhciQuirks = SdhciQuirks(1 << 12);
-    /// Data timeout is masked when the counter is too short for a phase; the engine's deadline
-    /// remains.
+    /// The driver masks Data Timeout Error when the counter is too short for a phase; the engine's
+    /// deadline remains.
     pub const MASK_LONG_TIMEOUT: SdhciQuirks = SdhciQuirks(1 << 13);
-    /// High Speed Enable must stay 0 (it moves the sampling edge the wrong way).
+    /// High Speed Enable must stay 0, because it moves the sampling edge in the wrong direction.
     pub const NO_HISPD_BIT: SdhciQuirks = SdhciQuirks(1 << 14);
-    /// 1.8 V signalling is declared and not wired.
+    /// The capabilities declare 1.8 V signaling, but the board does not connect it.
     pub const NO_SIGNAL_18: SdhciQuirks = SdhciQuirks(1 << 15);
-    /// CMD and DAT must be reset by one write. Otherwise each is reset alone, which works on every
-    /// standard controller.
+    /// CMD and DAT must be reset by a single write. Without this quirk each circuit is reset alone,
+    /// which works on every standard controller.
     pub const RESET_CMD_DATA_TOGETHER: SdhciQuirks = SdhciQuirks(1 << 16);
-    /// A 136-bit response is stored with its CRC.
+    /// The response registers also contain the CRC of a 136-bit response.
     pub const RSP136_HAS_CRC: SdhciQuirks = SdhciQuirks(1 << 17);
     /// Sets [`Caps::defer_completion`].
     pub const DEFER_COMPLETION: SdhciQuirks = SdhciQuirks(1 << 18);
     /// Sets [`Caps::defer_completion`] for data read by DMA: `Dma::unmap` of a read must not run in
-    /// the hard interrupt (it copies out of a bounce buffer, for example), and that of a write does
-    /// nothing.
+    /// the hard interrupt, for example because it copies out of a bounce buffer. `Dma::unmap` of a
+    /// write does nothing.
     pub const DEFER_READS: SdhciQuirks = SdhciQuirks(1 << 31);
-    /// Only 32-bit accesses work.
+    /// Only 32-bit register accesses work.
     pub const ACCESS_32BIT: SdhciQuirks = SdhciQuirks(1 << 19);
-    /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a
-    /// half).
+    /// 16-bit registers must be written one by one, because a 32-bit write at 004h or 00Ch loses
+    /// one half.
     pub const ACCESS_16BIT: SdhciQuirks = SdhciQuirks(1 << 20);
     /// Host Version 4 Enable must stay 0 on a version 4 controller.
     pub const NO_V4_MODE: SdhciQuirks = SdhciQuirks(1 << 21);
-    /// The clock multiplier is declared and does not work.
+    /// The capabilities declare a clock multiplier, but it does not work.
     pub const NO_CLOCK_MULTIPLIER: SdhciQuirks = SdhciQuirks(1 << 22);
-    /// Power is switched outside of the controller; the power register is written, but its value is
-    /// not used.
+    /// The board switches the card's supply. The driver writes Power Control, but ignores what it
+    /// reads.
     pub const EXTERNAL_POWER: SdhciQuirks = SdhciQuirks(1 << 23);
-    /// The write-protect pin reads inverted.
+    /// The Write Protect Switch Pin Level reads inverted.
     pub const INVERTED_WRITE_PROTECT: SdhciQuirks = SdhciQuirks(1 << 24);
     /// After every change of clock, width or timing CMD and DAT must be reset.
     pub const RESET_ON_IOS: SdhciQuirks = SdhciQuirks(1 << 25);
-    /// The buffer's ready bits come some microseconds after their interrupt; the driver waits for
-    /// them.
+    /// The ready bits of the buffer are set some microseconds after their interrupt; the driver
+    /// waits for them.
     pub const PIO_DELAY: SdhciQuirks = SdhciQuirks(1 << 26);
-    /// Every CMD12 ends with a Transfer Complete, even one that was sent without busy.
+    /// Every CMD12 ends with a Transfer Complete, even a CMD12 that was sent without busy (R1).
     pub const STOP_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 27);
     /// Clock Control must be written once more before a reset, with the internal clock on.
     pub const CLOCK_BEFORE_RESET: SdhciQuirks = SdhciQuirks(1 << 28);
-    /// The lines are fixed at 1.8 V (VCCQ of a soldered eMMC on a rail of its own):
+    /// The signal lines always have 1.8 V, because VCCQ of a soldered eMMC has its own supply:
     /// [`Caps::signal18_fixed`].
     pub const FIXED_18: SdhciQuirks = SdhciQuirks(1 << 29);
 
-    /// A command without busy (R1) that is sent as one with busy (R1b) always ends with a Transfer
-    /// Complete too. This saves two register writes for each. Set it only for a controller on which
-    /// it was observed: see [`QEMU`](Self::QEMU).
+    /// A command without busy (R1) that the driver sends as one with busy (R1b) always ends with
+    /// Transfer Complete too. The driver then saves two register writes for each. Set this only for
+    /// a controller on which it was observed: see [`QEMU`](Self::QEMU).
     pub const R1_WITH_TC: SdhciQuirks = SdhciQuirks(1 << 30);
 
-    /// QEMU's `sdhci-pci` (PCI 1b36:0007), observed in QEMU 7.2 with its SD card.
+    /// Quirk of QEMU's `sdhci-pci` (PCI 1b36:0007), observed in QEMU 7.2 with its SD card.
     pub const QEMU: SdhciQuirks = Self::R1_WITH_TC;
 
     const NAMED: [(&'static str, SdhciQuirks); 32] = [
@@ -126,8 +129,8 @@ impl SdhciQuirks {
         ("r1-with-tc", Self::R1_WITH_TC),
     ];
 
-    /// Returns the quirk of this name: the constant's name in small letters with hyphens
-    /// (`no-busy-irq`).
+    /// Returns the quirk with this name: the constant's name in lower case with hyphens
+    /// (`no-busy-irq`). `None` if there is none.
     pub fn named(name: &str) -> Option<SdhciQuirks> {
         Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
     }
@@ -137,17 +140,17 @@ impl SdhciQuirks {
         Self::NAMED.iter().map(|known| known.0)
     }
 
-    /// Returns the set without `other`.
+    /// Returns the set without the quirks of `other`.
     pub const fn without(self, other: SdhciQuirks) -> SdhciQuirks {
         SdhciQuirks(self.0 & !other.0)
     }
 
-    /// Returns both sets together.
+    /// Returns the quirks of both sets.
     pub const fn with(self, other: SdhciQuirks) -> SdhciQuirks {
         SdhciQuirks(self.0 | other.0)
     }
 
-    /// Returns whether all of `other` are set.
+    /// Returns whether the set contains all quirks of `other`.
     pub const fn has(self, other: SdhciQuirks) -> bool {
         self.0 & other.0 == other.0
     }
@@ -157,46 +160,50 @@ impl SdhciQuirks {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransferMode {
-    /// The best declared mode: ADMA2, else SDMA, else PIO.
+    /// Uses the best declared mode: ADMA2, else SDMA, else PIO.
     #[default]
     Auto,
-    /// Scatter-gather by descriptors [SDHC 1.13].
+    /// Uses ADMA2: scatter-gather by descriptors [SDHC 1.13].
     Adma2,
-    /// One segment, with a stop at every 512 KiB boundary [SDHC 1.4].
+    /// Uses SDMA: one segment, with a stop at every 512 KiB boundary [SDHC 1.4].
     Sdma,
-    /// The CPU transfers every word.
+    /// Uses PIO: the CPU transfers every word.
     Pio,
 }
 
-/// Settings of the controller by the board. Start from [`SdhciConfig::new`].
+/// Settings that the board gives the driver. Start from [`SdhciConfig::new`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SdhciConfig {
-    /// Departures from the standard.
+    /// Deviations of the controller from the standard.
     pub quirks: SdhciQuirks,
-    /// How data are transferred.
+    /// How data are transferred between the controller and memory.
     pub transfer: TransferMode,
-    /// Base clock in hertz, instead of the one in the capabilities (needed where they have 0).
+    /// Base clock in hertz, which replaces the one in the capabilities. Required if the
+    /// capabilities have 0.
     pub base_clock_hz: Option<u32>,
-    /// Timeout clock in hertz, instead of the one in the capabilities. If both are 0, the driver
-    /// uses the controller's longest timeout.
+    /// Timeout clock in hertz, which replaces the one in the capabilities. If both are 0, the
+    /// driver uses the controller's longest timeout.
     pub timeout_clock_hz: Option<u32>,
-    /// Fastest SD clock that the board's wires support, in hertz.
+    /// Fastest SD clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired; eight also need the controller's capability.
+    /// Number of data lines that the board connects. Eight lines also need the controller's
+    /// capability.
     pub width: Width,
-    /// Whether the card is soldered: its presence is never checked.
+    /// Whether the card is soldered, so that its presence is never checked.
     pub fixed: bool,
-    /// Current of the card's supply, in mA; 0: as in Maximum Current Capabilities [SDHC 2.2.26].
+    /// Current that the card's supply can deliver, in mA; 0 means the value in Maximum Current
+    /// Capabilities [SDHC 2.2.26].
     pub supply_ma: u16,
-    /// Timings besides the declared ones, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced
-    /// strobe of eMMC have no bit in the capabilities.
+    /// Timings that are allowed in addition to those in the capabilities, as [`Caps::timing_bit`]s.
+    /// HS200, HS400 and enhanced strobe of eMMC have no bit in the capabilities.
     pub extra_timings: u16,
-    /// UHS Mode Select of HS400; the standard has none.
+    /// Value of UHS Mode Select for HS400; the standard defines none.
     pub hs400_mode: u8,
-    /// UHS Mode Select of HS400 with enhanced strobe (Spreadtrum's controllers have one).
+    /// Value of UHS Mode Select for HS400 with enhanced strobe, which Spreadtrum's controllers
+    /// have.
     pub hs400es_mode: u8,
-    /// The capabilities (044h:040h) instead of the register's.
+    /// Capabilities (044h:040h) that replace the register's.
     pub capabilities: Option<u64>,
 }
 
@@ -215,7 +222,7 @@ setters!(SdhciConfig {
     capabilities: Option<u64>,
 });
 
-/// The parts of the configuration that the driver needs after it was made.
+/// The settings that the driver needs after its construction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lasting {
     pub quirks: SdhciQuirks,
@@ -230,7 +237,7 @@ impl SdhciConfig {
         Lasting { quirks, supply_ma, hs400_mode, hs400es_mode }
     }
 
-    /// Makes settings of a controller that follows the standard, with all lines wired, in a slot.
+    /// Makes settings of a standard controller with all data lines connected and a card slot.
     pub const fn new() -> Self {
         SdhciConfig {
             quirks: SdhciQuirks::NONE,
@@ -248,8 +255,7 @@ impl SdhciConfig {
         }
     }
 
-    /// Makes settings for an eMMC on a 1.8 V host: soldered, HS200 and HS400, also with enhanced
-    /// strobe.
+    /// Makes settings for a soldered eMMC at 1.8 V, with HS200, HS400 and enhanced strobe.
     pub const fn emmc_18() -> Self {
         let mut config = Self::new();
         config.fixed = true;
@@ -266,18 +272,20 @@ impl Default for SdhciConfig {
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`Sdhci::new`](super::Sdhci::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SdhciInitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the controller's clock is off, or no controller is at this
+    /// address.
     Gone,
     /// Neither the capabilities nor the configuration have a base clock.
     NoBaseClock,
-    /// The requested mode is not declared, or the descriptor table is too small for it.
+    /// The controller does not declare the requested mode, or the descriptor table is too small for
+    /// it.
     TransferMode(TransferMode),
-    /// The descriptor table cannot be mapped, or is out of the controller's reach.
+    /// The descriptor table cannot be mapped, or the controller cannot reach it.
     Table(DmaError),
 }
 

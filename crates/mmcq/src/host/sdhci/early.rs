@@ -1,7 +1,8 @@
-//! The response of a phase, read before the phase's end.
+//! Reads the response of a phase before the phase ends.
 //!
-//! Command Complete comes with the response. It is signalled for a data transfer only if the engine
-//! has asked for the response before it came [SDHC 2.2.17, 2.2.19].
+//! The controller sets Command Complete when it has received the response. For a data transfer the
+//! driver enables this interrupt only if the engine has asked for the response before [SDHC 2.2.17,
+//! 2.2.19].
 
 use super::Sdhci;
 use super::phase::{Automatic, Work};
@@ -11,8 +12,8 @@ use crate::spec::command::Resp;
 use crate::spec::response::R1;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Returns the R1 of the transfer in progress. `None`: it has none, it is over, or its response
-    /// will interrupt.
+    /// Returns the R1 of the transfer in progress. `None` if the transfer has no R1, has ended, or
+    /// if an interrupt will follow when the response arrives.
     pub(super) fn response_so_far(&mut self) -> Option<u32> {
         let mut active = self.active?;
         let of_data = active.work.has_data() && active.work != Work::Tuning;
@@ -22,7 +23,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.seen & INT_COMMAND == 0 {
             let status = self.port.read32(INT_STATUS);
             if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
-                // Its end interrupts anyway.
+                // The command's end interrupts in any case.
                 return None;
             }
             if status & INT_COMMAND == 0 {
@@ -34,7 +35,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.active = Some(active);
         }
         if active.alone && active.work == Work::Adma {
-            // What is left to come of it ends it in few instructions.
+            // Only Transfer Complete is missing, so the fast path can handle the end.
             self.fast_end = INT_TRANSFER;
         }
         let counted = match self.auto {

@@ -1,4 +1,4 @@
-//! The end of a phase, and other events of the controller.
+//! Handles the end of a phase, and other events of the controller.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -10,23 +10,26 @@ use crate::host::{Cause, Direction, Dma, Done, Events, FastEnd, Fault, Regs, Seg
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
 
-/// Bits that belong to a phase: all except those about the card's presence, and levels.
+/// Interrupt status bits that belong to a phase: all except card presence, card interrupt, shared
+/// interrupts and re-tuning.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
-/// Bits that are acknowledged by writing a one.
+/// Interrupt status bits that the driver clears by writing 1.
 pub(super) const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
-/// All status bits but the summary of errors, which adds no information.
+/// All interrupt status bits except Error Interrupt, which only summarises the others.
 pub(super) const ALL_BITS: u32 = !INT_ERROR;
 /// A status that cannot come as one of [`ALL_BITS`].
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
-/// Bits that belong to no phase.
+/// Interrupt status bits that belong to no phase.
 pub(super) const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
-/// Most reads for a late ready bit of the buffer: ten to a hundred microseconds of register reads.
+/// Largest number of reads while the driver waits for a late ready bit of the buffer: ten to a
+/// hundred microseconds.
 const READY_LOOKS: u32 = 256;
-/// Most reads of DAT before an end counts as that of another transfer: about ten microseconds.
+/// Largest number of reads of the DAT lines before the driver decides that an end belonged to
+/// another transfer: about ten microseconds.
 const END_LOOKS: u32 = 64;
-/// Mark in the seen bits of a phase: its end, or another transfer's, came before its response. It
-/// is no status bit of a phase.
+/// Flag in `Active::seen`: Transfer Complete came before the response of the phase, or belongs to
+/// another transfer. The bit is no status bit of a phase.
 const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -35,12 +38,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.take_others(status, segments)
     }
 
-    /// Handles the good end of a command with an R1, or of its transfer by ADMA, if that is the
-    /// only event.
+    /// Handles the end without errors of a command with an R1, or of its ADMA transfer, if that end
+    /// is the only event.
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<FastEnd, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
-        // Bits that are missing, or beyond those that are expected.
+        // An expected bit is missing, or other bits are set.
         if status != self.fast_end {
             return Err(self.take_others(status, segments));
         }
@@ -58,7 +61,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(end)
     }
 
-    /// Handles any other event.
+    /// Handles all events that the fast path does not handle.
     #[cold]
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -67,15 +70,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return events;
         }
         if status == self.own_bits && self.present_state().is_none() {
-            // Gone, and not by one read alone, which the bus may have lost: what is gone reaches no
-            // memory. Nothing that could be written would help.
+            // The controller is off the bus; two reads confirm it, since one read may be lost on
+            // the bus. It accesses no memory any more, and no register write would help.
             self.fast_end = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
             return events;
         }
         if status & ACKNOWLEDGED != 0 {
-            // Before any data move: a buffer that becomes ready meanwhile must show again.
+            // Acknowledge before the data move: if the buffer becomes ready meanwhile, its bit must
+            // be set again.
             self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
         }
         if status & RARE != 0 {
@@ -88,8 +92,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.active = Some(active);
             }
         } else if status & OF_PHASE != 0 {
-            // Late or spurious: the next start looks twice. What comes again and again interrupts
-            // no more.
+            // The event is late or spurious, so the next phase checks the lines before it starts.
+            // If such an event repeats, its interrupt is disabled.
             self.idle = false;
             if self.concurrent.is_none() {
                 self.set_signal(RARE);
@@ -118,7 +122,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.set_enable(enable);
     }
 
-    /// Returns the change of presence that can come next; the other one may be a level that stays.
+    /// Returns the enable bit of the presence change that can come next. The other one may be a
+    /// level that stays set.
     pub(super) fn presence_enable(&self) -> u32 {
         match self.present_state() {
             _ if self.caps.fixed => 0,
@@ -127,7 +132,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Does one step of the phase in progress; returns its result if it is over.
+    /// Continues the phase in progress; returns its result if it has ended.
     fn advance(
         &mut self,
         active: &mut Active,
@@ -146,12 +151,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 let offered = status & (INT_BUFFER_READ | INT_BUFFER_WRITE) != 0;
                 self.move_blocks(direction == Direction::Read, offered, segments);
                 if self.transfer.blocks != 0 {
-                    // A transfer that the card has ended is not over before the CPU has its last
-                    // block.
+                    // The card has ended the transfer, but the CPU must still read the last block
+                    // from the buffer.
                     return None;
                 }
             }
-            // Where the data have ended it is not sent on: what comes next is other memory.
+            // At the end of the data SDMA is not continued: the next address is other memory.
             Work::Sdma
                 if status & INT_DMA != 0
                     && !transferred
@@ -171,31 +176,31 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Some(Ok(self.done(active)));
         }
         if transferred {
-            // The data were faster than the response: its interrupt is wanted after all. Or the
-            // transfer before is told twice.
+            // The data ended before the response arrived, so Command Complete is now enabled. Or
+            // the end belongs to the transfer before and is reported twice.
             active.seen |= if needs & INT_TRANSFER != 0 { END_FIRST } else { 0 };
             self.set_signal(self.shadow.signal | INT_COMMAND);
         }
         None
     }
 
-    /// Returns the errors without those that another bit overrules by the standard.
+    /// Returns the error bits, without those that the standard tells the driver to ignore.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
         if matches!(active.work, Work::Tuning) {
-            // A sampling point that does not work is what the procedure looks for.
+            // Tuning tries sampling points that do not work, so their errors are expected.
             return errors & ERROR_TUNING;
         }
         if active.seen & INT_TRANSFER != 0 || self.bus.timeout_masked {
-            // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
+            // If Transfer Complete is also set, Data Timeout is ignored [SDHC 2.2.17].
             errors &= !ERROR_DATA_TIMEOUT;
         }
         errors
     }
 
     fn done(&mut self, active: &Active) -> Done {
-        // A busy that is not waited for, or a transfer that was cut short, may still have something
-        // to say.
+        // After a busy that was not awaited, or a transfer that was cut short, more events may
+        // follow.
         self.idle = active.alone && (active.resp != Resp::R1b || !matches!(active.work, Work::Command));
         Done {
             response: self.answer(active),
@@ -204,8 +209,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns the response. Errors of an earlier write are reported only once: an automatic CMD23
-    /// may have got them, and not the command after it.
+    /// Returns the response. If an automatic CMD23 has received errors of an earlier write, adds
+    /// them: the card reports them only once.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
         if self.auto == Automatic::TellingCount {
@@ -214,8 +219,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         response
     }
 
-    /// Handles the end of a tuning phase: its block has come, or the whole procedure is over (some
-    /// controllers report only that).
+    /// Handles the end of a tuning phase: its block was received, or the whole tuning procedure has
+    /// ended (some controllers report only that).
     fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
@@ -255,7 +260,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
-    /// Transfers the blocks that are ready, at most as many as the transfer has left.
+    /// Transfers the blocks for which the buffer is ready, at most as many as the transfer has
+    /// left.
     fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
@@ -272,21 +278,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether DAT stays in use, for a phase whose end came before its response. If it
-    /// does, the end was another transfer's [SDHC 2.2.9]; a short use may also follow the phase's
-    /// own end.
+    /// Returns whether the DAT lines stay in use, for a phase whose Transfer Complete came before
+    /// its response. If they do, the end belonged to another transfer [SDHC 2.2.9]. A short use may
+    /// also follow the phase's own end.
     #[cold]
     #[inline(never)]
     fn dat_stays_in_use(&self) -> bool {
         (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
-    /// Returns whether the buffer becomes ready for a block, within this many reads.
+    /// Returns whether the buffer becomes ready for a block, within `looks` reads of Present State.
     fn buffer_is(&self, ready: u32, looks: u32) -> bool {
         (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
-    /// Transfers a block that is in several segments.
+    /// Transfers one block that lies in several segments.
     fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
         let bytes = self.transfer.block_bytes;
         let cursor = &mut self.transfer.cursor;
@@ -300,37 +306,37 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Reads a block into memory in one piece at `place`.
+    /// Reads one block from the buffer port into contiguous memory at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns
+            // SAFETY: `place` has room for `bytes` bytes, which include this word; the phase owns
             // that memory.
             unsafe { words.add(at).write_unaligned(self.port.read32(BUFFER).to_le()) };
         }
         if tail != 0 {
             let last = self.port.read32(BUFFER).to_le_bytes();
             for (at, value) in last.into_iter().take(tail).enumerate() {
-                // SAFETY: as above; `4 * whole + at < bytes`.
+                // SAFETY: as for the words above; `4 * whole + at < bytes`.
                 unsafe { place.add(4 * whole + at).write(value) };
             }
         }
     }
 
-    /// Writes a block from memory in one piece at `place`.
+    /// Writes one block from contiguous memory at `place` to the buffer port.
     fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
         let words = place.cast::<u32>();
         for at in 0..whole {
-            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that
+            // SAFETY: `place` holds `bytes` bytes, which include this word; the phase owns that
             // memory.
             self.port.write32(BUFFER, u32::from_le(unsafe { words.add(at).read_unaligned() }));
         }
         if tail != 0 {
             let mut last = [0; 4];
             for (at, value) in last.iter_mut().take(tail).enumerate() {
-                // SAFETY: as above; `4 * whole + at < bytes`.
+                // SAFETY: as for the words above; `4 * whole + at < bytes`.
                 *value = unsafe { place.add(4 * whole + at).read() };
             }
             self.port.write_lanes(BUFFER, u32::from_le_bytes(last), tail as u32);
@@ -343,8 +349,8 @@ fn gone(active: &Active) -> Fault {
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
-/// Returns the fault for these error bits of this phase. Errors of the command come first: after
-/// them the others mean nothing.
+/// Returns the fault for the error bits of a phase. Errors of the command are decoded first: after
+/// them, errors of the data mean nothing.
 pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match work {
@@ -353,7 +359,8 @@ pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16)
         _ => Stage::Data,
     };
     match () {
-        // Timeout and CRC together: another device drives the CMD line [SDHC 2.2.18].
+        // Timeout and CRC error together mean that another device drives the CMD line [SDHC
+        // 2.2.18].
         () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
         () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
         () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),

@@ -1,14 +1,15 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
-// it ends), `concurrent.rs` (a command beside its data), `early.rs` (its response before its end)
-// and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say, `profiles.rs` what
-// boards with a name say; [`Sdhci::new`] reads the rest. `cqhci/` is the engine for a card's queue, `adma3/` executes lists of transfers,
-// for those that have one.
+// a phase ends), `concurrent.rs` (a command during data), `early.rs` (the response of a transfer
+// before the transfer ends) and `bus.rs` (clock, power, timing, reset). `config.rs` has the
+// settings that a board gives, `profiles.rs` the settings of known boards; [`Sdhci::new`] reads the
+// rest from the controller. `cqhci/` drives the command queue engine, and `adma3/` executes lists
+// of transfers, on controllers that have them.
 //!
 //! One interrupt ends a data transfer: during data only Transfer Complete and errors are signalled.
-//! A register that already has the right value is not written again. So a 4 KiB transfer takes four
-//! writes to start and three accesses to end.
+//! The driver does not write a register again that already has the right value. So a 4 KiB transfer
+//! takes four register writes to start and three register accesses to end.
 
 mod adma3;
 mod bus;
@@ -51,15 +52,16 @@ pub use streams::{OpenWrites, StreamConfig, Streams};
 pub use table::Table;
 pub use usdhc::Usdhc;
 
-/// Mark in [`Segment::bus`]: not mapped, since the CPU transfers it. DMA addresses are whole words,
-/// and parts of a segment begin at blocks of whole words, so each part keeps the mark.
+/// Flag in [`Segment::bus`]: the CPU transfers the segment, so it is not mapped for DMA. DMA
+/// addresses are whole words, and parts of a segment begin at blocks of whole words, so each part
+/// keeps the flag.
 const BY_CPU: u64 = 1;
 
-/// A controller: registers `R`, memory accessed through `D`, and memory for `DESCRIPTORS` ADMA2
+/// The driver of an SDHCI with registers `R`, memory access `D`, and memory for `DESCRIPTORS` ADMA2
 /// descriptors (0: no ADMA2).
 ///
-/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
-/// controller up.
+/// [`new`](Sdhci::new) writes no register; [`BusOp::ResetAll`] and [`BusOp::PowerOn`] initialise
+/// the controller.
 pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     port: Port<R>,
     dma: D,
@@ -69,50 +71,55 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
-    /// The exact status that ends the phase well, if it has an R1 and no work for the CPU.
-    /// [`NEVER`]: another phase, or none.
+    /// The exact interrupt status that ends the phase without an error, if the phase has an R1 and
+    /// the CPU transfers no data. [`NEVER`] for another phase, or without one.
     fast_end: u32,
-    /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once it has been disproved.
+    /// Whether [`SdhciQuirks::R1_WITH_TC`] is used; false once the controller has shown that it
+    /// lacks the quirk.
     r1_with_tc: bool,
-    /// What the controller itself sends in this phase.
+    /// Which automatic command the controller sends in this phase.
     auto: Automatic,
-    /// A command was sent during the data of the phase in progress, or has not been finished since.
+    /// State of a command that was sent during the data of a phase, until its end is handled.
     concurrent: Option<Concurrent>,
-    /// Status bits of everything but the command during data.
+    /// Mask of the interrupt status bits that belong to the phase; without the CMD line's bits
+    /// while a command is sent during its data.
     own_bits: u32,
     transfer: Transfer,
     bus: Bus,
-    /// Whether CMD and DAT are known to be idle and the status has no stale bits: the last phase
-    /// ended well.
+    /// Whether CMD and DAT are known to be idle and the interrupt status has no stale bits, because
+    /// the last phase ended without an error.
     idle: bool,
-    /// Whether the last phase wrote, or made the card busy: its result is in the next response.
+    /// Whether the last phase was a write, or made the card busy: the next response then shows its
+    /// result.
     programs: bool,
     shadow: Shadow,
 }
 
-/// A timeout that no transfer has.
+/// Marks that no timeout was computed yet; no transfer has this timeout.
 const UNKNOWN_NS: u64 = 0;
 
-/// Register values as last written; `None` after a reset or where never written.
+/// Register values as last written; `None` after a reset or before the first write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
     enable: u32,
-    /// Signal Enable; never 0 once it was written.
+    /// Interrupt Signal Enable as last written; never 0 once the driver wrote it.
     signal: u32,
-    /// Bits that are always signalled; the status enables decide which of them occur.
+    /// Bits that are always set in Interrupt Signal Enable; Interrupt Status Enable decides which
+    /// of them occur.
     base_signal: u32,
     timeout: Option<u8>,
-    /// The timeout that `timeout` was computed for; [`UNKNOWN_NS`] if it has to be computed anew.
+    /// The timeout in nanoseconds that `timeout` was computed for; [`UNKNOWN_NS`] if it must be
+    /// computed again.
     timeout_ns: u64,
     adma_high: Option<u32>,
-    /// Largest number of blocks of a transfer in one segment that needs only the registers which
-    /// differ between transfers ([`Sdhci::start_fast_data`]); 0: not known yet.
+    /// Largest number of blocks with which a transfer in one segment needs only the registers that
+    /// differ between transfers ([`Sdhci::start_fast_data`]); 0 if not known yet.
     fast_blocks: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Makes a driver for the controller at `regs`. Reads version and capabilities and maps the
-    /// descriptor table, once and for good.
+    /// Makes a driver for the controller at `regs`. Reads version and capabilities, and maps the
+    /// descriptor table for DMA for the lifetime of the program.
     pub fn new(
         regs: R,
         dma: D,
@@ -137,8 +144,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table_bus = dma.map(place, bytes, Direction::Write).map_err(SdhciInitError::Table)?;
             let end = table_bus.checked_add(bytes as u64);
             if end.is_none_or(|end| if model.wide { end >> 32 != table_bus >> 32 } else { end > 1 << 32 }) {
-                // Out of reach, or up to 4 GiB, where the upper half of the address register would
-                // move under us: it points behind the last descriptor in the end.
+                // The table is out of the controller's reach, or ends at 4 GiB. In the latter case
+                // the address register would end up behind the last descriptor, so its upper half
+                // would change.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(SdhciInitError::Table(DmaError::Unreachable));
             }
@@ -165,22 +173,23 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
-    /// Returns the chosen transfer mode.
+    /// Returns the transfer mode that the driver has chosen: ADMA2, SDMA or PIO.
     pub fn transfer_mode(&self) -> TransferMode {
         self.model.mode
     }
 
-    /// Returns whether a segment of this length goes through the buffer port.
+    /// Returns whether the CPU transfers a segment of this length through the buffer port.
     fn for_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
@@ -189,7 +198,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether this mapped segment goes through the buffer port.
+    /// Returns whether the CPU transfers this mapped segment through the buffer port.
     fn by_pio(&self, segment: &Segment) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
@@ -198,7 +207,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes the signal enables if their value changes.
+    /// Writes Interrupt Signal Enable if its value changes.
     #[inline]
     fn set_signal(&mut self, signal: u32) {
         if self.shadow.signal != signal {
@@ -214,22 +223,23 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether the controller is off the bus, as for [`Cause::Gone`]: all ones.
+    /// Returns whether the controller is off the bus ([`Cause::Gone`]): its registers read as all
+    /// ones.
     fn is_gone(&self) -> bool {
         self.port.read32(INT_STATUS) == u32::MAX && self.present_state().is_none()
     }
 
-    /// Returns Present State; `None` if the controller is gone.
+    /// Returns the Present State register; `None` if the controller is off the bus.
     fn present_state(&self) -> Option<u32> {
         Some(self.port.read32(PRESENT)).filter(|&state| state != u32::MAX)
     }
 }
 
-// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no
-// more bytes than these have, or the phase is refused; SDMA goes on only below the segment's end.
-// The CPU moves what `Cursor` finds inside the segments. `active` is taken when the end is
-// reported, and a reset is `Done` when the controller has cleared its bit [SDHC 2.2.20]. The table
-// is `'static`, and written only when no phase is active.
+// SAFETY: `phase.rs` makes descriptors and SDMA addresses only from the segments, for no more bytes
+// than the segments have; otherwise it refuses the phase. SDMA continues only below the segment's
+// end. The CPU accesses only memory inside the segments, by `Cursor`. `active` is cleared when the
+// end is reported, and a reset is `Done` when the controller has cleared its bit [SDHC 2.2.20]. The
+// table is `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const CONCURRENT: bool = true;
@@ -263,7 +273,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let end = bus.wrapping_add(segment.len.into());
         let within = end >= bus && (end.wrapping_sub(1) >> 32 == 0 || self.model.wide);
-        // SDMA counts on from the first address.
+        // SDMA counts its address up from the first one, so the memory must be one piece.
         let listed =
             !D::IN_PIECES || self.model.mode == TransferMode::Adma2 || is_whole(&self.dma, bus, segment.len);
         if within && listed && bus.is_multiple_of(4) {

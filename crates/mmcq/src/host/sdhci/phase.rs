@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and writes the registers.
 
 use super::capabilities::ByCpu;
 use super::config::{SdhciQuirks, TransferMode};
@@ -11,73 +11,74 @@ use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, 
 use crate::spec::command::{Command, Resp};
 use core::ptr::NonNull;
 
-/// A command that stops a transfer.
+/// Command index of STOP_TRANSMISSION, CMD12.
 const STOP_TRANSMISSION: u8 = 12;
-/// Distance of SDMA's stops; see [`BOUNDARY_512K`].
+/// Distance of the boundaries at which SDMA stops, in bytes; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
-/// Block length of a memory card's transfers.
+/// Block length of a memory card's transfers, in bytes.
 const BLOCK_BYTES: u32 = 512;
 
-/// The phase that the controller works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) work: Work,
     /// Whether no other phase was in progress when this one started.
     pub(super) alone: bool,
-    /// Status bits that have come so far.
+    /// Interrupt status bits that were set since the start of the phase.
     pub(super) seen: u32,
 }
 
-/// Returns whether it is READ_MULTIPLE_BLOCK or WRITE_MULTIPLE_BLOCK, even for a single block.
+/// Returns whether the command is CMD18 or CMD25, even for a single block.
 #[cold]
 #[inline(never)]
 fn takes_several(index: u8) -> bool {
     matches!(index, 18 | 25)
 }
 
-/// Returns whether the command's own busy uses DAT0. DAT0 must be free before such a command: if it
-/// is held low already, its end is not detected before the longest busy is over. CMD12 may be sent
-/// in the middle of data or busy.
+/// Returns whether the command itself makes the card busy on DAT0. DAT0 must be high before such a
+/// command: otherwise the controller misses the end of busy until the longest busy has passed.
+/// CMD12 is exempt, since it may be sent during data or busy.
 fn busy_follows(command: &Command) -> bool {
     command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
-/// What the controller itself sends around a phase's command. From `Stop` on, its response matters.
+/// Which automatic command the controller sends with a phase's command. From `Stop` on, the
+/// response of the automatic command matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Automatic {
     Nothing,
     Count,
     Stop,
-    /// CMD23 after a write, or after busy: its response may have the result of that, and then the
-    /// next response does not.
+    /// CMD23 after a write, or after busy. Its response may report errors of that write, and then
+    /// the next response does not.
     TellingCount,
 }
 
 impl Active {
-    /// A command with an R1, without data.
+    /// A phase of one command with an R1 response, without data.
     const SHORT: Active = Active { resp: Resp::R1, work: Work::Command, alone: true, seen: 0 };
 }
 
-/// What a phase does besides its command.
+/// How a phase transfers data or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// No data.
+    /// The phase has no data.
     Command,
-    /// Waits for the end of busy.
+    /// The controller waits for the end of busy.
     Busy,
-    /// The controller transfers the data without help.
+    /// The controller transfers the data without help, by ADMA2.
     Adma,
-    /// The controller transfers the data; the driver lets it continue at boundaries.
+    /// The controller transfers the data by SDMA; the driver lets it continue at each boundary.
     Sdma,
-    /// The CPU transfers the data.
+    /// The CPU transfers the data through the buffer port.
     Pio(Direction),
-    /// The data stay in the controller.
+    /// The controller receives a tuning block, whose data stay in the controller.
     Tuning,
 }
 
 impl Work {
-    /// Returns the status bits that must come before the phase is over.
+    /// Returns the interrupt status bits that must be set before the phase has ended.
     pub(super) const fn needs(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -86,7 +87,7 @@ impl Work {
         }
     }
 
-    /// Returns the interrupts to enable.
+    /// Returns the interrupts that the phase enables.
     const fn signal(self) -> u32 {
         match self {
             Work::Command => INT_COMMAND,
@@ -103,14 +104,15 @@ impl Work {
     }
 }
 
-/// State of a transfer without descriptors. Not a part of [`Active`], which every phase copies.
+/// State of a transfer by SDMA or by the CPU. Kept apart from [`Active`], which is copied in every
+/// phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
-    /// Address at which SDMA continues after its next stop.
+    /// Bus address at which SDMA continues after its next stop.
     pub(super) sdma_next: u64,
-    /// The address after its last byte.
+    /// Bus address after the last byte of the transfer.
     pub(super) sdma_end: u64,
-    /// Blocks that are left to transfer through the buffer port.
+    /// Blocks that the CPU has not yet transferred through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
     pub(super) cursor: Cursor,
@@ -118,7 +120,7 @@ pub(super) struct Transfer {
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Starts a transfer that differs from an earlier one only in its blocks and its memory.
-    /// Otherwise returns false and does nothing.
+    /// Returns false and does nothing if other registers must change.
     #[inline(always)]
     pub(super) fn start_fast_data(
         &mut self,
@@ -132,7 +134,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Data { direction, block_size, blocks } = *data;
         let bytes = blocks.wrapping_mul(BLOCK_BYTES);
         let whole = u32::from(block_size) == BLOCK_BYTES && resp == Resp::R1 && !phase.tuning;
-        // None at all is too many; and so few are far from an overflow.
+        // With 0 blocks the subtraction wraps around, so the comparison fails. So few blocks cannot
+        // overflow the sum.
         let fits = blocks.wrapping_sub(1) < self.shadow.fast_blocks
             && bytes <= segment.len
             && segment.bus & BY_CPU == 0;
@@ -171,13 +174,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Starts a command with an R1 and nothing more. Returns false and does nothing if it is
-    /// another kind.
+    /// Starts a command with an R1 response and without data. Returns false and does nothing for
+    /// any other phase.
     ///
-    /// Command Complete is signalled for such a command and not for transfers, which takes two
-    /// writes of the signal enables. With [`SdhciQuirks::R1_WITH_TC`] it is sent as if the card
-    /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds
-    /// such an end only by its deadline, this is given up.
+    /// Such a command signals Command Complete and a transfer does not, which takes two writes of
+    /// Interrupt Signal Enable. With [`SdhciQuirks::R1_WITH_TC`] the driver sends the command as if
+    /// the card might be busy; it then ends with Transfer Complete, as a transfer does. If the
+    /// engine finds such an end only by its deadline, the driver stops using the quirk.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
@@ -201,8 +204,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
-    /// Writes the registers that all phases have in common, as the last step. CMD and DAT are idle,
-    /// so no phase is in progress.
+    /// Writes the registers that every phase needs, as the last step. CMD and DAT are idle, so no
+    /// other phase is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         self.idle = false;
@@ -214,7 +217,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
     }
 
-    /// Returns which automatic CMD23 the next phase has.
+    /// Returns which kind of automatic CMD23 the next phase uses.
     #[inline(always)]
     fn count(&self) -> Automatic {
         if self.programs { Automatic::TellingCount } else { Automatic::Count }
@@ -228,7 +231,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     ) -> Result<(), StartError> {
         let busy_follows = busy_follows(&phase.command);
         if !self.idle || busy_follows {
-            // Before anything else: a table that the controller may still read must not be written.
+            // Check the lines first: the controller may still read a table that this start would
+            // overwrite.
             self.check_lines(busy_follows || phase.data.is_some())?;
         }
         let mut command = self.command_bits(&phase.command);
@@ -258,7 +262,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let fast = resp == Resp::R1 && alone && matches!(work, Work::Adma | Work::Command);
         self.fast_end = if fast { work.needs() } else { NEVER };
         if matches!(work, Work::Adma) && self.port.joins() && !self.model.form.nop_end {
-            // From now on all that lasts from one such transfer to the next is in the registers.
+            // From here on the registers hold all values that do not differ between such transfers.
             self.shadow.fast_blocks =
                 (self.model.form.chunk / BLOCK_BYTES).min(self.caps.max_blocks).min(0xffff);
         }
@@ -268,8 +272,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Writes the registers for a data transfer, all but argument and command. Returns its kind and
-    /// the transfer mode.
+    /// Writes the registers for a data transfer, except argument and command. Returns how the data
+    /// are transferred, and the transfer mode.
     #[inline]
     fn program_data(
         &mut self,
@@ -301,8 +305,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         } else {
             self.program_other(data, segments, bytes)?
         };
-        // The block count is counted for a single block too: controllers are used to it, and some
-        // end a descriptor list by it.
+        // Block Count Enable is set even for a single block, since controllers are used to it and
+        // some end a descriptor list by it.
         mode |= match work {
             Work::Adma | Work::Sdma => MODE_DMA | MODE_BLOCK_COUNT,
             Work::Tuning => 0,
@@ -327,7 +331,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.port.write32(ADMA_ADDRESS_HIGH, high);
             self.shadow.adma_high = Some(high);
         }
-        // The controller moves this register on while it reads the table.
+        // The controller advances this register while it reads the table, so it is written each
+        // time.
         self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
         Ok(Work::Adma)
     }
@@ -337,8 +342,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let by_cpu = segments.iter().filter(|segment| self.by_pio(segment)).count();
         if by_cpu != 0 {
             let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
-            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or
-            // nothing.
+            // The CPU must not access memory that is mapped for DMA, so the CPU transfers either
+            // all segments or none.
             if by_cpu != segments.len() || held < bytes {
                 return Err(StartError::Unsupported);
             }
@@ -349,7 +354,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match (self.model.mode, segments) {
             (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
             (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
-                // A stop of the last transfer that was told late would send this one on too early.
+                // A late DMA Interrupt of the last transfer would make the driver continue this one
+                // too early.
                 self.port.write32(INT_STATUS, INT_DMA);
                 self.set_sdma(segment.bus);
                 self.transfer.sdma_end = segment.bus.wrapping_add(bytes.into());
@@ -360,7 +366,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Writes SDMA's address. The write of its last byte also lets a stopped transfer continue.
+    /// Writes the address of SDMA. The write of its last byte also lets a stopped transfer
+    /// continue.
     pub(super) fn set_sdma(&self, bus: u64) {
         if !self.model.v4 {
             return self.port.write32(SDMA_ADDRESS, bus as u32);
@@ -371,13 +378,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Returns whether Transfer Complete comes after this command although it has no data.
+    /// Returns whether a command without data ends with Transfer Complete.
     fn ends_with_transfer(&self, command: &Command) -> bool {
         command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
             || command.index == STOP_TRANSMISSION && self.config.quirks.has(SdhciQuirks::STOP_WITH_TC)
     }
 
-    /// Returns the bits of the Command register, without the data bit.
+    /// Returns the value of the Command register, without Data Present Select.
     pub(super) fn command_bits(&self, command: &Command) -> u16 {
         let resp = match command.resp {
             Resp::None => 0,
@@ -392,8 +399,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Checks whether the lines are free for a command that uses DAT, or does not. During a phase
-    /// with data or busy only commands that do not use DAT may be sent. If the lines are free,
+    /// Checks whether the lines are free for a command that uses DAT (`needs_dat`) or not. During a
+    /// phase with data or busy, only commands without DAT may be sent. If the lines are free,
     /// clears late events of earlier phases.
     #[cold]
     pub(super) fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
@@ -413,7 +420,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Sets the data timeout counter; computes it only for a new timeout.
+    /// Writes the data timeout counter; computes its value only if the timeout changes.
     pub(super) fn set_timeout(&mut self, timeout_ns: u64) {
         if self.shadow.timeout_ns != timeout_ns || timeout_ns == UNKNOWN_NS {
             self.change_timeout(timeout_ns);

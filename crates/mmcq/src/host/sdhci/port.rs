@@ -3,7 +3,7 @@
 use super::config::SdhciQuirks;
 use crate::host::Regs;
 
-/// The registers, accessed as the access quirks require.
+/// The controller's registers, accessed in the widths that the access quirks require.
 pub(super) struct Port<R> {
     pub(super) regs: R,
     only_32: bool,
@@ -57,12 +57,12 @@ impl<R: Regs> Port<R> {
         self.regs.write32(offset, value);
     }
 
-    /// Returns whether neighbours of 16 bits are written together.
+    /// Returns whether two adjacent 16-bit registers may be written by one 32-bit access.
     pub(super) fn joins(&self) -> bool {
         !self.split
     }
 
-    /// Writes two neighbours of 16 bits, the lower first.
+    /// Writes two adjacent 16-bit registers; if they need two accesses, the lower first.
     #[inline]
     pub(super) fn write_pair(&self, offset: u16, low: u16, high: u16) {
         if self.split {
@@ -77,8 +77,8 @@ impl<R: Regs> Port<R> {
         self.regs.write16(offset + 2, high);
     }
 
-    /// Writes the last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a
-    /// controller that counts bytes must not get more than the block has.
+    /// Writes the last `count` (1 to 4) bytes of a block into the buffer port, each in its byte
+    /// lane. A controller that counts bytes must not get more bytes than the block has.
     pub(super) fn write_lanes(&self, offset: u16, word: u32, count: u32) {
         match count {
             _ if self.only_32 => self.regs.write32(offset, word),
@@ -92,8 +92,9 @@ impl<R: Regs> Port<R> {
         }
     }
 
-    /// Makes a narrow write on a controller that has only wide ones. Registers written this way
-    /// have no neighbour that a rewrite would disturb.
+    /// Makes a narrow write on a controller that allows only 32-bit accesses. The other bits of the
+    /// word are written back as read; none of the registers used here has a neighbour that this
+    /// disturbs.
     fn merge(&self, offset: u16, mask: u32, value: u32) {
         let shift = 8 * (offset & 3);
         let old = self.regs.read32(offset & !3);

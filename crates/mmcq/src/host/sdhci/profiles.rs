@@ -1,12 +1,13 @@
-//! Configurations of controllers by board: their deviations from the standard.
+//! Configurations for known controllers and boards, with the controllers' deviations from the
+//! standard.
 //!
-//! A profile is a constant to start from, with the setters of [`SdhciConfig`]. If the base clock in
-//! the capabilities may be wrong, it is a [`NeedsClock`], and [`clock`](NeedsClock::clock) makes a
-//! configuration of it. "PHY" says what the board's
-//! [`Surroundings`](crate::host::surroundings::Surroundings) have to do.
+//! A profile is a constant to start from; change it with the setters of [`SdhciConfig`]. If the
+//! base clock in the capabilities may be wrong, the profile is a [`NeedsClock`], and
+//! [`clock`](NeedsClock::clock) makes a configuration from it. A line "PHY" says what the board's
+//! [`Surroundings`](crate::host::surroundings::Surroundings) must do.
 //!
 //! Each profile was tested on this project's model of a standard controller, which has none of the
-//! deviations. Machines that have tested more are named below ("Judged by").
+//! deviations. "Judged by" names the emulated machines that tested a profile further.
 //!
 //! ```
 //! use mmcq::host::{Width, sdhci::profiles};
@@ -18,12 +19,13 @@
 use super::config::{SdhciConfig, SdhciQuirks as Quirks, TransferMode};
 use super::regs::{CAP_3V3, CAP_HIGH_SPEED};
 
-/// A profile without its base clock: the capabilities do not have it, or have a wrong one.
+/// A profile without base clock, because the capabilities lack it or have a wrong value.
 #[derive(Clone, Copy, Debug)]
 pub struct NeedsClock(SdhciConfig);
 
 impl NeedsClock {
-    /// Returns the configuration for a base clock, in hertz. With 0 the driver cannot be made:
+    /// Returns the configuration with the base clock `hz`, in hertz. With 0,
+    /// [`Sdhci::new`](super::Sdhci::new) fails with
     /// [`NoBaseClock`](super::SdhciInitError::NoBaseClock).
     pub const fn clock(self, hz: u32) -> SdhciConfig {
         self.0.base_clock_hz(Some(hz))
@@ -34,26 +36,27 @@ const fn quirks(quirks: Quirks) -> SdhciConfig {
     SdhciConfig::new().quirks(quirks)
 }
 
-/// Xilinx Zynq-7000: Arasan 8.9a, version 2.0. PHY: none.
+/// Xilinx Zynq-7000: Arasan 8.9a, version 2.0. PHY: nothing to do.
 ///
 /// Judged by QEMU's xilinx-zynq-a9.
 pub const ZYNQ: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: tap delays for each timing, in the
+/// Xilinx Zynq UltraScale+: Arasan 8.9a, version 3.0. PHY: sets tap delays for each timing in the
 /// system-level registers (`pins`), and again after a tuning.
 ///
 /// Judged by QEMU's xlnx-zcu102 at high speed.
 pub const ZYNQMP: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// AMD Versal: as [`ZYNQMP`], with the tap delays in registers of the controller.
+/// AMD Versal: like [`ZYNQMP`], but the tap delays are registers of the controller.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const VERSAL: NeedsClock = ZYNQMP;
 
-/// Raspberry Pi 0 to 3, and the Wi-Fi of later ones: Arasan without DMA or capabilities.
+/// Raspberry Pi 0 to 3, and the Wi-Fi interface of later ones: Arasan without DMA and without a
+/// capabilities register.
 ///
-/// Two writes must be four SD clocks apart on the chip. The driver cannot wait, so the board's
-/// [`Regs`](crate::host::Regs) must, after each `write32`. PHY: none.
+/// The chip needs four SD clocks between two register writes. The driver cannot wait, so the
+/// board's [`Regs`](crate::host::Regs) must wait after each `write32`. PHY: nothing to do.
 ///
 /// Judged by QEMU's raspi3b, which asks for no such wait.
 pub const BCM2835_EMMC: NeedsClock = NeedsClock(
@@ -68,61 +71,61 @@ pub const BCM2835_EMMC: NeedsClock = NeedsClock(
     .capabilities(Some((CAP_3V3 | CAP_HIGH_SPEED | 1 << 16) as u64)),
 );
 
-/// Raspberry Pi 4, EMMC2. There is no card-detect line: a board with a slot sets
-/// [`fixed`](SdhciConfig::fixed). PHY: the supply of the lines, by the firmware's GPIO expander
-/// (`signalling`).
+/// Raspberry Pi 4, EMMC2. The controller has no card-detect line: a board with a slot sets
+/// [`fixed`](SdhciConfig::fixed). PHY: switches the supply of the signal lines by the firmware's
+/// GPIO expander (`signalling`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const BCM2711_EMMC2: NeedsClock = NeedsClock(quirks(Quirks::ACCESS_32BIT).fixed(true));
 
-/// Raspberry Pi 5. PHY: the supply of the lines (`signalling`), and pins in the controller's
-/// neighbour.
+/// Raspberry Pi 5. PHY: switches the supply of the signal lines (`signalling`), and sets pins in
+/// the register block next to the controller.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const BCM2712: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Aspeed AST2400 to AST2600; the slots begin 0x100 and 0x200 behind the block that both share.
-/// PHY: the phase of the clock, in that block (`pins`).
+/// Aspeed AST2400 to AST2600: two slots at offsets 0x100 and 0x200 from their common register
+/// block. PHY: sets the phase of the clock in the common block (`pins`).
 ///
 /// Judged by QEMU's ast2600-evb.
 pub const ASPEED: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Nuvoton NPCM7xx. PHY: none.
+/// Nuvoton NPCM7xx. PHY: nothing to do.
 ///
 /// Judged by QEMU's npcm750-evb, whose registers this driver reached by qtest.
 pub const NPCM7XX: SdhciConfig = SdhciConfig::new();
 
-/// Cadence SD4HC (Microchip PolarFire): the SDHCI begins 0x200 behind its own registers. PHY:
-/// delays through HRS04 for each timing (`pins`), the timing of an eMMC in HRS06.
+/// Cadence SD4HC (Microchip PolarFire): the SDHCI begins at offset 0x200 of Cadence's registers.
+/// PHY: sets delays by HRS04 for each timing (`pins`), and the timing of an eMMC in HRS06.
 ///
 /// Judged by QEMU's microchip-icicle-kit, whose registers this driver reached by qtest.
 pub const CADENCE_SD4HC: SdhciConfig = SdhciConfig::new();
 
-/// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross 128 MiB: the
-/// board's [`Dma`](crate::host::Dma) must not return memory that does. PHY: the vendor's delay
-/// line, 0x500 behind the registers (`pins`, `clock`).
+/// Synopsys DWCMSHC (RK3568, RK3588, TH1520, SG2042, K1). A transfer must not cross a boundary of
+/// 128 MiB, so the board's [`Dma`](crate::host::Dma) must not return memory that crosses one. PHY:
+/// sets the vendor's delay line at offset 0x500 (`pins`, `clock`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const DWCMSHC: NeedsClock = NeedsClock(SdhciConfig::new());
 
-/// Texas Instruments AM654 and its successors. PHY: delay line and output taps in the subsystem's
-/// registers (`pins`, `clock`).
+/// Texas Instruments AM654 and its successors. PHY: sets delay line and output taps in the
+/// subsystem's registers (`pins`, `clock`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const AM654: SdhciConfig = SdhciConfig::new();
 
-/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: delays, 0x200 behind the
+/// Spreadtrum's controllers for eMMC, with enhanced strobe. PHY: sets delays at offset 0x200 of the
 /// registers (`pins`).
 ///
 /// Not tested on hardware or on a machine's model.
 pub const SPRD: NeedsClock = NeedsClock(SdhciConfig::emmc_18());
 
-/// Intel's controllers for eMMC on PCI. PHY: none.
+/// Intel's controllers for eMMC on PCI. PHY: nothing to do.
 ///
 /// Not tested on hardware or on a machine's model.
 pub const INTEL: SdhciConfig = SdhciConfig::emmc_18();
 
-/// A controller of PCI's class 08.05 that follows the standard. PHY: none.
+/// A controller of PCI class 08.05 that follows the standard. PHY: nothing to do.
 ///
 /// Judged by QEMU's sdhci-pci on q35 and virt (64-bit Arm and RISC-V), and by our model.
 pub const PCI: SdhciConfig = SdhciConfig::new();

@@ -14,7 +14,7 @@ pub struct Table<const DESCRIPTORS: usize> {
 }
 
 impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
-    /// Its size in bytes.
+    /// Size of the table in bytes.
     pub const BYTES: usize = 16 * DESCRIPTORS;
 
     /// Makes an empty table.
@@ -22,14 +22,14 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Returns the words that the controller would read.
+    /// Returns the words that the controller reads.
     #[cfg(test)]
     pub(super) fn words(&self) -> &[u32] {
         self.words.as_flattened()
     }
 
-    /// Describes the first `bytes` of the segments. Returns the bytes of the table that are used,
-    /// or `None` if the segments are too short or the table is too small.
+    /// Writes descriptors for the first `bytes` bytes of the segments. Returns the number of bytes
+    /// of the table in use, or `None` if the segments are too short or the table is too small.
     #[inline]
     pub(super) fn build(
         &mut self,
@@ -51,7 +51,8 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         self.build_list(form, dma, segments, bytes)
     }
 
-    /// Describes one segment that fits one descriptor, in a format without an end descriptor.
+    /// Writes the descriptor of one segment that fits one descriptor, in a format without an end
+    /// descriptor.
     #[inline(always)]
     pub(super) fn build_one(&mut self, form: Form, bytes: u32, bus: u64) -> usize {
         if let Some(slot) = self.words.first_mut() {
@@ -62,7 +63,8 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
 
     #[inline(never)]
     fn build_list(&mut self, form: Form, dma: &impl Dma, segments: &[Segment], bytes: u32) -> Option<usize> {
-        // A form has at least 2 words; said here, since chunks of none panic.
+        // A descriptor has at least 2 words; `max` shows the compiler that chunks of 0 words cannot
+        // panic.
         let words = form.words.max(2);
         let mut slots = self.words.as_flattened_mut().chunks_exact_mut(words).take(DESCRIPTORS);
         let mut used = 0;
@@ -75,7 +77,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
                 let (at, chunk) = piece(dma, form.words, bus, here.min(form.chunk))?;
                 here -= chunk;
                 let end = if left == 0 && here == 0 && !form.nop_end { ADMA_END } else { 0 };
-                // A length of 64 KiB is written as 0: its upper bits fall off.
+                // A length of 64 KiB is written as 0, since its upper bits are shifted out.
                 put(slots.next()?, form.words, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, at);
                 bus = bus.wrapping_add(chunk.into());
                 used += 1;
@@ -101,25 +103,26 @@ impl<const DESCRIPTORS: usize> Default for Table<DESCRIPTORS> {
     }
 }
 
-/// The format of descriptors.
+/// The format of the descriptors that the controller reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// 32-bit words in one: 2 (32-bit), 3 (64-bit, version 3), 4 (64-bit, version 4).
+    /// Size of a descriptor in words of 32 bits: 2 (32-bit), 3 (64-bit, version 3), 4 (64-bit,
+    /// version 4).
     pub(super) words: usize,
-    /// Most bytes of one descriptor.
+    /// Largest number of bytes of one descriptor.
     pub(super) chunk: u32,
-    /// Whether the end is a descriptor of its own.
+    /// Whether the list ends with a separate descriptor without data.
     pub(super) nop_end: bool,
 }
 
-/// Returns the controller's address for `bus` inside a mapping, and how many of the `bytes` are
-/// there in one piece: at least one, and later pieces begin at whole words. `None`: a descriptor of
-/// this many words cannot have that address.
+/// Returns the controller's address for `bus`, an address inside a mapping, and how many of the
+/// `bytes` bytes lie there in one piece: at least one, and later pieces begin at whole words.
+/// `None` if a descriptor of `words` words cannot hold that address.
 #[inline(always)]
 pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Option<(u64, u32)> {
     let (at, here) = if D::IN_PIECES { dma.piece(bus, bytes) } else { (bus, bytes) };
     if !D::IN_PIECES || (at, here) == (bus, bytes) {
-        // What `map` has checked.
+        // `map` has already checked this address.
         return Some((at, here));
     }
     let end = at.checked_add(here.into())?;
@@ -128,7 +131,7 @@ pub(super) fn piece<D: Dma>(dma: &D, words: usize, bus: u64, bytes: u32) -> Opti
     (here != 0 && here <= bytes && within && even).then_some((at, here))
 }
 
-/// Writes one descriptor; leaves out the fields that its format does not have.
+/// Writes one descriptor; leaves out the fields that its format lacks.
 pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
     for (place, value) in slot.iter_mut().zip(fields).take(words) {
@@ -136,7 +139,7 @@ pub(super) fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
     }
 }
 
-/// Writes one descriptor, with fewer instructions and more code.
+/// Writes one descriptor in fewer instructions than `put`, but with more code.
 #[inline(always)]
 fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
     let [first, second, third, fourth] = slot;
@@ -152,8 +155,8 @@ fn put_here(slot: &mut [u32; 4], words: usize, head: u32, bus: u64) {
 
 #[inline(always)]
 fn write(place: &mut u32, value: u32) {
-    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not
-    // this program.
+    // SAFETY: a valid, exclusive reference. The write is volatile, since the controller reads the
+    // word and this program does not.
     unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
 }
 
@@ -204,7 +207,7 @@ mod tests {
         let words = table.words.as_flattened();
         assert_eq!(words[..4], [0x0200_0021, 0x9000, 0x21, 0x5000]);
         assert_eq!(words[4..8], [0x8000_0021, 0x1_5000, 0x1000_0023, 0xffff_f000]);
-        // A later part of it, and one that lies in one piece.
+        // A later part of the mapping, and a part that lies in one piece.
         assert_eq!(table.build(form(2), &dma, &[segment(256, 512)], 512), Some(16));
         assert_eq!(table.words.as_flattened()[..4], [0x0100_0021, 0x9100, 0x0100_0023, 0x5000]);
         assert_eq!(table.build(form(2), &dma, &[segment(1024, 512)], 512), Some(8));

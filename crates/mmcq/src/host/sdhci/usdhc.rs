@@ -1,95 +1,98 @@
 //! NXP's uSDHC (i.MX 6, 7, 8, RT 10xx and 11xx) as an SDHCI.
 //!
-// Read first: `regs.rs`. uSDHC has the registers of an SDHCI with fields in other places. The facts
-// are those of NXP's manuals (i.MX 6UltraLite, chapter 58) and of what Linux does.
+// Read first: `regs.rs`. uSDHC has the registers of an SDHCI, but some fields are at other bit
+// positions. The facts come from NXP's manuals (i.MX 6UltraLite, chapter 58) and from Linux's
+// driver.
 //!
-//! Transfer Mode is a register of its own (MIX_CTRL), and so is the gate of the SD clock
-//! (VEND_SPEC). Interrupts differ in one bit. All accesses are 32 bits wide.
+//! Transfer Mode is the separate register MIX_CTRL. The gate of the SD clock is in VEND_SPEC. One
+//! interrupt bit has another position. All accesses are 32 bits wide.
 
 use super::regs::*;
 use crate::host::Regs;
 use core::cell::Cell;
 
 const BLOCK_ATTRIBUTES: u16 = BLOCK_SIZE;
-/// Size and count, without the boundary field that an SDHCI has between them.
+/// Block size and block count in BLK_ATT. SDHCI's buffer boundary field between them is masked off.
 const BLOCK_ATTRIBUTES_MASK: u32 = 0xffff_0fff;
-/// The command half of the word, which in an SDHCI also has Transfer Mode.
+/// CMD_XFR_TYP: the command. SDHCI's word at this offset has Transfer Mode in its lower half.
 const TRANSFER_TYPE: u16 = TRANSFER_MODE;
 const DATA_PRESENT: u32 = (COMMAND_DATA as u32) << 16;
 
-/// SD Clock Stable in PRES_STATE.
+/// PRES_STATE: SD Clock Stable.
 const STATE_CLOCK_STABLE: u32 = 1 << 3;
-/// Bits at the same place as in an SDHCI: inhibits, activity, buffer, card detect.
+/// Bits of PRES_STATE that SDHCI's Present State has at the same position: inhibits, activity,
+/// buffer, card detect.
 const STATE_SAME: u32 = 0x000d_0f07;
 const STATE_CMD_SHIFT: u32 = 23;
 const STATE_DAT_SHIFT: u32 = 24;
-/// CMD Line Signal Level of an SDHCI.
+/// Lowest bit of CMD Line Signal Level in SDHCI's Present State register.
 const PRESENT_CMD_SHIFT: u32 = 24;
 
-/// EMODE of PROT_CTRL: little endian.
+/// PROT_CTRL: little-endian mode (EMODE).
 const PROTOCOL_LITTLE: u32 = 2 << 4;
 const PROTOCOL_4BIT: u32 = 1 << 1;
 const PROTOCOL_8BIT: u32 = 2 << 1;
 const PROTOCOL_DMA: u32 = 3 << 8;
-/// Bits of block gap and wakeup control at the same place as in an SDHCI.
+/// Bits of block gap and wakeup control that PROT_CTRL and SDHCI have at the same position.
 const PROTOCOL_SAME: u32 = 0x070f_0000;
-/// Shift from DMA Select of an SDHCI to that of PROT_CTRL.
+/// Left shift from the DMA Select field of SDHCI to the one in PROT_CTRL.
 const DMA_UP: u32 = 5;
 const CONTROL_DMA: u32 = 3 << 3;
 
-/// Bits of SYS_CTRL that must be written as ones, and the card's RST_n, which stays high.
+/// Bits of SYS_CTRL that must be written as 1, and the level of the card's RST_n, which stays high.
 const SYSTEM_ONES: u32 = 1 << 23 | 0xf;
 const DIVISOR_MAX: u32 = 16;
 const PRESCALER_MAX: u32 = 256;
 
-/// DMA error.
+/// INT_STATUS: DMA error, which SDHCI has as ADMA Error at bit 25.
 const INT_DMA_ERROR: u32 = 1 << 28;
-/// Other interrupts at the same place as in an SDHCI.
+/// Interrupt bits that uSDHC and SDHCI have at the same position.
 const INT_SAME: u32 = 0x057f_11ff;
 
-/// ADMA2 Support in HOST_CTRL_CAP.
+/// HOST_CTRL_CAP: ADMA2 Support.
 const ABLE_ADMA2: u32 = 1 << 20;
-/// High speed, SDMA, suspend, voltages.
+/// Bits of HOST_CTRL_CAP that SDHCI has at the same position: high speed, SDMA, suspend, voltages.
 const ABLE_SAME: u32 = 0x07e0_0000;
-/// Block length of up to 2048 bytes.
+/// SDHCI's capabilities register: blocks of up to 2048 bytes.
 const ABLE_2048: u32 = 2 << 16;
 
 const WATERMARK: u16 = 0x44;
-/// Bursts of 16 words each way.
+/// WTMK_LVL: bursts of 16 words for reads and for writes.
 const WATERMARK_BURSTS: u32 = 0x1000_1000;
 const WATERMARK_DMA: u32 = 0x40;
 const WATERMARK_MAX: u32 = 0x80;
 
 const MIX_CONTROL: u16 = 0x48;
-/// DMA, block count, CMD12, direction, multi-block: at the same place as in Transfer Mode.
+/// Bits of MIX_CTRL that SDHCI's Transfer Mode has at the same position: DMA, block count, CMD12,
+/// direction, multi-block.
 const MIX_SAME: u32 = 0x37;
 const MIX_AUTO_CMD12: u32 = 1 << 2;
 const MIX_DDR: u32 = 1 << 3;
 const MIX_AUTO_CMD23: u32 = 1 << 7;
 const MIX_FEEDBACK_CLOCK: u32 = 1 << 25;
-/// Bit that reads as one and must be written as one.
+/// Bit of MIX_CTRL that reads as 1 and must be written as 1.
 const MIX_ONES: u32 = 1 << 31;
 
 const VENDOR: u16 = 0xc0;
 const VENDOR_1V8: u32 = 1 << 1;
 const VENDOR_CLOCK_ON: u32 = 1 << 8;
 
-/// Version 3.00, in Host Controller Version.
+/// Specification Version Number 3.00 in SDHCI's Host Controller Version register.
 const AS_VERSION_3: u32 = 2 << 16;
 
-/// The registers of a uSDHC, translated to those of an SDHCI 3.0: for [`Sdhci`](super::Sdhci), with
-/// [`USDHC`](super::profiles::USDHC).
+/// Presents the registers of a uSDHC as those of an SDHCI 3.0, for [`Sdhci`](super::Sdhci) with the
+/// profile [`USDHC`](super::profiles::USDHC).
 ///
-/// Tested on QEMU's mcimx6ul-evk at high speed. Timings of 1.8 V, DDR and tuning have never been
-/// tested on hardware or a machine: [`uhs`](Usdhc::uhs) declares them.
+/// Tested on QEMU's mcimx6ul-evk at high speed. Timings at 1.8 V, DDR and tuning are untested;
+/// [`uhs`](Usdhc::uhs) enables them.
 #[derive(Debug)]
 pub struct Usdhc<R> {
     regs: R,
     uhs: bool,
-    /// Clock Control as last written.
+    /// Clock Control of the SDHCI as last written.
     clock: Cell<u16>,
     power: Cell<u8>,
-    /// High Speed Enable as last written; a uSDHC has no such bit.
+    /// High Speed Enable of the SDHCI as last written; a uSDHC has no such bit.
     high_speed: Cell<u8>,
     uhs_mode: Cell<u32>,
     mix: Cell<u32>,
@@ -98,7 +101,7 @@ pub struct Usdhc<R> {
 }
 
 impl<R: Regs> Usdhc<R> {
-    /// Makes the translation of the uSDHC with these registers, 256 bytes of them.
+    /// Makes the translation for the uSDHC at `regs`, a block of 256 bytes.
     pub const fn new(regs: R) -> Self {
         Usdhc {
             regs,
@@ -113,8 +116,8 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Declares the timings of UHS-I that the lower half of HOST_CTRL_CAP has. For the chips from
-    /// the i.MX 6SoloLite on, whose lines can change to 1.8 V; the board sets TUNING_CTRL.
+    /// Enables the UHS-I timings that the lower half of HOST_CTRL_CAP shows. Allowed on the i.MX
+    /// 6SoloLite and later chips, whose lines can switch to 1.8 V. The board sets TUNING_CTRL.
     #[must_use]
     pub const fn uhs(mut self) -> Self {
         self.uhs = true;
@@ -132,17 +135,17 @@ impl<R: Regs> Usdhc<R> {
         }
         let (at, shift) = (offset & !3, 8 * u32::from(offset & 3));
         let mask = ((1 << (8 * bytes)) - 1) << shift;
-        // What is acknowledged by a one must not be written back.
+        // Status bits are cleared by writing 1, so the old value must not be written back.
         let old = if at == INT_STATUS { 0 } else { self.read_word(at) };
         self.write_word(at, old & !mask | value << shift & mask);
     }
 
-    /// Reads a word of the SDHCI.
+    /// Reads the 32-bit word of the SDHCI at `at`, translated from uSDHC's registers.
     fn read_word(&self, at: u16) -> u32 {
         match at {
             ADMA_ADDRESS_HIGH | MAX_CURRENT | 0x4c | 0x60..VERSION_WORD => 0,
             _ => match (at, self.regs.read32(if at == CAPABILITIES_2 { CAPABILITIES } else { at })) {
-                // Gone, in whatever register it shows.
+                // The controller is gone if any of its registers reads as all ones.
                 (_, u32::MAX) => u32::MAX,
                 (TRANSFER_TYPE, word) => word & 0xffff_0000 | self.transfer_mode(),
                 (PRESENT, word) => {
@@ -173,7 +176,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Writes a word of the SDHCI.
+    /// Writes the 32-bit word of the SDHCI at `at`, translated to uSDHC's registers.
     fn write_word(&self, at: u16, word: u32) {
         match at {
             BLOCK_ATTRIBUTES => {
@@ -188,7 +191,7 @@ impl<R: Regs> Usdhc<R> {
                 self.regs.write32(at, word & INT_SAME | dma);
             }
             AUTO_STATUS => self.set_control_2(word >> 16),
-            // Not there, or another register.
+            // uSDHC lacks these registers, or has another register at their offset.
             PRESENT | CAPABILITIES..=0x4c | ADMA_ADDRESS_HIGH | 0x60..=VERSION_WORD => {}
             _ => self.regs.write32(at, word),
         }
@@ -205,7 +208,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Writes Transfer Mode, and the command that it is for.
+    /// Writes Transfer Mode to MIX_CTRL, and then the command.
     fn send(&self, word: u32) {
         let mix = self.mix.get();
         if word & DATA_PRESENT != 0 {
@@ -215,13 +218,14 @@ impl<R: Regs> Usdhc<R> {
         } else if mix & (MIX_AUTO_CMD12 | MIX_AUTO_CMD23) != 0
             && self.regs.read32(PRESENT) & PRESENT_DAT_INHIBIT == 0
         {
-            // It belongs to data that are over: this command is alone.
+            // The automatic commands in MIX_CTRL belong to an earlier transfer; this command is
+            // sent alone.
             self.set_mix(mix & !(MIX_AUTO_CMD12 | MIX_AUTO_CMD23));
         }
         self.regs.write32(TRANSFER_TYPE, word & 0xffff_0000);
     }
 
-    /// Sets how many words make the buffer ready: a block for the CPU, half of one for DMA.
+    /// Sets how many words make the buffer ready: a whole block for the CPU, half a block for DMA.
     fn set_watermark(&self, dma: bool) {
         let block = self.block_bytes.get().div_ceil(4).clamp(1, WATERMARK_MAX);
         let words = if dma { WATERMARK_DMA } else { block };
@@ -231,7 +235,7 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Returns Host Control 1 and Power Control, from PROT_CTRL.
+    /// Returns Host Control 1 and Power Control of the SDHCI, from PROT_CTRL in `word`.
     fn control(&self, word: u32) -> u32 {
         let width = match word & (PROTOCOL_4BIT | PROTOCOL_8BIT) {
             PROTOCOL_4BIT => CONTROL_4BIT,
@@ -244,8 +248,8 @@ impl<R: Regs> Usdhc<R> {
             | word & PROTOCOL_SAME
     }
 
-    /// Writes Host Control 1. The supply is not switched by the controller, so Power Control reads
-    /// as written.
+    /// Writes Host Control 1. The board switches the supply, so Power Control only reads back what
+    /// was written.
     fn set_control(&self, word: u32) {
         let control = word as u8;
         self.high_speed.set(control & CONTROL_HIGH_SPEED);
@@ -283,7 +287,7 @@ impl<R: Regs> Usdhc<R> {
         }
         self.clock.set(clock);
         if reset & RESET_ALL != 0 {
-            // A reset leaves this register as it is.
+            // The reset of the controller leaves MIX_CTRL unchanged, so the driver writes it.
             self.mix.set(MIX_ONES);
             self.regs.write32(MIX_CONTROL, MIX_ONES);
             self.clock.set(0);
@@ -294,11 +298,11 @@ impl<R: Regs> Usdhc<R> {
         }
     }
 
-    /// Returns SDCLKFS and DVS: prescaler and divisor whose product is at least the divider of the
-    /// SDHCI, so that the SD clock is never faster than requested.
+    /// Returns the fields SDCLKFS and DVS: a prescaler and a divisor. Their product is at least the
+    /// SDHCI's divider, so the SD clock is never faster than requested.
     fn divided(&self, clock: u16) -> u32 {
         let half = u32::from(clock >> 8 | (clock & 0xc0) << 2);
-        // At DDR the prescaler divides by two once more.
+        // With DDR the prescaler divides by two once more.
         let divider = if self.mix.get() & MIX_DDR != 0 { half } else { 2 * half };
         let divider = divider.max(1);
         let mut prescaler = 1;
@@ -314,8 +318,8 @@ impl<R: Regs> Usdhc<R> {
         self.regs.write32(VENDOR, if on { old | bit } else { old & !bit });
     }
 
-    /// Returns Auto CMD Error Status, with Host Control 2 above it: the two tuning bits are in
-    /// place.
+    /// Returns SDHCI's word with Auto CMD Error Status and, in its upper half, Host Control 2. The
+    /// two tuning bits need no translation.
     fn auto_word(&self, word: u32) -> u32 {
         let tuning = u32::from(CONTROL_2_TUNE | CONTROL_2_TUNED) << 16;
         let low = if self.uhs && self.regs.read32(VENDOR) & VENDOR_1V8 != 0 { CONTROL_2_1V8 } else { 0 };
@@ -336,7 +340,7 @@ impl<R: Regs> Usdhc<R> {
     }
 }
 
-/// The word that Host Controller Version is in.
+/// Offset of the 32-bit word that contains Host Controller Version.
 const VERSION_WORD: u16 = VERSION & !3;
 
 crate::regs_by_width!([R: Regs] Usdhc<R>);

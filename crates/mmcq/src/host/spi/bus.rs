@@ -1,4 +1,4 @@
-//! Clock, reset, and the recovery of a card that was left in the middle of something.
+//! Clock, reset, and recovery of a card that was left in the middle of a transfer.
 
 use super::Spi;
 use super::frame::Input;
@@ -8,28 +8,29 @@ use super::step::Patience;
 use crate::host::{BusOp, Step, Timing, Width};
 use crate::spec::timing::sd as limits;
 
-/// Bytes for 74 clocks with the card not selected [SD 6.4.1], with a margin.
+/// Bytes that give 74 clocks while the card is not selected [SD 6.4.1], with a margin.
 const CLOCKS_BYTES: u32 = 12;
-/// Bytes of one exchange that drains the card; together more than a block with its CRC: what a card
+/// Bytes of one exchange that drains the card. All exchanges together cover more than a block with
+/// its CRC, which the card may still send or wait for.
 /// still has to send, or still waits for.
 const DRAIN_BYTES: u32 = 64;
 const DRAINS: u8 = 9;
-/// Number of rounds in which CMD0 is tried.
+/// Number of rounds in which the driver tries CMD0.
 const ROUNDS: u8 = 4;
-/// Longest time in which an aborted write is programmed [SD 4.6.2.2].
+/// Longest time that a card programs an aborted write, in nanoseconds [SD 4.6.2.2].
 const PROGRAM_NS: u64 = 500_000_000;
-/// Longest time of an operation, unless an exchange does not end.
+/// Longest time of an operation, in nanoseconds, unless an exchange does not end.
 const GIVE_UP_NS: u64 = 2_000_000_000;
-/// Shortest time between two polls of an exchange.
+/// Shortest time between two polls of an exchange, in nanoseconds.
 const ASK_NS: u64 = 50_000;
 
-/// Work between phases.
+/// Work that the driver does between phases: clock, reset and recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chore {
     what: What,
     rounds: u8,
     patience: Patience,
-    /// Whether the supply came on, and no clock has run since.
+    /// Whether the supply was switched on, and no clock has run since.
     fresh: bool,
     /// Whether the bus operation in progress has begun.
     begun: bool,
@@ -40,15 +41,15 @@ pub(super) struct Chore {
 enum What {
     #[default]
     Nothing,
-    /// The clocks of power-up.
+    /// Sends the clocks of power-up.
     Clocks,
-    /// CMD0, and its response.
+    /// Sends CMD0; the next value waits for its response.
     Reset,
     Answer,
-    /// The rest of a block; if CMD0 is next, also the ends of transfers.
+    /// Drains the rest of a block; if CMD0 follows, also ends open transfers.
     Drain(u8),
     StopToken,
-    /// The line must become high.
+    /// Waits until the card's line is high.
     Busy,
     Stop,
 }
@@ -58,10 +59,11 @@ impl Chore {
         self.what != What::Nothing
     }
 
-    /// Continues as far as possible, but makes at most one poll of the card.
+    /// Continues as far as possible, but polls the card at most once.
     pub fn go_on<P: Port>(&mut self, line: &mut Line<P>) {
         for _ in 0..2 {
-            // The end of an exchange is seen also where nothing follows: its interrupt would stay.
+            // Look for the end of the exchange even if nothing follows, because its interrupt stays
+            // asserted otherwise.
             if line.progress() == Progress::Going || !self.is_going() {
                 return;
             }
@@ -91,7 +93,7 @@ impl Chore {
                 self.drain(line, DRAINS)
             }
             What::Drain(left) if left > 0 => self.drain(line, left),
-            // A block was left, and no more.
+            // Only the rest of a block was to be drained.
             What::Drain(_) if self.rounds == 0 => What::Nothing,
             What::Drain(_) => {
                 line.put(&[0xff, 0xfd], 12);
@@ -133,7 +135,7 @@ impl Chore {
 impl<P: Port> Spi<P> {
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if first {
-            // No phase is in progress, or it is given up.
+            // No phase is in progress, or the phase is given up.
             if let Some(program) = self.program.take() {
                 program.leave(&mut self.line.card);
             }
@@ -185,13 +187,14 @@ impl<P: Port> Spi<P> {
                 line.input = Input::default();
                 line.card.app = false;
                 line.card.quiet = false;
-                // The card's bytes begin with the selection: it may have lost count of the clocks.
+                // The card counts its bytes from the selection on, and may have lost count; so
+                // deselect it.
                 line.select(false);
                 if op == BusOp::ResetAll {
                     line.clock(None);
                 }
                 if !P::SHARED {
-                    // Some cards see that they are not selected with a clock alone.
+                    // Some cards notice only with a clock that they are deselected.
                     line.exchange(Exchange::Idle(1));
                 }
                 let drains = if core::mem::take(&mut line.card.torn) { DRAINS } else { 0 };

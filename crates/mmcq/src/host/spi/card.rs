@@ -1,15 +1,15 @@
-//! State of the card, and the translation between SPI mode and the SD bus.
+//! State of the card in SPI mode, and the translation between SPI mode and the SD bus.
 
 use super::program::Program;
 use super::step::Step;
 use crate::host::{Cause, Phase, StartError};
 use crate::spec::response::{R1, Response};
 
-/// The address of the only card on this bus, for the engine.
+/// The RCA that the engine sees for the only card on this bus.
 const RCA: u32 = 1;
-/// OCR: the card has powered up.
+/// OCR bit: the card has finished its power-up.
 const OCR_READY: u32 = 1 << 31;
-/// OCR: the card has, or the host supports, more than 2 GB; and the voltages.
+/// OCR bits: the card has, or the host supports, more than 2 GB; and the voltage range.
 const OCR_HCS: u32 = 1 << 30;
 const OCR_VOLTAGES: u32 = 0x00ff_ffff;
 /// States of a card in SD bus mode, as CURRENT_STATE in R1 (bits 12:9) [SD 4.10.1].
@@ -24,52 +24,55 @@ const PRG: u32 = 7 << 9;
 pub(super) enum Open {
     Read,
     Write,
-    /// The card refused a block of it: it ends by CMD12 instead of the stop token [SD 7.2.4].
+    /// The card refused a block of the write, so CMD12 instead of the stop token ends it [SD
+    /// 7.2.4].
     Refused,
 }
 
-/// State of the card.
+/// State of the card, as far as the driver knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Card {
     pub open: Option<Open>,
-    /// Whether it has left `idle`.
+    /// Whether the card has left the state `idle`.
     pub ready: bool,
     /// Whether CMD55 goes before the next command.
     pub app: bool,
-    /// Whether its line was last seen high, and nothing was sent since that makes it busy.
+    /// Whether the card's line was last seen high, and no command that makes the card busy was sent
+    /// since.
     pub quiet: bool,
-    /// Whether a block was left in its middle.
+    /// Whether a block was abandoned before its end.
     pub torn: bool,
-    /// Errors to report in the next R1.
+    /// Error bits to report in the next R1.
     pub late: u32,
-    /// Whether CMD12 has ended a read, and no status came since.
+    /// Whether CMD12 has ended a read, and the card's status was not read since.
     read_stopped: bool,
     ocr: u32,
 }
 
 impl Card {
-    /// Returns an R1 with this state and the errors that are still to be reported.
+    /// Returns an R1 of the SD bus with this state, and with the errors that are still to be
+    /// reported.
     fn r1(&mut self, state: u32) -> u32 {
         state | R1::READY_FOR_DATA | core::mem::take(&mut self.late)
     }
 
-    /// Returns the R1 of a card that programs.
+    /// Returns the R1 of a card in the state `prg`.
     pub fn busy() -> Response {
         Response::short(PRG)
     }
 
-    /// Returns the R1 at the end of an open transfer.
+    /// Returns the R1 with which an open transfer ends.
     pub fn stopped(&mut self) -> u32 {
         self.r1(RCV)
     }
 
-    /// Returns the SD bus's R1 for an R1 of SPI mode. If the card would not respond on the SD bus,
-    /// the result is a timeout.
+    /// Translates an R1 of SPI mode to an R1 of the SD bus. If a card on the SD bus would not
+    /// respond, the result is a timeout.
     pub fn judge(&mut self, index: u8, r1: u8) -> Result<u32, Cause> {
         const IDLE: u8 = 1;
         const ILLEGAL: u8 = 1 << 2;
         const CRC: u8 = 1 << 3;
-        /// Bits with the same meaning: SPI mode, SD bus.
+        /// Bits with the same meaning in SPI mode and on the SD bus.
         const SAME: [(u8, u32); 5] = [
             (1 << 1, R1::ERASE_RESET),
             (ILLEGAL, R1::ILLEGAL_COMMAND),
@@ -80,8 +83,8 @@ impl Card {
         if r1 & CRC != 0 {
             return Err(Cause::Crc);
         }
-        // One that has become idle was reset. Some set the bit with OCR and interface condition
-        // whatever they are.
+        // A card that has become idle was reset. With OCR and interface condition (CMD58, CMD8)
+        // some cards set the idle bit in any state.
         if index == 12 && r1 & ILLEGAL != 0 {
             self.open = None;
         }
@@ -98,7 +101,7 @@ impl Card {
         Ok(self.r1(state) | errors)
     }
 
-    /// Notes the response of CMD12: no transfer is open any more.
+    /// Records that CMD12 was answered, so that no transfer is open any more.
     pub fn closed(&mut self) {
         self.read_stopped |= self.open == Some(Open::Read);
         self.open = None;
@@ -106,7 +109,7 @@ impl Card {
     }
 
     /// Handles the second byte of R2. A card that was stopped after its last block reports that it
-    /// has read beyond it, which is no error [SD 4.3.3]; on the SD bus the response to CMD12
+    /// has read beyond its end, which is no error [SD 4.3.3]. On the SD bus the response to CMD12
     /// reports that.
     pub fn status(&mut self, byte: u8) -> u32 {
         const OUT_OF_RANGE: u8 = 1 << 7;
@@ -124,7 +127,7 @@ impl Card {
         SAME.iter().enumerate().fold(0, |bits, (n, there)| bits | if byte >> n & 1 != 0 { *there } else { 0 })
     }
 
-    /// Notes the error in a token that came instead of data [SD 7.3.3.3].
+    /// Records the error in a token that the card sent instead of data [SD 7.3.3.3].
     pub fn note_token(&mut self, token: u8) {
         const SAME: [u32; 4] = [R1::ERROR, R1::CC_ERROR, R1::CARD_ECC_FAILED, R1::OUT_OF_RANGE];
         for (n, there) in SAME.iter().enumerate() {
@@ -134,29 +137,30 @@ impl Card {
         }
     }
 
-    /// Returns the OCR of CMD58 in the form of ACMD41.
+    /// Returns the OCR from CMD58 in the form of an ACMD41 response.
     pub fn ocr(&mut self, ocr: u32) -> Response {
         self.ocr = ocr & !OCR_READY;
         self.power_up()
     }
 
-    /// Returns the response of ACMD41.
+    /// Returns the response to ACMD41.
     pub fn power_up(&self) -> Response {
         Response::short(self.ocr | if self.ready { OCR_READY } else { 0 })
     }
 }
 
 impl Card {
-    /// Returns the first step of a phase's program, and the command to send for that of the engine.
+    /// Returns the first step of a phase's program, and sets the SPI command for the engine's
+    /// command.
     ///
     /// | on the SD bus | here |
     /// |---|---|
     /// | CMD2, CMD9, CMD10 | CMD10, CMD9, CMD10: the register comes as data |
-    /// | CMD3, CMD7 | nothing: the one card is selected by its wire |
-    /// | CMD13 | CMD13 with R2; in an open transfer nothing |
+    /// | CMD3, CMD7 | no command: the chip select selects the only card |
+    /// | CMD13 | CMD13 with R2; in an open transfer no command |
     /// | CMD12 | CMD12, or the stop token |
     /// | CMD55 | goes together with the next command |
-    /// | ACMD41 that asks | CMD58 |
+    /// | ACMD41 as an inquiry | CMD58 |
     /// | ACMD41 | ACMD41, and CMD58 when the card is ready |
     /// | CMD0 | CMD0, and CMD59: CRC on |
     pub(super) fn translate(&mut self, phase: &Phase, program: &mut Program) -> Result<Step, StartError> {
@@ -168,13 +172,13 @@ impl Card {
         let state = if self.ready { TRAN } else { 0 };
         program.app = core::mem::take(&mut self.app);
         (program.index, program.arg) = (index, arg);
-        // What has no wire at all: its answer.
+        // Commands that need no exchange: the driver makes the response itself.
         let word = match index {
             0 => {
                 *self = Card { torn: self.torn, quiet: true, ..Card::default() };
                 return Ok(Step::Ready);
             }
-            // What only an eMMC has, or an I/O card.
+            // Commands that only an eMMC or an I/O card knows.
             1 | 5 => return Ok(Step::Unheard),
             55 if !moves => {
                 self.app = true;

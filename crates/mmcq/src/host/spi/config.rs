@@ -1,47 +1,48 @@
-//! Settings of the port by the board, and the capabilities that follow.
+//! Settings that the board gives for the port, and the capabilities that follow from them.
 
 use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 
-/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
+/// Clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
-/// Slowest clock that is requested.
+/// Slowest clock that the engine requests, in hertz.
 const SLOWEST_HZ: u32 = 100_000;
 const SEGMENTS: u16 = 16;
 
-/// Settings of the port by the board. Start from [`SpiConfig::new`].
+/// Settings that the board gives for the port. Start from [`SpiConfig::new`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SpiConfig {
-    /// Fastest clock of port and wires, in hertz. Above 25 MHz the card is switched to high speed.
+    /// Fastest clock that port and wiring support, in hertz. Above 25 MHz the card is switched to
+    /// high speed.
     pub max_clock_hz: u32,
-    /// Most blocks in a phase, at least 1. A port that takes much longer than its clock needs a
-    /// smaller number.
+    /// Largest number of blocks in a phase, at least 1. A port that is much slower than its clock
+    /// needs a smaller number.
     pub max_blocks: u16,
-    /// Whether the card cannot be taken out.
+    /// Whether the card cannot be removed.
     pub fixed: bool,
 }
 
 setters!(SpiConfig { max_clock_hz: u32, max_blocks: u16, fixed: bool });
 
 impl SpiConfig {
-    /// Makes settings with up to 128 blocks in a phase, and a card that may be taken out.
+    /// Makes settings with up to 128 blocks in a phase, and a removable card.
     pub const fn new(max_clock_hz: u32) -> Self {
         SpiConfig { max_clock_hz, max_blocks: 128, fixed: false }
     }
 
-    /// Returns the capabilities of the driver with such a port.
+    /// Returns the capabilities of the driver with this port.
     pub(super) fn caps(&self, shared: bool, dma_bits: u8) -> Caps {
         let fastest = self.max_clock_hz.max(SLOWEST_HZ);
         let high_speed = if fastest > DEFAULT_SPEED_HZ { Caps::timing_bit(Timing::HighSpeed) } else { 0 };
         let blocks = u32::from(self.max_blocks.max(1));
         Caps {
             auto_stop: true,
-            // There is none in SPI mode.
+            // SPI mode has no CMD23.
             no_count: true,
             continue_data: !shared,
-            // The card's status has to be asked for after each write anyway: an R1 of this mode has
-            // no late errors. So the engine asks when the busy should be over, and no clock runs
-            // meanwhile.
+            // After each write the engine must ask for the card's status in any case, because an R1
+            // of SPI mode has no late errors. So the engine asks when busy should have ended, and
+            // until then no clock runs.
             busy: BusyDetect::Status,
             max_busy_ns: u64::MAX,
             max_segments: SEGMENTS,

@@ -1,4 +1,4 @@
-//! A port of `embedded-hal` 1.0.
+//! A port for an SPI bus of `embedded-hal` 1.0.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -7,19 +7,19 @@ use crate::host::Segment;
 use embedded_hal::digital::OutputPin;
 use embedded_hal::spi::SpiBus;
 
-/// Bytes of ones that are sent at a time.
+/// Bytes of 0xff that are sent at a time.
 const ONES: [u8; 8] = [0xff; 8];
 
-/// An `embedded-hal` bus with a chip select. The caller waits for the wire (164 us for a block at
-/// 25 MHz), and never for the card.
+/// An `embedded-hal` bus with a chip select. A call waits for the transfer on the bus (164 us for a
+/// block at 25 MHz), but never for the card.
 ///
-/// The bus has no other device. It is an `SpiBus`, not an `SpiDevice`, which deselects the card
-/// after each transaction, and cannot make the clocks of power-up. For a bus with other devices use
-/// [`SharedHalPort`](super::SharedHalPort). The bus is in mode 0. `clock` sets its clock in hertz,
-/// rounded down, since the trait has no function for it.
+/// The card is the only device on the bus. The port uses an `SpiBus`, because an `SpiDevice`
+/// deselects the card after each transaction and cannot make the clocks of power-up. For a bus with
+/// other devices use [`SharedHalPort`](super::SharedHalPort). The bus is in mode 0. The closure
+/// `clock` sets the bus clock in hertz, rounded down, since the trait has no function for it.
 ///
-/// Nothing interrupts: the program calls [`Stack::turn`](crate::task::Stack::turn) in its loop, or
-/// uses the blocking calls, which call it.
+/// The port raises no interrupt: the program calls [`Stack::turn`](crate::task::Stack::turn) in its
+/// loop, or uses the blocking calls, which call it.
 pub struct HalPort<B, C, F> {
     bus: B,
     select: C,
@@ -28,18 +28,18 @@ pub struct HalPort<B, C, F> {
 }
 
 impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> HalPort<B, C, F> {
-    /// Makes a port for the card on this bus, with its chip select (low: selected).
+    /// Makes a port for the card on `bus`, with its chip select `select` (low selects the card).
     pub fn new(bus: B, select: C, clock: F) -> Self {
         HalPort { bus, select, clock, failed: false }
     }
 }
 
-/// Carries an exchange out, and waits for the wire.
+/// Carries out an exchange, and waits until it is complete.
 ///
 /// # Safety
-/// The memory of the exchange is lent to the caller, and nothing else uses it meanwhile.
+/// The caller may use the memory of the exchange, and nothing else uses it during the call.
 pub(super) unsafe fn carry_out<B: SpiBus>(bus: &mut B, exchange: Exchange) -> Result<(), B::Error> {
-    // SAFETY: see above.
+    // SAFETY: the caller promises that nothing else uses the memory.
     let bytes = |segment: &Segment| unsafe {
         core::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
     };
@@ -50,7 +50,7 @@ pub(super) unsafe fn carry_out<B: SpiBus>(bus: &mut B, exchange: Exchange) -> Re
             bytes.fill(0xff);
             bus.transfer_in_place(bytes)?;
         }
-        // SAFETY: as above; it is only read.
+        // SAFETY: as above; the memory is only read.
         Exchange::Send(segment) => bus.write(unsafe {
             core::slice::from_raw_parts(segment.ptr().as_ptr(), segment.len_bytes() as usize)
         })?,
@@ -66,10 +66,10 @@ pub(super) unsafe fn carry_out<B: SpiBus>(bus: &mut B, exchange: Exchange) -> Re
     bus.flush()
 }
 
-// SAFETY: the memory is touched in `exchange` alone, and only read for `Send`.
+// SAFETY: only `exchange` accesses the memory, and only reads it for `Send`.
 unsafe impl<B: SpiBus, C: OutputPin, F: FnMut(&mut B, u32)> Port for HalPort<B, C, F> {
     fn exchange(&mut self, exchange: Exchange) {
-        // SAFETY: the driver lends the memory until `done`.
+        // SAFETY: the driver leaves the memory to the port until `done`.
         let result = unsafe { carry_out(&mut self.bus, exchange) };
         self.failed |= result.is_err();
     }

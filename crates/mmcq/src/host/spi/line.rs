@@ -1,4 +1,4 @@
-//! The port with the driver's own memory: bytes to send, and received bytes.
+//! The port together with the driver's own memory: bytes to send, and bytes that were received.
 
 use super::card::Card;
 use super::frame::{self, Input, SpiMemory, WIRE_BYTES, WITH_ANSWER, WITH_LATE_ANSWER};
@@ -6,17 +6,17 @@ use super::port::{Exchange, Port, Progress};
 use crate::host::Segment;
 use core::ptr::NonNull;
 
-/// All state but the program.
+/// All state of the driver except the program of the phase.
 pub(super) struct Line<P: Port> {
     pub port: P,
     memory: &'static mut SpiMemory,
     pub input: Input,
     pub card: Card,
-    /// Time of a byte at the present clock, in nanoseconds.
+    /// Duration of a byte at the present clock, in nanoseconds.
     pub byte_ns: u32,
     clock_hz: u32,
     selected: bool,
-    /// Whether an exchange was started whose end was not seen.
+    /// Whether an exchange was started and its end was not seen yet.
     going: bool,
 }
 
@@ -53,7 +53,7 @@ impl<P: Port> Line<P> {
         }
     }
 
-    /// Sets the clock; `None`: the last one again.
+    /// Sets the clock in hertz; `None` sets the last clock again.
     pub fn clock(&mut self, hz: Option<u32>) {
         self.clock_hz = hz.unwrap_or(self.clock_hz);
         let byte_ns = 8_000_000_000u64.checked_div(self.clock_hz.into()).unwrap_or(0);
@@ -69,7 +69,7 @@ impl<P: Port> Line<P> {
         self.port.exchange(exchange);
     }
 
-    /// Exchanges bytes of the own memory from `at` on.
+    /// Exchanges `count` bytes of the driver's memory from `at` on.
     fn swap(&mut self, at: usize, count: usize) {
         let Some(part) = self.memory.0.get_mut(at..WIRE_BYTES.min(at + count)) else { return };
         let len = part.len() as u32;
@@ -79,17 +79,18 @@ impl<P: Port> Line<P> {
         self.exchange(Exchange::Swap(Segment { ptr, len, bus }));
     }
 
-    /// Sends a command, with bytes for its response. Received bytes before the response, and `skip`
-    /// more, are not read.
+    /// Sends a command, and receives bytes for its response. The bytes that were received during
+    /// the command, and `skip` more, count as read.
     pub fn send_frame(&mut self, index: u8, arg: u32, skip: usize) {
         let [a, b, c, d, e, f] = frame::of(index, arg);
-        // After CMD0 the card is not asked again whether it was late.
+        // The driver does not poll once more for a late response to CMD0, so receive enough bytes
+        // at once.
         let count = if index == 0 { WITH_LATE_ANSWER } else { WITH_ANSWER };
         self.put(&[0xff, a, b, c, d, e, f], count);
         self.input.skip(7 + skip);
     }
 
-    /// Sends these bytes, and then ones, `count` bytes together.
+    /// Sends `bytes` followed by bytes of 0xff, `count` bytes in total.
     pub fn put(&mut self, bytes: &[u8], count: usize) {
         let mut bytes = bytes.iter();
         for to in self.memory.0.iter_mut().take(count) {
@@ -99,14 +100,14 @@ impl<P: Port> Line<P> {
         self.swap(0, count);
     }
 
-    /// Sends the CRC of a block, with bytes for the card's answer to it.
+    /// Sends the CRC of a block, and receives bytes for the card's data response.
     pub fn put_crc(&mut self, crc: u16) {
         const BYTES: usize = 8;
         self.put(&crc.to_be_bytes(), BYTES);
         self.input.skip(2);
     }
 
-    /// Receives this many bytes after those that were not read.
+    /// Receives `count` more bytes, and keeps those that were not read.
     pub fn more(&mut self, count: usize) {
         let left = self.input.settle(self.memory, count);
         let count = count.min(WIRE_BYTES - left.min(WIRE_BYTES));
@@ -114,7 +115,8 @@ impl<P: Port> Line<P> {
         self.swap(left, count);
     }
 
-    /// Returns whether this many bytes were received. If not, receives them, and `extra`.
+    /// Returns whether `bytes` bytes are received and unread. If not, starts to receive the missing
+    /// ones and `extra` more.
     pub fn fetch(&mut self, bytes: usize, extra: usize) -> bool {
         let lacking = bytes.saturating_sub(self.input.len());
         if lacking > 0 {
@@ -123,23 +125,24 @@ impl<P: Port> Line<P> {
         lacking == 0
     }
 
-    /// Returns the next received byte.
+    /// Returns the next received byte, and marks it as read.
     #[inline]
     pub fn next(&mut self) -> Option<u8> {
         self.input.next(self.memory)
     }
 
-    /// Returns the received bytes, without reading them.
+    /// Returns the received bytes, and does not mark them as read.
     pub fn bytes(&self) -> &[u8] {
         self.input.bytes(self.memory)
     }
 
-    /// Returns whether the card sent something, or became busy, while the last frame was sent.
+    /// Returns whether the card sent bytes, or became busy, while the driver sent the last command.
     pub fn was_noisy_in_frame(&self) -> bool {
         self.memory.0.iter().take(7).skip(1).any(|&byte| byte != 0xff)
     }
 
-    /// Returns whether the card's line was low during the whole last exchange of the own memory.
+    /// Returns whether the card's line was low during the whole last exchange of the driver's
+    /// memory.
     pub fn was_low(&self) -> bool {
         self.memory.0.iter().take(WITH_ANSWER).all(|&byte| byte == 0)
     }

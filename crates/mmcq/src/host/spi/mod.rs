@@ -1,19 +1,21 @@
 //! SD memory cards in SPI mode [SD 7], on any port that exchanges bytes.
 //!
-// Read first: `port.rs` (what is below), `program.rs` (how a phase goes on) and `card.rs` (how SPI
-// mode's words become those of the SD bus). `line.rs` has the bytes, `bus.rs` clock and reset.
+// Read first: `port.rs` (the interface below the driver), `program.rs` (how a phase proceeds) and
+// `card.rs` (how SPI mode is translated to the SD bus). `line.rs` has the bytes, `bus.rs` clock and
+// reset.
 //!
-//! A phase is a program of exchanges. The end of each chooses the next, and none waits: a slow card
-//! is polled by exchanges that grow from 8 to 64 bytes. CRC is on in both directions.
+//! A phase is a program of exchanges. The end of each exchange selects the next one, and the driver
+//! never waits: it polls a slow card by exchanges that grow from 8 to 64 bytes. CRC is on in both
+//! directions.
 //!
-//! The engine and bring-up see an SD bus of one data line: registers come as R2, a card that does
-//! not know a command does not respond, and R2 of SPI mode becomes the card status. So programs
-//! bring the card up by [`bring_up_sd`](crate::card::bring_up_sd), and recovery and supervision
-//! work as with every other host. I/O cards, eMMC devices and 1.8 V do not work in this mode.
+//! The engine and bring-up see an SD bus with one data line. Registers arrive as R2, a card that
+//! does not know a command does not respond, and R2 of SPI mode becomes the card status. So
+//! [`bring_up_sd`](crate::card::bring_up_sd) initialises the card, and recovery and supervision
+//! work as with every other host. Not supported: I/O cards, eMMC devices and 1.8 V in SPI mode.
 //!
-//! On a bus without other devices a card's transfers stay open over several requests
+//! On a bus without other devices, a card's transfers stay open over several requests
 //! ([`Host::CONTINUES`]); sequential access gains most from that. On a [shared](Port::SHARED) bus
-//! the card is deselected after each phase, and the bus released.
+//! the driver deselects the card after each phase, and releases the bus.
 
 mod bus;
 mod card;
@@ -44,7 +46,7 @@ use program::Program;
 #[cfg(feature = "embedded-hal")]
 pub use shared::{BusLease, SharedHalPort};
 
-/// An SD card behind a [`Port`].
+/// The driver for an SD card in SPI mode behind a [`Port`].
 pub struct Spi<P: Port> {
     caps: Caps,
     line: Line<P>,
@@ -53,7 +55,7 @@ pub struct Spi<P: Port> {
 }
 
 impl<P: Port> Spi<P> {
-    /// Makes a driver for the card at this port. Nothing is exchanged yet.
+    /// Makes a driver for the card at this port; exchanges no bytes yet.
     pub fn new(port: P, memory: &'static mut SpiMemory, config: SpiConfig) -> Self {
         Spi {
             caps: config.caps(P::SHARED, P::DMA_BITS),
@@ -63,7 +65,7 @@ impl<P: Port> Spi<P> {
         }
     }
 
-    /// Returns the port, for its interrupt handler.
+    /// Returns the port, for the port's interrupt handler.
     pub fn port(&mut self) -> &mut P {
         &mut self.line.port
     }
@@ -82,7 +84,7 @@ impl<P: Port> Spi<P> {
         line.input = Input::default();
         let program = self.program.insert(program);
         if program.is_said() {
-            // A byte, so that its end is told as any other's.
+            // Receive a single byte, so that its end is reported like that of any exchange.
             line.more(1);
         } else {
             line.select(true);
@@ -92,9 +94,9 @@ impl<P: Port> Spi<P> {
     }
 }
 
-// SAFETY: the port keeps its contract: it has a segment's memory from `exchange` until `done` says
-// that it is over. A phase's end is reported, and a reset is `Done`, only then. The driver itself
-// touches what `Cursor` finds inside the segments, while the phase is active.
+// SAFETY: the port keeps its contract: it uses a segment's memory from `exchange` until `done`
+// reports the end. Only then a phase's end is reported, and a reset is `Done`. The driver itself
+// accesses only memory inside the segments, by `Cursor`, while the phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<P: Port> Host for Spi<P> {
     const CONTINUES: bool = !P::SHARED;
@@ -144,12 +146,12 @@ unsafe impl<P: Port> Host for Spi<P> {
         self.step_bus(op, first, now_ns)
     }
 
-    /// Returns false: the line is read only by exchanges.
+    /// Returns false, because the driver can read the line only by exchanges.
     fn dat0_busy(&self) -> bool {
         false
     }
 
-    /// Returns true: a missing card does not respond.
+    /// Returns true, because a missing card shows only by its missing response.
     fn present(&self) -> bool {
         true
     }

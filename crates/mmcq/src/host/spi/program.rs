@@ -1,4 +1,4 @@
-//! A phase as a program of exchanges: the end of each chooses the next.
+//! A phase as a program of exchanges: the end of each exchange selects the next one.
 
 use super::card::{Card, Open};
 use super::frame::Input;
@@ -11,13 +11,14 @@ use crate::spec::command::Resp;
 use crate::spec::crc::{crc16, crc16_after};
 use crate::spec::response::{R1, Response};
 
-/// Most steps of one call.
+/// Largest number of steps in one call.
 const STEPS_MAX: u32 = 32;
-/// Bytes that are received with a CRC when another block follows: most cards have its token there.
+/// Bytes to receive with a CRC when another block follows; most cards send its token within them.
 const AHEAD: usize = 6;
-/// Bytes within which a card must respond [SD 7.5.1, N_CR], beyond those of the frame.
+/// Bytes within which a card must respond [SD 7.5.1, N_CR], in addition to those of the command's
+/// exchange.
 const ANSWER_LATE: usize = 8;
-/// Number of CMD0 frames before a wrong response counts, and of CMD59.
+/// Largest number of tries of CMD0 before a wrong response counts, and of CMD59.
 const RESETS: u8 = 3;
 const BLOCK_TOKEN: u8 = 0xfe;
 const BLOCK_OF_SEVERAL_TOKEN: u8 = 0xfc;
@@ -33,24 +34,24 @@ const REFUSED: u8 = 0x7c;
 /// Bytes of CID and CSD.
 const REGISTER_BYTES: usize = 16;
 
-/// The blocks of a phase.
+/// The blocks of a phase that are still to transfer.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     data: Data,
-    /// Blocks that are left.
+    /// Number of blocks that are left.
     left: u32,
-    /// Bytes of the block in progress that are still to come.
+    /// Bytes that are still missing of the block in progress.
     rest_bytes: u32,
     cursor: Cursor,
     crc: u16,
 }
 
-/// A phase in progress.
+/// The program of the phase in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub index: u8,
     pub arg: u32,
-    /// Whether CMD55 goes first.
+    /// Whether CMD55 goes before the command.
     pub app: bool,
     resp: Resp,
     /// Whether CMD12 or the stop token follows the last block.
@@ -59,25 +60,25 @@ pub(super) struct Program {
     blocks: Option<Blocks>,
     pub response: Response,
     stop: Option<u32>,
-    /// Number of further polls for a response, or of CMD0 frames.
+    /// Number of further polls for a response, or of further CMD0.
     again: u8,
-    /// Number of CMD59.
+    /// Number of CMD59 that were sent.
     tries: u8,
     patience: Patience,
 }
 
 enum Turn {
-    /// Continue with the next step when the started exchange is over.
+    /// Continue with the next step when the started exchange has ended.
     Go,
     /// Continue, but not in this call: the awaited event may take long, or was a block.
     Later,
-    /// The phase is over.
+    /// The phase has ended.
     End,
 }
 
 type Outcome = Result<Turn, Cause>;
 
-/// Returns the words of CID or CSD; the last byte has its CRC, which is no part of the response.
+/// Returns CID or CSD as response words. The last byte is the register's CRC, which is left out.
 fn words(bytes: &[u8]) -> Response {
     let mut response = Response::default();
     for (word, four) in response.words.iter_mut().zip(bytes.chunks(4)) {
@@ -87,14 +88,14 @@ fn words(bytes: &[u8]) -> Response {
     response
 }
 
-/// Returns whether the byte after a CRC has the CRC's last bit: then the card missed a clock
-/// between token and data. All its bits are late, and the CRC is right nevertheless if it ends with
+/// Returns whether the byte after a CRC holds the CRC's last bit. Then the card missed a clock
+/// between token and data, so all its bits are late. The CRC is right nevertheless if it ends with
 /// a zero, because leading zeros do not change a CRC that starts with zero.
 fn is_shifted(behind: &[u8]) -> bool {
     behind.first().is_some_and(|byte| byte & 0x80 == 0)
 }
 
-/// Returns whether the card's line is high.
+/// Returns whether the card's line is high (not busy).
 fn is_ready<P: Port>(line: &mut Line<P>) -> bool {
     line.card.quiet |= line.is_high();
     line.input = Input::default();
@@ -142,7 +143,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns whether its end is known before anything is exchanged.
+    /// Returns whether the driver knows the phase's result without an exchange.
     pub fn is_said(&self) -> bool {
         matches!(self.step, Step::Said | Step::Unheard)
     }
@@ -152,7 +153,7 @@ impl Program {
         card.quiet = false;
         card.torn |= self.step.tears();
         if let (Step::Command, Some(blocks)) = (self.step, &self.blocks) {
-            // It may have been obeyed, or one before it: CMD12 tells.
+            // The card may have executed this command or the one before; a CMD12 will show it.
             card.open = Some(match blocks.data.direction {
                 Direction::Read => Open::Read,
                 Direction::Write => Open::Refused,
@@ -163,13 +164,13 @@ impl Program {
         }
     }
 
-    /// Starts the first exchange; at its end [`run`](Self::run) continues the program.
+    /// Starts the first exchange; [`run`](Self::run) continues the program when it has ended.
     pub fn begin<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) {
-        // None of the steps that a program begins with ends or fails before an exchange.
+        // No first step of a program ends or fails before an exchange.
         let _ = self.step(line, segments);
     }
 
-    /// Continues the program as far as possible. Returns the result when the phase is over.
+    /// Continues the program as far as possible. Returns the result when the phase has ended.
     pub fn run<P: Port>(&mut self, line: &mut Line<P>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         for _ in 0..STEPS_MAX {
             let turn = match line.progress() {
@@ -203,11 +204,11 @@ impl Program {
                 Err(Cause::Timeout)
             }
             Step::Ready => {
-                // A read that is stopped need not be quiet, and a reset cares for nothing. A write may
-                // have been stopped already, by a CMD12 whose answer was lost.
+                // While a read is open, the line may be low, and CMD0 is sent in any state. A CMD12
+                // whose response was lost may already have stopped a write.
                 let at_once = self.index == 0 || line.card.open == Some(Open::Read);
                 if !at_once && !is_ready(line) {
-                    // What is asked is how the card is: that is known.
+                    // CMD13 asks for the state of the card, and a low line already shows it: busy.
                     if self.index == 13 && self.blocks.is_none() && self.again > 0 {
                         self.response = Card::busy();
                         return Ok(Turn::End);
@@ -219,7 +220,7 @@ impl Program {
             }
             Step::Prefix => {
                 let Some(r1) = self.answer(line)? else { return Ok(Turn::Go) };
-                // What is told late is told by the command itself.
+                // Late errors are reported by the command itself, not by CMD55.
                 let late = core::mem::take(&mut line.card.late);
                 let status = line.card.judge(APP_CMD, r1)?;
                 line.card.late = late;
@@ -227,7 +228,7 @@ impl Program {
                     self.response = Response::short(status);
                     return Ok(Turn::End);
                 }
-                // It may be busy now.
+                // The card may be busy after the command.
                 line.card.quiet = false;
                 self.app = false;
                 self.step = Step::Ready;
@@ -250,7 +251,7 @@ impl Program {
             Step::CrcOn => match self.answer(line) {
                 Ok(None) => Ok(Turn::Go),
                 Ok(Some(r1)) if r1 & REFUSED == 0 => Ok(Turn::End),
-                // A card that does not know it works without.
+                // A card that does not know CMD59 works without CRC.
                 _ if self.tries >= RESETS => Ok(Turn::End),
                 _ => Ok(self.send_crc_on(line)),
             },
@@ -296,7 +297,7 @@ impl Program {
         }
     }
 
-    /// Gives the card more time: receives some more bytes, the first of them in this call.
+    /// Gives the card more time: receives more bytes.
     fn look<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let bytes = self.patience.look(line.byte_ns).ok_or(Cause::Timeout)?;
         line.more(bytes);
@@ -307,15 +308,15 @@ impl Program {
         self.step = next;
         self.again = 0;
         let (index, arg) = if next == Step::Prefix { (APP_CMD, 0) } else { (self.index, self.arg) };
-        // The byte after CMD12 is what the card was sending.
+        // The byte after CMD12 is still a byte that the card was sending, so skip it.
         line.send_frame(index, arg, usize::from(index == STOP_TRANSMISSION));
         Turn::Go
     }
 
-    /// Returns the R1; `None`: it has not come yet, and a poll is in progress.
+    /// Returns the R1; `None` if the card has not sent it yet, and a poll is in progress.
     ///
-    /// Before the R1 the line is high. If it is not, the card still sends a block: it has missed
-    /// the CMD12 before, whose response was taken from data, and accepts no command now.
+    /// Before the R1 the line is high. If the line is low, the card still sends a block. Then it
+    /// has missed the CMD12 before, whose response was taken from data, and accepts no command now.
     fn answer<P: Port>(&mut self, line: &mut Line<P>) -> Result<Option<u8>, Cause> {
         let sends = line.card.open == Some(Open::Read);
         if !sends && self.again == 0 && line.was_noisy_in_frame() {
@@ -338,7 +339,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Sends CMD59, once more.
+    /// Sends CMD59 once more.
     #[inline(never)]
     fn send_crc_on<P: Port>(&mut self, line: &mut Line<P>) -> Turn {
         line.send_frame(CRC_ON_OFF, 1, 0);
@@ -347,7 +348,7 @@ impl Program {
         Turn::Go
     }
 
-    /// Handles the end of CMD0, which has no response on the SD bus: a missing card is found later.
+    /// Handles the end of CMD0, which has no response on the SD bus; a missing card is found later.
     fn reset_answered<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         let low = line.was_low();
         loop {
@@ -379,13 +380,13 @@ impl Program {
             line.card.quiet = false;
         }
         if r1 & ILLEGAL != 0 && self.blocks.is_some() {
-            // No block follows. On the SD bus the bit is about the command before: the engine finds
-            // it in the next status.
+            // No block follows. On the SD bus the bit refers to the command before: the engine
+            // finds the bit in the next status.
             line.card.late |= R1::ILLEGAL_COMMAND;
             return Err(Cause::Timeout);
         }
         if r1 & REFUSED != 0 {
-            // A card that is ready takes no second ACMD41: power-up begins again.
+            // A card that is ready accepts no second ACMD41, so power-up begins again.
             return if self.index == 41 { Err(Cause::Crc) } else { Ok(Turn::End) };
         }
         match self.index {
@@ -452,9 +453,9 @@ impl Program {
             return self.seek_token(line);
         }
         let Some(blocks) = &mut self.blocks else { return Err(Cause::Other) };
-        // What is fetched with the CRC of a block: the eight clocks after a transfer, in which no card
-        // begins a block [SD 7.5.4, N_AC]. Nothing of a block that no phase has asked for: CMD12 may
-        // come before its token.
+        // The bytes that are received with the CRC of a block: the eight clocks after a transfer,
+        // in which no card begins a block [SD 7.5.4, N_AC]. No byte of a block that no phase has
+        // requested may be received, since CMD12 may come before its token.
         let ahead = if blocks.left > 1 { AHEAD } else { 1 };
         match self.step {
             Step::Block => {
@@ -476,7 +477,7 @@ impl Program {
             }
             Step::Rest => {
                 line.more(2 + ahead);
-                // Beside that exchange.
+                // The CPU checks the block during that exchange.
                 let crc = blocks.crc;
                 let bytes = core::mem::take(&mut blocks.rest_bytes);
                 let crc = blocks.cursor.with_bytes(segments, bytes, |bytes| crc16_after(crc, bytes));
@@ -534,7 +535,7 @@ impl Program {
     fn seek_token<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         while let Some(byte) = line.next() {
             match byte {
-                // Not yet; some cards hold the line low after a command.
+                // No token yet; some cards hold the line low after a command.
                 0xff | 0 => {}
                 BLOCK_TOKEN => {
                     self.step = match &mut self.blocks {
@@ -547,7 +548,7 @@ impl Program {
                     return Ok(Turn::Go);
                 }
                 token => {
-                    // No block follows.
+                    // No block follows a token with an error.
                     self.step = Step::Accept;
                     if token & 0xf0 != 0 {
                         return Err(Cause::EndBit);
@@ -560,8 +561,8 @@ impl Program {
         self.look(line)
     }
 
-    /// Handles the card's answer to a block [SD 7.3.3.1], which only covers the CRC. CMD13 shows
-    /// later whether it was programmed.
+    /// Handles the card's data response to a block [SD 7.3.3.1], which only covers the CRC. CMD13
+    /// shows later whether the card has programmed the block.
     fn accept<P: Port>(&mut self, line: &mut Line<P>) -> Outcome {
         while let Some(byte) = line.next() {
             match (byte, byte >> 1 & 7) {
@@ -573,7 +574,7 @@ impl Program {
                         blocks.left
                     });
                     self.patience.renew();
-                    // What follows is busy, or it is over.
+                    // The card is busy now, or has already finished.
                     line.card.quiet = line.is_high();
                     self.step = match left {
                         0 if self.stops && line.card.open == Some(Open::Write) => Step::ReadyToStop,
@@ -599,7 +600,7 @@ impl Program {
 }
 
 impl Blocks {
-    /// Returns the blocks to transfer, or an error; each block must be in one segment.
+    /// Returns the blocks to transfer, or an error; each block must lie in one segment.
     fn of(data: Data, segments: &[Segment]) -> Result<Blocks, StartError> {
         let size = u32::from(data.block_size);
         let bytes =

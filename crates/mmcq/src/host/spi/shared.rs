@@ -1,4 +1,4 @@
-//! A port of `embedded-hal` 1.0 on a bus that the card shares with other devices.
+//! A port for an SPI bus of `embedded-hal` 1.0 that the card shares with other devices.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -9,18 +9,18 @@ use core::ops::DerefMut;
 use embedded_hal::digital::OutputPin;
 use embedded_hal::spi::SpiBus;
 
-/// Sharing of a bus by several users: a lease is exclusive use of the bus, until it is dropped.
+/// A bus that several users share. A lease is exclusive use of the bus, until the lease is dropped.
 ///
-/// A `&RefCell` of a bus implements it, for users of one thread: the same that `RefCellDevice` of
-/// the crate embedded-hal-bus takes. Users of several threads implement it with a mutex that has
-/// `try_lock`.
+/// `&RefCell` of a bus implements the trait for users of one thread; `RefCellDevice` of the crate
+/// embedded-hal-bus takes the same `RefCell`. For users of several threads, implement the trait
+/// with a mutex that has `try_lock`.
 pub trait BusLease {
-    /// The bus.
+    /// Type of the shared bus.
     type Bus: SpiBus;
-    /// Exclusive use of the bus.
+    /// Type of a lease: exclusive use of the bus.
     type Lease: DerefMut<Target = Self::Bus>;
 
-    /// Returns the bus, or `None` while another user has it. Never waits.
+    /// Returns a lease of the bus, or `None` while another user has one. Never waits.
     fn lease(&self) -> Option<Self::Lease>;
 }
 
@@ -33,18 +33,19 @@ impl<'a, B: SpiBus> BusLease for &'a RefCell<B> {
     }
 }
 
-/// A port for a card on a bus with other devices. It has the bus from the beginning of a command
-/// until the card is deselected; in between the bus is free. The caller waits for the wire, and
-/// never for the card or for another user.
+/// A port for a card on a bus with other devices. The port leases the bus from the beginning of a
+/// command until the card is deselected. A call waits for the transfer on the bus, but never for
+/// the card or for another user.
 ///
-/// While another user has the bus the card's exchange waits; each [`Stack::turn`] tries again. A
-/// phase may take several turns, and the card keeps the bus between them. Another user must check
-/// before it begins (`RefCell::try_borrow_mut`). If all use blocking calls, one after the other,
-/// the bus is always free. No transfer stays open, so sequential access is much faster on a bus
-/// without other devices.
+/// While another user has the bus, the card's exchange waits; each [`Stack::turn`] tries again. A
+/// phase may take several turns, and the port keeps the bus between them. So another user must
+/// check before it begins (`RefCell::try_borrow_mut`). If all users make blocking calls, one after
+/// the other, the bus is always free. No transfer stays open, so sequential access is much slower
+/// than on a bus without other devices.
 ///
-/// The card's clock is set with each lease, since another device may have used another: `clock`
-/// sets it in hertz, rounded down. All devices use mode 0, or the closure sets the mode too.
+/// The port sets the card's clock with each lease, since another device may have used another
+/// clock. The closure `clock` sets it in hertz, rounded down. All devices use SPI mode 0, or the
+/// closure sets the mode too.
 ///
 /// [`Stack::turn`]: crate::task::Stack::turn
 pub struct SharedHalPort<L: BusLease, C, F> {
@@ -54,13 +55,14 @@ pub struct SharedHalPort<L: BusLease, C, F> {
     clock: F,
     hz: u32,
     selected: bool,
-    /// The exchange that has not begun yet.
+    /// The exchange that waits for a lease of the bus.
     waiting: Option<Exchange>,
     failed: bool,
 }
 
 impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, F> {
-    /// Makes a port for the card on this bus, with its chip select (low: selected; high now).
+    /// Makes a port for the card on `bus`, with its chip select `select` (low selects the card; now
+    /// high).
     pub fn new(bus: L, select: C, clock: F) -> Self {
         SharedHalPort {
             bus,
@@ -74,8 +76,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
         }
     }
 
-    /// Returns the bus; `None`: another user has it. With a new lease the card is selected, if it
-    /// should be.
+    /// Returns the bus; `None` while another user has it. After a new lease, selects the card if it
+    /// should be selected.
     fn leased(&mut self) -> Option<&mut L::Bus> {
         if self.lease.is_none() {
             let bus = self.lease.insert(self.bus.lease()?);
@@ -83,8 +85,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
                 (self.clock)(bus, self.hz);
             }
             if self.selected {
-                // Some cards hear nothing if the last byte before was not of ones, but for another
-                // device.
+                // Some cards miss the selection if the last byte before was not 0xff, but a byte
+                // for another device.
                 let result = bus.write(&[0xff]).and_then(|()| bus.flush());
                 self.failed |= result.is_err();
                 let result = self.select.set_low();
@@ -99,7 +101,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
             return;
         }
         if let (Some(bus), Some(exchange)) = (self.lease.as_deref_mut(), self.waiting.take()) {
-            // SAFETY: the driver lends the memory until `done` says that the exchange is over.
+            // SAFETY: the driver leaves the memory to the port until `done` reports the end of the
+            // exchange.
             let result = unsafe { carry_out(bus, exchange) };
             self.failed |= result.is_err();
         }
@@ -109,8 +112,8 @@ impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> SharedHalPort<L, C, 
     }
 }
 
-// SAFETY: the memory is touched in `goes_on` alone, which `exchange` and `done` call until the
-// exchange is over, and only read for `Send`.
+// SAFETY: only `goes_on` accesses the memory, and only reads it for `Send`. `exchange` and `done`
+// call it until the exchange has ended.
 unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for SharedHalPort<L, C, F> {
     const SHARED: bool = true;
 
@@ -133,14 +136,15 @@ unsafe impl<L: BusLease, C: OutputPin, F: FnMut(&mut L::Bus, u32)> Port for Shar
     fn select(&mut self, on: bool) {
         self.selected = on;
         if on {
-            // With the lease, which the first exchange takes if this cannot.
+            // The card is selected with the lease. If the bus is not free now, the first exchange
+            // tries again.
             let _ = self.leased();
             return;
         }
         let result = self.select.set_high();
         self.failed |= result.is_err();
         if let Some(mut bus) = self.lease.take() {
-            // The card lets go of its output with these clocks.
+            // The card releases its output with these clocks.
             let result = bus.write(&[0xff]).and_then(|()| bus.flush());
             self.failed |= result.is_err();
         }

@@ -1,51 +1,51 @@
-//! The steps of a program, and the longest wait in them.
+//! The steps of a phase's program, and the longest wait in them.
 
 use crate::host::Stage;
 
-/// Bytes of the first poll, and of the longest.
+/// Bytes that the first poll receives; the next constant is for the longest poll.
 pub(super) const LOOK_FIRST: u8 = 8;
 const LOOK_LONGEST: u8 = 64;
 
-/// What the program waits for, or does next.
+/// The event that a phase's program waits for, or its next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing: the response is known, or there is none.
+    /// The phase needs no exchange: the driver knows the response, or the card would not respond.
     Said,
     Unheard,
     /// The card's line must become high before a command.
     Ready,
-    /// R1 of CMD55.
+    /// Waits for the R1 of CMD55.
     Prefix,
-    /// R1.
+    /// Waits for the R1 of the command.
     Command,
-    /// This many bytes after R1.
+    /// Waits for this number of bytes after the R1.
     Tail(u8),
-    /// R1 of CMD58 after ACMD41.
+    /// Waits for the R1 of CMD58 after ACMD41.
     Ocr,
-    /// R1 of CMD59 after CMD0.
+    /// Waits for the R1 of CMD59 after CMD0.
     CrcOn,
-    /// A register of 16 bytes, after its token.
+    /// Receives a register of 16 bytes, after its token.
     Register,
-    /// The token of a block; then the block; the part of it that did not come with the token; its
-    /// CRC.
+    /// Receives a block in four steps: its token, the block, the part of it that did not come with
+    /// the token, its CRC.
     Token,
     Block,
     Rest,
     Check,
-    /// The line must become high before a block; then its token, its data, the card's answer.
+    /// Sends a block: the line must become high; then token, data, and the card's data response.
     ReadyToWrite,
     Started,
     Sent,
     Accept,
-    /// The line must become high before the stop token; then the token.
+    /// Ends a write: the line must become high; then the stop token.
     ReadyToStop,
     Stopped,
-    /// R1 of an automatic CMD12.
+    /// Waits for the R1 of an automatic CMD12.
     StopRead,
 }
 
 impl Step {
-    /// Returns whether leaving this step leaves a block in its middle.
+    /// Returns whether the card is in the middle of a block if the program ends at this step.
     pub fn tears(self) -> bool {
         use Step::{Block, Check, Register, Rest, Sent, Started, Token};
         matches!(self, Register | Token | Block | Rest | Check | Started | Sent)
@@ -62,7 +62,8 @@ impl Step {
     }
 }
 
-/// How long the card may keep the driver waiting. The driver's only clock is that of the bus.
+/// How long the card may delay the driver. Time is counted in bytes on the bus, the driver's only
+/// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     limit_ns: u64,
@@ -79,7 +80,7 @@ impl Patience {
         *self = Patience::of(self.limit_ns);
     }
 
-    /// Returns the bytes of the next poll; `None`: the wait is too long.
+    /// Returns the number of bytes in the next poll; `None` if the card has used up its time.
     pub fn look(&mut self, byte_ns: u32) -> Option<usize> {
         let bytes = self.look;
         self.look = bytes.saturating_mul(2).min(LOOK_LONGEST);

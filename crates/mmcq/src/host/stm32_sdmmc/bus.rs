@@ -1,4 +1,4 @@
-//! Power, clock, lines, voltage, reset: steps that never block.
+//! Operations on the bus that never block: supply, clock, data lines, voltage, reset.
 
 use super::regs::*;
 use super::tune::Stm32Board;
@@ -6,57 +6,57 @@ use super::{Failed, Stm32Sdmmc};
 use crate::host::search::{Found, Search};
 use crate::host::{BusOp, Caps, Dma, Regs, Step, Timing, Width};
 
-/// Longest time of an end of data, or of the voltage switch.
+/// Longest wait for the end of a data path, or of the voltage switch, in nanoseconds.
 const LIMIT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100_000;
-/// Time for which the lines are low, and then high, before the clock starts.
+/// Time for which the lines are low, and then high, before the clock starts, in nanoseconds.
 const CYCLE_NS: u64 = 1_000_000;
-/// Most stages of an operation, with one to see the end.
+/// Largest number of stages of an operation, plus one call that sees the end.
 const STAGES_MAX: u32 = 4;
-/// CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
+/// Argument bits of a CMD52 that writes I/O Abort [SDIO 6.9]: function 0, address 6.
 const IO_ABORT: u32 = 1 << 31 | 6 << 9;
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The lines are low.
+    /// The time for which the lines are low has passed.
     Cycle,
-    /// They are high, without a clock.
+    /// The time for which the lines are high without a clock has passed.
     Off,
-    /// A command that is still under way.
+    /// A command that is still in progress has ended.
     Command,
-    /// The data path to end.
+    /// The data path has ended.
     Abort,
-    /// 1.8 V.
+    /// The voltage switch to 1.8 V has ended.
     Switch,
 }
 
-/// Whether the driver waits for the card's interrupt.
+/// Whether the controller detects the card interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
     No,
-    /// As soon as the data path is idle.
+    /// Detection will be enabled when the data path is idle.
     Soon,
-    /// Until the card is switched off.
+    /// Detection is enabled until the card is switched off.
     Yes,
 }
 
 /// The bus settings, and the progress of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
-    /// The clock register without its divider.
+    /// Value of the clock register without its divider.
     lines: u32,
     divider: u32,
-    /// The card's clock in hertz, 0 while it is stopped.
+    /// Frequency of the card's clock in hertz, 0 while the clock is stopped.
     clock_hz: u32,
     stage: Option<Stage>,
     until_ns: u64,
-    /// Whether CMD11 was sent, and the lines are not at 1.8 V yet.
+    /// Whether CMD11 was sent, and the lines have not switched to 1.8 V yet.
     switches: bool,
-    /// Whether the card's interrupt is unmasked.
+    /// Whether the card interrupt is unmasked in the mask register.
     hears_card: bool,
-    /// Whether the card's interrupt is detected, masked or not. Only the mask follows `hears_card`:
-    /// the data control register belongs to the data path while that works.
+    /// Whether the controller detects the card interrupt, masked or not. Only the mask register
+    /// follows `hears_card`: during data, the data control register must not be written.
     listens: Listens,
     search: Option<Search>,
 }
@@ -80,12 +80,12 @@ impl Bus {
         self.clock_hz
     }
 
-    /// Returns the bits of the data control register that stay from phase to phase.
+    /// Returns the bits of the data control register that stay set from phase to phase.
     pub(super) const fn data_control(&self) -> u32 {
         if matches!(self.listens, Listens::No) { 0 } else { DATA_SDIO }
     }
 
-    /// Returns whether the card's interrupt is unmasked.
+    /// Returns whether the card interrupt is unmasked.
     pub(super) const fn hears_card(&self) -> bool {
         self.hears_card
     }
@@ -97,25 +97,26 @@ impl Bus {
         }
     }
 
-    /// Notes that the data control register was written with [`data_control`](Self::data_control).
+    /// Records that the data control register was written with
+    /// [`data_control`](Self::data_control).
     pub(super) fn wrote_data_control(&mut self) {
         if self.listens == Listens::Soon {
             self.listens = Listens::Yes;
         }
     }
 
-    /// Returns whether the driver still has to write the data control register, once its data path
-    /// is idle.
+    /// Returns whether the driver still has to write the data control register when its data path
+    /// is idle, to enable the card interrupt.
     pub(super) fn listens_soon(&self) -> bool {
         self.listens == Listens::Soon
     }
 
-    /// Masks the card's interrupt until it is unmasked again.
+    /// Masks the card interrupt until the engine unmasks it again.
     pub(super) fn card_was_heard(&mut self) {
         self.hears_card = false;
     }
 
-    /// Notes that CMD11 is sent. Returns true if the lines can change to 1.8 V.
+    /// Records that CMD11 is sent. Returns true if the lines can switch to 1.8 V.
     pub(super) fn begin_switch(&mut self, caps: &Caps) -> bool {
         self.switches = caps.signal18 && !caps.signal18_fixed;
         self.switches
@@ -125,7 +126,7 @@ impl Bus {
         self.search.as_ref()
     }
 
-    /// Notes the result of one tap.
+    /// Records whether a tap of the delay block was good; returns what the search does next.
     pub(super) fn tried(&mut self, good: bool) -> Found {
         let found = self.search.as_mut().map_or(Found::None, |search| search.tried(good));
         if !matches!(found, Found::Next(_)) {
@@ -178,7 +179,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Step::Done
     }
 
-    /// Makes the first writes of an operation.
+    /// Writes the first registers of an operation; returns false if the operation is not supported.
     fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
         match op {
             BusOp::PowerOff => {
@@ -196,7 +197,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     self.enter(Stage::Cycle, now_ns, self.config.power_up_ns.max(CYCLE_NS));
                 }
             }
-            // The controller has stopped it already.
+            // The controller has already stopped the clock for the voltage switch.
             BusOp::Clock(0) if self.bus.switches => self.bus.clock_hz = 0,
             BusOp::Clock(0) => {
                 self.bus.clock_hz = 0;
@@ -219,7 +220,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     Width::W4 => 1,
                     Width::W8 => 2,
                 };
-                // One line has no double rate: the timing that follows says so too.
+                // A single data line has no double data rate, so clear DDR; the timing that follows
+                // sets it again.
                 let changed = if lines == 0 { CLOCK_DDR } else { 0 } | 3 << CLOCK_WIDTH_SHIFT;
                 self.bus.lines = self.bus.lines & !changed | lines << CLOCK_WIDTH_SHIFT;
                 self.write_clock();
@@ -257,7 +259,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                     self.write_power(POWER_ON);
                     self.silence();
                 } else {
-                    // Without a reset: what can be written is written.
+                    // Without a reset of the controller, the driver writes the registers instead.
                     self.reset_lines(now_ns);
                     self.write_clock();
                 }
@@ -276,7 +278,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         match stage {
             Stage::Cycle | Stage::Off => now_ns >= self.bus.until_ns,
             Stage::Command => status() & COMMAND_ACTIVE == 0,
-            // The command takes some clocks to show as active: only its end tells.
+            // The controller shows a command as active only after some clocks, so wait for the end
+            // flag.
             Stage::Abort => {
                 let status = status();
                 let ended = status & (RESPONSE_END | COMMAND_CRC_FAIL | COMMAND_TIMEOUT) != 0;
@@ -289,14 +292,14 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the power stays on: only a reset leads out of this state, and there was
-    /// none.
+    /// Returns whether the controller keeps its power on: only a reset leads out of the power-on
+    /// state, and the board made none.
     fn stays_on(&self) -> bool {
         let power = self.regs.read32(POWER);
         power != u32::MAX && power & POWER_STATE == POWER_ON
     }
 
-    /// Brings the controller back to its power-on state; by the clock tree if the board can.
+    /// Brings the controller back to its state after power-on, by the clock tree if the board can.
     fn begin_anew(&mut self) {
         self.board.reset();
         self.bus = Bus::new();
@@ -306,7 +309,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.silence();
     }
 
-    /// Makes the data path idle: no DMA, nothing in the FIFO, no interrupts.
+    /// Makes the data path idle: switches DMA off, empties the FIFO and masks the interrupts.
     fn silence(&mut self) {
         self.failed = None;
         self.regs.write32(DMA_CONTROL, 0);
@@ -328,7 +331,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.enter(Stage::Command, now_ns, LIMIT_NS);
     }
 
-    /// Ends the data path, if it works.
+    /// Stops the data path if it is active.
     fn abort(&mut self, now_ns: u64) {
         let works = self.regs.read32(STATUS) & DATA_ACTIVE != 0;
         match self.failed.or(works.then_some(Failed::Card)) {
@@ -364,25 +367,26 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     fn write_clock(&self) {
         let config = &self.config;
         let edge = if config.falling_edge { CLOCK_FALLING } else { 0 };
-        // The delay block has the clock that comes back, too.
+        // With the delay block, the receive clock is the fed-back clock; so CKIN is selected only
+        // without it.
         let back = if config.clock_in && self.bus.lines & CLOCK_FEEDBACK == 0 { CLOCK_IN } else { 0 };
         self.regs.write32(CLOCK, self.bus.clock_register() | edge | back);
     }
 
-    /// Writes the power state; the polarity can only be set while the state before is off.
+    /// Writes the state of the supply. The polarity bit can only be set while the supply is off.
     pub(super) fn write_power(&self, state: u32) {
         let polarity = if self.config.direction_high { POWER_DIRECTION } else { 0 };
         self.regs.write32(POWER, state | polarity);
     }
 }
 
-/// Returns the divider for the fastest clock not above `hz`, and that clock; `None` if it cannot be
-/// that slow. With data on both edges the divider is at least 2.
+/// Returns the divider for the fastest clock not above `hz`, and the frequency of that clock;
+/// `None` if the clock cannot be that slow. With DDR (`double`) the divider is at least 2.
 fn divide(kernel_hz: u32, hz: u32, double: bool) -> Option<(u32, u32)> {
     if kernel_hz <= hz && !double {
         return Some((0, kernel_hz));
     }
-    // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+    // The divider is at least 1 anyway; `max` shows the compiler that no division can panic.
     let half = kernel_hz.div_ceil(hz.max(1)).div_ceil(2).max(1);
     (hz != 0 && half <= CLOCK_DIVIDER_MAX).then(|| (half, kernel_hz / (2 * half)))
 }

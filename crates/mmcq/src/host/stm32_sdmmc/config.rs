@@ -1,56 +1,58 @@
-//! Settings of the controller by the board, and the capabilities that follow.
+//! Settings that the board gives the driver, and the capabilities that follow from them.
 
 use super::regs::*;
 use super::table::GRAIN_BYTES;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Timing, Width};
 use core::fmt;
 
-/// Default speed, in hertz: every card supports it before any switch [SD 6.6.6].
+/// Card clock of default speed, in hertz: every card supports it before any switch [SD 6.6.6].
 const DEFAULT_SPEED_HZ: u32 = 25_000_000;
 
-/// Settings of the controller by the board. Start from [`Stm32SdmmcConfig::new`].
+/// Settings that the board gives the driver. Start from [`Stm32SdmmcConfig::new`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Stm32SdmmcConfig {
-    /// The kernel clock (`sdmmc_ker_ck`), the source of the card's clock, in hertz.
+    /// Frequency of the kernel clock (`sdmmc_ker_ck`), the source of the card's clock, in hertz.
     pub kernel_hz: u32,
-    /// Fastest card clock that the board's wires support, in hertz.
+    /// Fastest card clock that the board's wiring supports, in hertz.
     pub max_clock_hz: u32,
-    /// Number of data lines that are wired.
+    /// Number of data lines that the board connects.
     pub width: Width,
-    /// Whether the board supports high speed timing, up to 50 MHz.
+    /// Whether the board supports high-speed timing, up to 50 MHz.
     pub high_speed: bool,
-    /// Whether there is a level shifter, or a switchable supply of the pads. It allows SDR12,
-    /// SDR25, DDR50 and DDR52; with a delay block ([`Stm32Board::taps`](super::Stm32Board::taps))
-    /// the others too.
+    /// Whether the board can switch the signal lines to 1.8 V, by a level shifter or the supply of
+    /// the pads. It allows SDR12, SDR25, DDR50 and DDR52; with a delay block
+    /// ([`Stm32Board::taps`](super::Stm32Board::taps)) also the other UHS-I timings and HS200.
     /// [`Surroundings::signalling`](crate::host::surroundings::Surroundings::signalling) switches
-    /// it.
+    /// the voltage.
     pub signal18: bool,
-    /// Whether the lines are fixed at 1.8 V: a soldered eMMC.
+    /// Whether the signal lines always have 1.8 V, as with a soldered eMMC.
     pub signal18_fixed: bool,
-    /// Whether the level shifter's direction pins are high for lines that the controller drives
+    /// Whether the level shifter's direction pins are high while the controller drives a line
     /// (DIRPOL; `st,sig-dir` of a device tree). The bit is written while the supply is off, so a
     /// board that cannot reset the controller keeps the earlier value.
     pub direction_high: bool,
-    /// Whether command and data change at the falling edge of the clock (NEGEDGE; `st,neg-edge`).
+    /// Whether the controller changes CMD and DAT at the falling clock edge (NEGEDGE;
+    /// `st,neg-edge`).
     pub falling_edge: bool,
-    /// Whether received bits are sampled by the clock that the level shifter returns (`SDMMC_CKIN`;
-    /// `st,use-ckin`).
+    /// Whether the controller samples received bits by the clock that the level shifter returns
+    /// (`SDMMC_CKIN`; `st,use-ckin`).
     pub clock_in: bool,
-    /// Whether the card is soldered.
+    /// Whether the card is soldered, so that its presence is never checked.
     pub fixed: bool,
-    /// Ramp time of the supply, in nanoseconds; at least 1 ms, during which the lines are low.
+    /// Time that the card's supply needs to rise, in nanoseconds. The lines are low during that
+    /// time, at least 1 ms.
     pub power_up_ns: u64,
-    /// Most bytes of a list entry, a multiple of 64: 4096 works on all; 65536 where the size has 17
-    /// bits (IDMABSIZE 16:5).
+    /// Largest number of bytes in a list entry, a multiple of 64. 4096 works on all controllers,
+    /// 65536 on those whose size field has 17 bits (IDMABSIZE 16:5).
     pub piece_bytes: u32,
-    /// First and last address that the DMA reaches: on an H7, SDMMC1 reaches AXI SRAM and the
-    /// external memories, not DTCM.
+    /// First and last address that the DMA reaches. On an H7, SDMMC1 reaches AXI SRAM and the
+    /// external memories, but not DTCM.
     pub dma_window: (u32, u32),
-    /// Whether the end of a write's data includes the end of its busy, as in the manual [RM0399
-    /// 58.5.4]. If false, the card's status is read after each write (CMD13), before the next
-    /// command. Users of other drivers saw cards that were still busy after a single block (embassy
-    /// #3540, stm32h7xx-hal #360), and a busy card refuses the next write.
+    /// Whether the end of a write's data includes the end of its busy, as the manual says [RM0399
+    /// 58.5.4]. If false, the engine reads the card's status (CMD13) after each write, before the
+    /// next command. Users of other drivers saw cards that were still busy after a single block
+    /// (embassy #3540, stm32h7xx-hal #360), and a busy card refuses the next write.
     pub busy_after_data: bool,
 }
 
@@ -72,7 +74,7 @@ setters!(Stm32SdmmcConfig {
 });
 
 impl Stm32SdmmcConfig {
-    /// Makes settings with four lines, default speed, and all memory in reach.
+    /// Makes settings for four data lines, default speed, and a DMA that reaches all memory.
     pub const fn new(kernel_hz: u32) -> Self {
         Stm32SdmmcConfig {
             kernel_hz,
@@ -92,8 +94,8 @@ impl Stm32SdmmcConfig {
         }
     }
 
-    /// Returns the capabilities of a controller with a list of this many entries, with taps or
-    /// without.
+    /// Returns the capabilities of a controller with `pieces` list entries. `tuned` says whether
+    /// the board has a delay block.
     pub(super) fn caps(&self, pieces: usize, tuned: bool) -> Result<Caps, Stm32SdmmcInitError> {
         let slowest = self.kernel_hz.div_ceil(2 * CLOCK_DIVIDER_MAX);
         let fastest = self.kernel_hz.min(self.max_clock_hz);
@@ -106,7 +108,7 @@ impl Stm32SdmmcConfig {
             return Err(Stm32SdmmcInitError::Piece(piece));
         }
         let most = DATA_BYTES_MAX + 1 - u32::from(DATA_BLOCK_BYTES_MAX);
-        // A piece of memory takes one more of the list than its length needs, at most.
+        // A segment needs at most one list entry more than its length requires.
         let half = u16::try_from(pieces / 2).unwrap_or(u16::MAX).clamp(1, 512);
         let (max_segments, max_bytes) =
             if pieces == 1 { (1, most) } else { (half, (u32::from(half) * piece).min(most)) };
@@ -121,7 +123,7 @@ impl Stm32SdmmcConfig {
         if self.signal18 || self.signal18_fixed {
             timings |= bit(Timing::Ddr52);
         }
-        // Above 50 MHz the receive clock is the tuned one.
+        // Above 50 MHz the receive clock comes from the delay block, so it needs tuning.
         if tuned && self.signal18 {
             timings |= bit(Timing::Sdr50) | Caps::SDR50_TUNED;
         }
@@ -151,28 +153,29 @@ impl Stm32SdmmcConfig {
     }
 }
 
-/// Why the driver cannot be made.
+/// Why [`Stm32Sdmmc::new`](super::Stm32Sdmmc::new) failed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stm32SdmmcInitError {
-    /// The registers read as all ones: clock off, or nothing there.
+    /// All registers read as all ones: the controller's clock is off, or no controller is at this
+    /// address.
     Gone,
-    /// The fastest requested card clock is slower than the slowest possible (the kernel clock
-    /// divided by 2046), or one of them is 0.
+    /// The fastest allowed card clock is slower than the slowest possible one (the kernel clock
+    /// divided by 2046), or one of both settings is 0.
     Clock {
-        /// [`Stm32SdmmcConfig::kernel_hz`].
+        /// The value of [`Stm32SdmmcConfig::kernel_hz`].
         kernel_hz: u32,
-        /// [`Stm32SdmmcConfig::max_clock_hz`].
+        /// The value of [`Stm32SdmmcConfig::max_clock_hz`].
         max_clock_hz: u32,
     },
-    /// There is no SDMMC with internal DMA: IDMABASE does not keep the value that the driver
-    /// writes.
+    /// No SDMMC with internal DMA is at this address: IDMABASE does not keep the value that the
+    /// driver writes.
     NoDma,
-    /// More than one list entry was requested, and the internal DMA has no list (H7, L4+).
+    /// More than one list entry was requested, but the internal DMA supports no lists (H7, L4+).
     NoList,
-    /// [`Stm32SdmmcConfig::piece_bytes`] is not a multiple of 64 from 512 to 65536, or more than
-    /// the controller's IDMABSIZE can have.
+    /// [`Stm32SdmmcConfig::piece_bytes`] is not a multiple of 64 from 512 to 65536, or is larger
+    /// than the controller's IDMABSIZE.
     Piece(u32),
     /// The controller cannot reach its list and its bounce buffer.
     List(DmaError),

@@ -1,4 +1,4 @@
-//! The progress and the end of a phase.
+//! Handles the events of a phase until the phase ends.
 
 use super::Stm32Sdmmc;
 use super::phase::{Active, COMMAND_ERRORS, DATA_ERRORS, Work};
@@ -14,7 +14,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         let mut events = Events::default();
         let status = self.look(&mut events);
         let Some(mut active) = self.active.take() else {
-            // Nothing is in progress, so nothing may interrupt.
+            // No phase is in progress, so mask the interrupts.
             if status != u32::MAX && self.mask.is_some_and(|mask| status & mask & !CARD_INTERRUPT != 0) {
                 self.set_mask(0);
             }
@@ -42,7 +42,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         events
     }
 
-    /// Reads and clears the events, the card's interrupt first.
+    /// Reads and clears the status flags; handles the card interrupt first.
     fn look(&mut self, events: &mut Events) -> u32 {
         let status = self.regs.read32(STATUS);
         if status == u32::MAX {
@@ -98,7 +98,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// Returns the fault that ends the phase, if there is one.
+    /// Returns the fault that ends the phase, or `None`.
     fn fault(&self, active: &Active) -> Option<Fault> {
         let has = |bits: u32| active.seen & bits != 0;
         let answered = has(active.command_good());
@@ -118,13 +118,13 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
             () if has(DATA_CRC_FAIL) => Cause::Crc,
             () if has(DATA_TIMEOUT) => Cause::Timeout,
             () if has(DMA_ERROR) => Cause::Dma,
-            // The clock should have stopped for the FIFO.
+            // The FIFO overran or ran empty, although flow control should have stopped the clock.
             () => Cause::Other,
         };
         Some(Fault { cause, stage: Stage::Data, response })
     }
 
-    /// Handles a bad tuning block: the data path is reset before the next one.
+    /// Handles a bad tuning block: resets the data path before the next block.
     fn tuning_failed(&mut self, active: &mut Active, status: u32) -> Option<Result<Done, Fault>> {
         if status & DATA_ACTIVE == 0 {
             return self.tried(active, false);
@@ -143,7 +143,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         answered.then(|| self.tried(active, false)).flatten()
     }
 
-    /// Notes the result of one tap.
+    /// Records whether a tap was good; selects the next one, or ends the tuning.
     fn tried(&mut self, active: &Active, good: bool) -> Option<Result<Done, Fault>> {
         if !good {
             self.regs.write32(DATA_CONTROL, self.bus.data_control() | DATA_FIFO_RESET);
@@ -162,7 +162,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Returns whether the response has another command's index.
+    /// Returns whether the response carries the index of another command.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

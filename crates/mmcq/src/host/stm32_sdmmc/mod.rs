@@ -1,31 +1,31 @@
 //! ST's SDMMC, versions 2 and 3: the controller of STM32 H7, H5, U5, L4+, L5, N6 and MP1.
 //!
 // Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how
-// it ends), `bus.rs` (power, clock, voltage, reset), `tune.rs` (the delay block) and `table.rs` (the
-// list of pieces). `config.rs` has what a board must say.
+// a phase ends), `bus.rs` (supply, clock, voltage, reset), `tune.rs` (the delay block) and
+// `table.rs` (the list of pieces). `config.rs` has the settings that a board gives.
 //!
-//! This driver has not been tested on hardware or on a foreign model, only on the project's own
-//! register model.
+//! This driver was tested only on the project's own register model, not on hardware or on another
+//! project's model.
 //!
 //! # Data
-//! The internal DMA transfers data: one segment, or a list of them ([`Pieces`]) where the
-//! controller has one (MP1, N6). Data that it cannot transfer directly (lengths that are not whole
-//! words, or not whole cache lines) go through a bounce buffer of 512 bytes; longer ones are
-//! refused. The CPU never uses the FIFO: the last words of a read raise no interrupt there. The
-//! clock stops where the FIFO would overrun or underrun.
+//! The internal DMA transfers data: one segment, or a list of them ([`Pieces`]) if the controller
+//! supports lists (MP1, N6). Data whose length is not a multiple of a word or of a cache line go
+//! through a bounce buffer of 512 bytes; longer data of this kind are refused. The CPU never uses
+//! the FIFO, because the FIFO raises no interrupt for the last words of a read. The controller
+//! stops the card's clock before the FIFO overruns or runs empty.
 //!
 //! # Busy
-//! The end of busy interrupts after a response. After data it does if the board has set
-//! [`Stm32SdmmcConfig::busy_after_data`]; otherwise the card's status is read. The timer of busy is
-//! that of data. There is no automatic CMD12 or CMD23.
+//! The end of busy raises an interrupt after a response. After data it does so only if the board
+//! has set [`Stm32SdmmcConfig::busy_after_data`]; otherwise the engine reads the card's status.
+//! Busy and data share one timer. The controller has no automatic CMD12 or CMD23.
 //!
 //! # After an error
-//! Only a command that is marked as a stop resets a data path that has failed. So
+//! Only a command with the flag CMDSTOP resets a data path that has failed. So
 //! [`BusOp::ResetLines`] then sends CMD12 (after a CMD53: CMD52, which writes I/O Abort). A card in
 //! `tran` does not respond to CMD12, and reports ILLEGAL_COMMAND in its next R1.
 //!
 //! # Power
-//! Only a reset of the controller can switch a card's power off again: [`Stm32Board::reset`].
+//! Only a reset of the controller ([`Stm32Board::reset`]) can switch a card's supply off again.
 
 mod bus;
 mod config;
@@ -50,45 +50,46 @@ use table::BOUNCE_BYTES;
 pub use table::Pieces;
 pub use tune::Stm32Board;
 
-/// Mark in [`Segment::bus`]: the segment goes through the bounce buffer. Bus addresses have 32
-/// bits, so no address has this bit.
+/// Flag in [`Segment::bus`]: the segment goes through the bounce buffer. Bus addresses have 32
+/// bits, so no address uses this bit.
 const BOUNCED: u64 = 1 << 63;
 
-/// A controller behind registers `R`, memory accessed through `D`, on a board `S`.
+/// The driver of a controller with registers `R`, memory access `D` and board `S`.
 ///
-/// With `PIECES` of 1 a transfer has one segment of memory. More need a controller with a list.
-/// [`new`](Stm32Sdmmc::new) writes only registers of the DMA, to check that they exist;
-/// [`BusOp::PowerOn`] brings the controller up.
+/// With `PIECES` of 1 a transfer has one segment of memory. A larger number needs a controller that
+/// supports lists. [`new`](Stm32Sdmmc::new) writes only registers of the DMA, to check that they
+/// exist; [`BusOp::PowerOn`] initialises the controller.
 pub struct Stm32Sdmmc<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> {
     regs: R,
     dma: D,
     board: S,
     list: &'static mut Pieces<PIECES>,
     list_bus: u32,
-    /// Address and direction of the bounce buffer while it is mapped.
+    /// Bus address and direction of the bounce buffer while it is mapped.
     bounce: Option<(u64, Direction)>,
     config: Stm32SdmmcConfig,
     caps: Caps,
     active: Option<Active>,
     bus: Bus,
-    /// The reset that is needed because a phase with data has failed.
+    /// The reset that the data path needs because a phase with data has failed; `None` if it needs
+    /// none.
     failed: Option<Failed>,
-    /// Interrupt mask as last written.
+    /// Last value written to the interrupt mask; `None` before the first write.
     mask: Option<u32>,
 }
 
-/// The command that resets the data path of a failed phase.
+/// The command that resets the data path after a failed phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// CMD12.
+    /// CMD12, for a memory card.
     Card,
-    /// CMD52, which writes this function's number to I/O Abort.
+    /// CMD52, which writes this function's number to I/O Abort of an I/O card.
     Function(u8),
 }
 
 impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PIECES> {
-    /// Makes a driver for the controller at `regs`, which has no work in progress; maps the list,
-    /// once and for good.
+    /// Makes a driver for the controller at `regs`, which must be idle. Maps the list for DMA for
+    /// the lifetime of the program.
     pub fn new(
         regs: R,
         dma: D,
@@ -100,7 +101,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         if regs.read32(STATUS) == u32::MAX {
             return Err(Stm32SdmmcInitError::Gone);
         }
-        // Looked at once, so that no phase finds it out of reach.
+        // Checked now, so that no phase fails later because the buffer is out of reach.
         let place = list.bounce();
         if !at_a_line(place.addr().get(), Direction::Read, dma.line_bytes()) {
             return Err(Stm32SdmmcInitError::List(DmaError::Alignment));
@@ -143,17 +144,19 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         })
     }
 
-    /// Returns the registers, for other code that uses them (vendor registers, models).
+    /// Returns the registers, for other code that accesses them (vendor registers, models).
     ///
     /// # Safety
-    /// The caller writes no register that the driver owns, and reads none that reading changes:
-    /// register writes decide which memory the controller accesses.
+    /// The caller writes no register that the driver uses, because register writes decide which
+    /// memory the controller accesses. The caller also reads no register whose value a read
+    /// changes.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
-    /// Writes the interrupt mask if its value changes, with the card's interrupt as requested.
+    /// Writes the interrupt mask if its value changes. The card interrupt is enabled in it if the
+    /// engine has unmasked it.
     fn set_mask(&mut self, mask: u32) {
         let mask = mask | if self.bus.hears_card() { CARD_INTERRUPT } else { 0 };
         if self.mask != Some(mask) {
@@ -162,8 +165,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         }
     }
 
-    /// Enables detection of the card's interrupt, once no data are in progress. During data the
-    /// data control register belongs to the data path: a write would be lost, or abort the data.
+    /// Enables the detection of the card interrupt when no data are in progress. During data a
+    /// write to the data control register would be lost, or abort the data.
     fn listen(&mut self) {
         let works = self.active.is_some() || self.failed.is_some();
         if self.bus.listens_soon() && !works && self.regs.read32(STATUS) & DATA_ACTIVE == 0 {
@@ -176,12 +179,12 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.read32(STATUS) == u32::MAX && self.regs.read32(POWER) == u32::MAX
     }
 
-    /// Returns whether a buffer of this length goes through the bounce buffer.
+    /// Returns whether a buffer of `len` bytes goes through the bounce buffer.
     fn bounces(&self, len: u32) -> bool {
         len & (self.dma.line_bytes().max(4) - 1) != 0
     }
 
-    /// Maps the bounce buffer, filled with the data of a write; returns its address.
+    /// Maps the bounce buffer, filled with the data of a write; returns its bus address.
     fn map_bounce(&mut self, segments: &[Segment], bytes: u32, direction: Direction) -> Option<u32> {
         if direction == Direction::Write {
             self.list.fill_bounce(segments, bytes);
@@ -191,7 +194,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Some(bus)
     }
 
-    /// Unmaps the bounce buffer; the DMA is off.
+    /// Unmaps the bounce buffer, after the DMA was switched off.
     fn unmap_bounce(&mut self) {
         if let Some((bus, direction)) = self.bounce.take() {
             self.dma.unmap(bus, self.list.bounce(), BOUNCE_BYTES as usize, direction);
@@ -199,8 +202,8 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Maps memory, and unmaps it with an error if the DMA does not reach it or its address is not a
-/// multiple of 4.
+/// Maps memory for DMA. If the DMA cannot reach it, or its bus address is not a multiple of 4,
+/// unmaps it and returns an error.
 fn mapped<D: Dma>(
     dma: &D,
     config: &Stm32SdmmcConfig,
@@ -219,7 +222,8 @@ fn mapped<D: Dma>(
 }
 
 impl Stm32SdmmcConfig {
-    /// Returns the address if the DMA reaches this many bytes from it.
+    /// Returns `bus` as a 32-bit address if the DMA reaches `bytes` bytes from there; `None`
+    /// otherwise.
     fn reach(&self, bus: u64, bytes: u64) -> Option<u32> {
         let last = bus.checked_add(bytes.saturating_sub(1))?;
         let (from, to) = (u64::from(self.dma_window.0), u64::from(self.dma_window.1));
@@ -227,12 +231,12 @@ impl Stm32SdmmcConfig {
     }
 }
 
-// SAFETY: the registers and the list get addresses of the mapped segments alone, for no more bytes
-// than they have, or the phase is refused; or that of the bounce buffer, from and to which the CPU
-// copies what `Cursor` finds inside segments that are not mapped for DMA. `active` is taken when the
-// end is reported: of a read, when the data path has emptied its FIFO. A reset is `Done` when the
-// data path is idle and the DMA is off, or the whole controller was reset. List and bounce buffer are
-// `'static`, and written only when no phase is active.
+// SAFETY: registers and list get only addresses of the mapped segments, for no more bytes than the
+// segments have; otherwise the phase is refused. Or they get the address of the bounce buffer, for
+// which the CPU copies only memory inside segments that are not mapped for DMA. `active` is cleared
+// when the end is reported; for a read, after the data path has emptied its FIFO. A reset is `Done`
+// when the data path is idle and the DMA is off, or the whole controller was reset. List and bounce
+// buffer are `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32Sdmmc<R, D, S, PIECES> {
     const CARD_IRQ: bool = true;
@@ -275,14 +279,14 @@ unsafe impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Host for Stm32S
         self.step_bus(op, first, now_ns)
     }
 
-    /// Returns the level that was sampled after the last response.
+    /// Returns whether DAT0 was low when the controller sampled it after the last response.
     fn dat0_busy(&self) -> bool {
         let status = self.regs.read32(STATUS);
         status != u32::MAX && status & BUSY != 0
     }
 
-    /// Returns true: the controller does not see the slot's switch, and a missing card does not
-    /// respond.
+    /// Returns true, because the controller has no card detection. A missing card shows by its
+    /// missing response.
     fn present(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The start of a phase.
+//! Starts a phase: checks it and writes the registers.
 
 use super::regs::*;
 use super::table::{BOUNCE_BYTES, Pieces};
@@ -7,50 +7,50 @@ use super::{BOUNCED, Failed, Stm32Sdmmc};
 use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 
-/// Added to the data timeout, whose timer may start with the command: command, N_CR and response,
-/// in card clocks.
+/// Card clocks for a command, N_CR and a response. They are added to the data timeout, whose timer
+/// may start with the command.
 const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
 
-/// Flags of a command's errors.
+/// Status flags that report an error of a command.
 pub(super) const COMMAND_ERRORS: u32 = COMMAND_CRC_FAIL | COMMAND_TIMEOUT;
-/// Flags of data errors.
+/// Status flags that report an error of data.
 pub(super) const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | DMA_ERROR;
 
-/// The phase that the controller works on.
+/// The phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) index: u8,
     pub(super) resp: Resp,
     pub(super) work: Work,
-    /// Flags that have come so far.
+    /// Status flags that were set since the start of the phase.
     pub(super) seen: u32,
-    /// Whether the card was busy when it was last read.
+    /// Whether the card was busy when the driver last read the status.
     pub(super) busy: bool,
-    /// Bytes of its data.
+    /// Length of the phase's data in bytes.
     pub(super) bytes: u32,
-    /// The command that must end the data path if it fails.
+    /// The command that must stop the data path if the phase fails.
     pub(super) end: Failed,
 }
 
-/// What a phase does besides its command.
+/// How a phase transfers data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// No data.
+    /// The phase has no data.
     Command,
-    /// CMD11: the clock stops.
+    /// The command is CMD11, after which the controller stops the clock.
     Switch,
-    /// The DMA transfers the data.
+    /// The DMA transfers the data to or from the caller's memory.
     Dma(Direction),
     /// The data go through the bounce buffer.
     Bounce(Direction),
-    /// A tuning block, which stays in the bounce buffer.
+    /// The phase reads a tuning block, which stays in the bounce buffer.
     Tune,
-    /// The tuning block was bad: CMD12 resets the data path.
+    /// The tuning block was bad, and a CMD12 resets the data path.
     TuneEnds,
 }
 
 impl Work {
-    /// Returns whether the data path works.
+    /// Returns whether the data path is active.
     pub(super) const fn moves(self) -> bool {
         matches!(self, Work::Dma(_) | Work::Bounce(_) | Work::Tune)
     }
@@ -61,17 +61,17 @@ impl Work {
 }
 
 impl Active {
-    /// Returns the flag of a command that went well.
+    /// Returns the flag of a command that ended without an error.
     pub(super) const fn command_good(&self) -> u32 {
         if matches!(self.resp, Resp::None) { COMMAND_SENT } else { RESPONSE_END }
     }
 
-    /// Returns whether the card may be busy after it.
+    /// Returns whether the card may be busy after the phase.
     pub(super) const fn may_be_busy(&self) -> bool {
         matches!(self.resp, Resp::R1b) || self.work.writes()
     }
 
-    /// Returns the flags that must come, except the end of busy.
+    /// Returns the flags that must be set before the phase has ended, except the end of busy.
     pub(super) const fn needs(&self) -> u32 {
         let more = match self.work {
             Work::Command | Work::TuneEnds => 0,
@@ -81,7 +81,7 @@ impl Active {
         self.command_good() | more
     }
 
-    /// Returns the flags that have to interrupt so that the phase continues.
+    /// Returns the flags that must interrupt so that the phase continues.
     pub(super) const fn wanted(&self) -> u32 {
         if matches!(self.work, Work::TuneEnds) {
             return DATA_ABORTED | RESPONSE_END | COMMAND_ERRORS;
@@ -91,7 +91,7 @@ impl Active {
             return if self.busy { BUSY_END | DATA_TIMEOUT } else { 0 };
         }
         let errors = COMMAND_ERRORS | if self.work.moves() { DATA_ERRORS } else { 0 };
-        // The response is taken along with the data.
+        // The response is read together with the data, so it needs no interrupt of its own.
         let next = if missing & !self.command_good() != 0 { missing & !self.command_good() } else { missing };
         errors | next
     }
@@ -152,11 +152,11 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
                 Failed::Card
             },
         };
-        // A card may still be busy where the controller looks at it: its timer runs then.
+        // A card may be busy when the controller samples DAT0; then the data timer runs, so set it.
         if status & DATA_ACTIVE == 0 {
             self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
         }
-        // Late flags belong to no phase.
+        // Flags that are set now belong to an earlier phase.
         self.regs.write32(CLEAR, STATIC);
         self.set_mask(active.wanted());
         self.active = Some(active);
@@ -164,7 +164,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         Ok(())
     }
 
-    /// Sends a command.
+    /// Writes argument and command register, which sends the command.
     pub(super) fn send(&self, arg: u32, command: u32) {
         self.regs.write32(ARGUMENT, arg);
         self.regs.write32(COMMAND, COMMAND_ENABLE | command);
@@ -198,7 +198,7 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
         self.regs.write32(DMA_CONTROL, control);
         self.regs.write32(DATA_LENGTH, bytes);
         let read = if data.direction == Direction::Read { DATA_READ } else { 0 };
-        // The block mode of CMD53 has bit 27; in byte mode a block has any length.
+        // In block mode CMD53 has bit 27 set; in byte mode a block may have any length.
         let size = if command.index == 53 && command.arg >> 27 & 1 == 0 {
             DATA_BYTES
         } else {
@@ -215,18 +215,20 @@ impl<R: Regs, D: Dma, S: Stm32Board, const PIECES: usize> Stm32Sdmmc<R, D, S, PI
     }
 }
 
-/// Returns the bytes of these data, or an error; writes no register.
+/// Returns the length of the data in bytes, or an error if the controller cannot transfer them;
+/// writes no register.
 fn check(data: &Data, segments: &[Segment], tuning: bool) -> Result<u32, StartError> {
     let block = u32::from(data.block_size);
     let bytes = block.checked_mul(data.blocks).ok_or(StartError::Unsupported)?;
     let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
     let bounced = segments.iter().filter(|segment| segment.bus & BOUNCED != 0).count();
-    // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+    // The CPU must not access memory that is mapped for DMA, so either all segments use the bounce
+    // buffer or none.
     let mixed = bounced != 0 && bounced != segments.len();
-    // The DMA moves words, and a word of the FIFO does not hold bytes of two blocks.
+    // The DMA transfers words, and a word of the FIFO cannot hold bytes of two blocks.
     let torn = !block.is_multiple_of(4) && (data.blocks > 1 || bounced == 0);
     let long = (tuning || bounced != 0) && bytes > BOUNCE_BYTES;
-    // A block that is no power of two is CMD53's in byte mode, and comes alone.
+    // A block length that is no power of two occurs only in CMD53's byte mode, with a single block.
     let odd = !block.is_power_of_two() && data.blocks > 1;
     let short = !tuning && (bytes > held || mixed || torn);
     let write = tuning && data.direction == Direction::Write;
@@ -241,7 +243,7 @@ fn command_bits(command: &Command) -> u32 {
     let resp = match command.resp {
         Resp::None => 0,
         Resp::R2 => COMMAND_LONG,
-        // No CRC there [SD 4.9.4], [SDIO 3.3].
+        // R3 and R4 have no CRC [SD 4.9.4], [SDIO 3.3].
         Resp::R3 | Resp::R4 => COMMAND_SHORT_PLAIN,
         _ => COMMAND_SHORT,
     };
@@ -249,7 +251,7 @@ fn command_bits(command: &Command) -> u32 {
     resp | u32::from(command.index & 0x3f) | if ends { COMMAND_STOP } else { 0 }
 }
 
-/// Returns whether this is a write to I/O Abort, address 6 of function 0 [SDIO 6.9].
+/// Returns whether the argument of a CMD52 writes to I/O Abort, address 6 of function 0 [SDIO 6.9].
 fn aborts(arg: u32) -> bool {
     arg >> 28 == 8 && arg >> 9 & 0x1_ffff == 6
 }

@@ -1,143 +1,148 @@
-//! The register map of ST's SDMMC, versions 2 and 3 (RM0433 58.10, RM0455, RM0486). 32 bits
-//! each; below 40h it is PL181's.
+//! The register map of ST's SDMMC, versions 2 and 3 (RM0433 58.10, RM0455, RM0486). Each register
+//! has 32 bits; offsets below 40h are those of PL181.
 
-/// Power.
+/// SDMMC_POWER: state of the card's supply, and the voltage switch.
 pub const POWER: u16 = 0x00;
-/// Clock, lines, timing.
+/// SDMMC_CLKCR: divider of the card's clock, bus width and timing.
 pub const CLOCK: u16 = 0x04;
-/// Argument.
+/// SDMMC_ARGR: the argument of the next command.
 pub const ARGUMENT: u16 = 0x08;
-/// Command; a write with [`COMMAND_ENABLE`] sends it.
+/// SDMMC_CMDR: the command; a write with [`COMMAND_ENABLE`] sends it.
 pub const COMMAND: u16 = 0x0c;
-/// Index of the last response.
+/// SDMMC_RESPCMDR: index of the last response.
 pub const RESPONSE_INDEX: u16 = 0x10;
-/// The content of a short response, or bits 127:96 of a long one; three more words follow.
+/// SDMMC_RESP1R: the content of a short response, or bits 127:96 of a long one; the other 96 bits
+/// are in the next three words.
 pub const RESPONSE_1: u16 = 0x14;
-/// Longest time for data and busy, in card clocks.
+/// SDMMC_DTIMER: timeout for data and busy, in card clocks.
 pub const DATA_TIMER: u16 = 0x24;
-/// Bytes of a transfer.
+/// SDMMC_DLENR: length of the transfer in bytes.
 pub const DATA_LENGTH: u16 = 0x28;
-/// Data path.
+/// SDMMC_DCTRLR: direction, block size and mode of the data.
 pub const DATA_CONTROL: u16 = 0x2c;
-/// Status.
+/// SDMMC_STAR: flags of the command, the data, busy and the DMA.
 pub const STATUS: u16 = 0x34;
-/// Clears the flags of [`STATUS`] that are written as one.
+/// SDMMC_ICR: writing 1 clears the flag of [`STATUS`].
 pub const CLEAR: u16 = 0x38;
-/// Flags that interrupt.
+/// SDMMC_MASKR: which flags of [`STATUS`] raise the interrupt.
 pub const MASK: u16 = 0x3c;
-/// Internal DMA.
+/// SDMMC_IDMACTRLR: enables the internal DMA.
 pub const DMA_CONTROL: u16 = 0x50;
-/// Bytes of the first piece, where there is a list.
+/// SDMMC_IDMABSIZER: length of the first piece in bytes, if the DMA uses a list.
 pub const DMA_SIZE: u16 = 0x54;
-/// Address of the first piece.
+/// SDMMC_IDMABASER: bus address of the first piece.
 pub const DMA_BASE: u16 = 0x58;
-/// What follows the first piece.
+/// SDMMC_IDMALAR: offset and flags of the list entry that follows the first piece.
 pub const DMA_NEXT: u16 = 0x64;
-/// Address of the list.
+/// SDMMC_IDMABAR: bus address of the list of pieces.
 pub const DMA_LIST: u16 = 0x68;
 
-/// The card's supply is off, and the lines are high. Only a reset leads from [`POWER_ON`] to here.
+/// [`POWER`]: the card's supply is off, and the lines are high. Only a reset leads from
+/// [`POWER_ON`] to this state.
 pub const POWER_OFF: u32 = 0;
-/// All lines are low, so that the card loses its last charge.
+/// [`POWER`]: all lines are low, so that the card loses its remaining charge.
 pub const POWER_CYCLE: u32 = 2;
-/// The clock runs.
+/// [`POWER`]: the card is supplied, and the clock runs.
 pub const POWER_ON: u32 = 3;
-/// Mask of the three states.
+/// [`POWER`]: mask of the field with the state of the supply.
 pub const POWER_STATE: u32 = 3;
-/// Continues the voltage switch: the supply is at 1.8 V.
+/// [`POWER`]: continues the voltage switch, after the lines were switched to 1.8 V.
 pub const POWER_SWITCH: u32 = 1 << 2;
-/// Set before CMD11: the clock stops after it.
+/// [`POWER`]: set before CMD11, so that the clock stops after the response.
 pub const POWER_SWITCH_ENABLE: u32 = 1 << 3;
-/// The level shifter's direction pins are high for what the controller drives (DIRPOL).
+/// [`POWER`]: polarity of the level shifter's direction pins (DIRPOL): high while the controller
+/// drives the line.
 pub const POWER_DIRECTION: u32 = 1 << 4;
 
-/// Largest divider; the card's clock is the kernel's, divided by twice that, or by 1 with 0.
+/// [`CLOCK`]: largest divider n; card clock = kernel clock / 2n, or the kernel clock itself if n is
+/// 0.
 pub const CLOCK_DIVIDER_MAX: u32 = 0x3ff;
-/// The clock runs only while something is on the lines.
+/// [`CLOCK`]: stops the card's clock while the bus is idle (power saving).
 pub const CLOCK_SAVES: u32 = 1 << 12;
-/// Data lines: 0 one, 1 four, 2 eight.
+/// [`CLOCK`]: lowest bit of the bus width: 0, 1, 2 for 1, 4, 8 data lines.
 pub const CLOCK_WIDTH_SHIFT: u32 = 14;
-/// The clock stops where the FIFO would overrun or underrun.
+/// [`CLOCK`]: hardware flow control, which stops the clock before the FIFO overruns or runs empty.
 pub const CLOCK_FLOW_CONTROL: u32 = 1 << 17;
-/// Data on both edges.
+/// [`CLOCK`]: data are transferred on both clock edges (DDR).
 pub const CLOCK_DDR: u32 = 1 << 18;
-/// Above 50 MHz, or on both edges.
+/// [`CLOCK`]: the bus runs faster than 50 MHz, or on both clock edges.
 pub const CLOCK_FAST: u32 = 1 << 19;
-/// Data are sampled by the clock that comes back through the delay block.
+/// [`CLOCK`]: the receive clock is the card's clock, fed back through the delay block.
 pub const CLOCK_FEEDBACK: u32 = 2 << 20;
-/// Data are sampled by the clock at the pin CKIN.
+/// [`CLOCK`]: the receive clock is the clock at pin CKIN.
 pub const CLOCK_IN: u32 = 1 << 20;
-/// Command and data change at the falling edge.
+/// [`CLOCK`]: the controller changes CMD and DAT at the falling clock edge.
 pub const CLOCK_FALLING: u32 = 1 << 16;
 
-/// The command has data.
+/// [`COMMAND`]: data follow the command.
 pub const COMMAND_DATA: u32 = 1 << 6;
-/// The command ends data.
+/// [`COMMAND`]: the command stops the data transfer in progress.
 pub const COMMAND_STOP: u32 = 1 << 7;
-/// A short response with CRC.
+/// [`COMMAND`]: expects a short response, and checks its CRC.
 pub const COMMAND_SHORT: u32 = 1 << 8;
-/// A short response without CRC.
+/// [`COMMAND`]: expects a short response without a CRC.
 pub const COMMAND_SHORT_PLAIN: u32 = 2 << 8;
-/// A long response.
+/// [`COMMAND`]: expects a long response (136 bits).
 pub const COMMAND_LONG: u32 = 3 << 8;
-/// Sends the command.
+/// [`COMMAND`]: sends the command.
 pub const COMMAND_ENABLE: u32 = 1 << 12;
 
-/// From the card.
+/// [`DATA_CONTROL`]: the data go from the card to the host.
 pub const DATA_READ: u32 = 1 << 1;
-/// One block of any length (CMD53 in byte mode).
+/// [`DATA_CONTROL`]: one block of any length (CMD53 in byte mode).
 pub const DATA_BYTES: u32 = 1 << 2;
-/// Base 2 logarithm of the block size.
+/// [`DATA_CONTROL`]: lowest bit of the base 2 logarithm of the block size in bytes.
 pub const DATA_BLOCK_SHIFT: u32 = 4;
-/// The card interrupts by DAT1.
+/// [`DATA_CONTROL`]: the controller detects card interrupts on DAT1.
 pub const DATA_SDIO: u32 = 1 << 11;
-/// Empties the FIFO.
+/// [`DATA_CONTROL`]: empties the FIFO.
 pub const DATA_FIFO_RESET: u32 = 1 << 13;
-/// What [`DATA_LENGTH`] holds.
+/// Longest transfer, in bytes: the largest value of [`DATA_LENGTH`].
 pub const DATA_BYTES_MAX: u32 = (1 << 25) - 1;
-/// Longest block.
+/// Longest block, in bytes.
 pub const DATA_BLOCK_BYTES_MAX: u16 = 2048;
 
-/// The response came, its CRC is wrong.
+/// [`STATUS`]: a response was received with a wrong CRC.
 pub const COMMAND_CRC_FAIL: u32 = 1 << 0;
-/// A block came or was sent, its CRC is wrong.
+/// [`STATUS`]: a block was received or sent, and its CRC is wrong.
 pub const DATA_CRC_FAIL: u32 = 1 << 1;
-/// No response within 64 clocks.
+/// [`STATUS`]: no response within 64 clocks.
 pub const COMMAND_TIMEOUT: u32 = 1 << 2;
-/// No data, or no end of busy, within the data timer.
+/// [`STATUS`]: no data, or no end of busy, within [`DATA_TIMER`].
 pub const DATA_TIMEOUT: u32 = 1 << 3;
-/// The FIFO ran empty while sending.
+/// [`STATUS`]: the FIFO ran empty while the controller sent data.
 pub const TX_UNDERRUN: u32 = 1 << 4;
-/// The FIFO ran over while receiving.
+/// [`STATUS`]: the FIFO overran while the controller received data.
 pub const RX_OVERRUN: u32 = 1 << 5;
-/// The response came, its CRC is right.
+/// [`STATUS`]: a response was received with a correct CRC.
 pub const RESPONSE_END: u32 = 1 << 6;
-/// A command without response is out.
+/// [`STATUS`]: a command without a response was sent.
 pub const COMMAND_SENT: u32 = 1 << 7;
-/// All data have been transferred.
+/// [`STATUS`]: all bytes of the transfer are done.
 pub const DATA_END: u32 = 1 << 8;
-/// A block has been transferred.
+/// [`STATUS`]: one block is done.
 pub const DATA_BLOCK_END: u32 = 1 << 10;
-/// [`COMMAND_STOP`] has ended data.
+/// [`STATUS`]: a command with [`COMMAND_STOP`] has stopped the data transfer.
 pub const DATA_ABORTED: u32 = 1 << 11;
-/// The data path works.
+/// [`STATUS`]: the data path is active: a transfer is in progress.
 pub const DATA_ACTIVE: u32 = 1 << 12;
-/// The command path works.
+/// [`STATUS`]: the command path is active: a command or its response is in progress.
 pub const COMMAND_ACTIVE: u32 = 1 << 13;
-/// The card holds DAT0 low: sampled at the end of a response, and two clocks later.
+/// [`STATUS`]: the card holds DAT0 low (busy); sampled at the end of a response, and two clocks
+/// later.
 pub const BUSY: u32 = 1 << 20;
-/// The card has released DAT0.
+/// [`STATUS`]: the card has released DAT0, so busy has ended.
 pub const BUSY_END: u32 = 1 << 21;
-/// A function on the card requests attention.
+/// [`STATUS`]: a function of an I/O card signals an interrupt on DAT1.
 pub const CARD_INTERRUPT: u32 = 1 << 22;
-/// The voltage switch is over.
+/// [`STATUS`]: the timing of the voltage switch is complete.
 pub const SWITCH_END: u32 = 1 << 25;
-/// The clock has stopped for it.
+/// [`STATUS`]: the clock has stopped for the voltage switch.
 pub const CLOCK_STOPPED: u32 = 1 << 26;
-/// The DMA met an address that it does not reach.
+/// [`STATUS`]: the DMA could not access an address.
 pub const DMA_ERROR: u32 = 1 << 27;
 
-/// The flags that stay until they are cleared, except the card's interrupt.
+/// The flags of [`STATUS`] that stay set until the driver clears them, except [`CARD_INTERRUPT`].
 pub const STATIC: u32 = COMMAND_CRC_FAIL
     | DATA_CRC_FAIL
     | COMMAND_TIMEOUT
@@ -157,13 +162,13 @@ pub const STATIC: u32 = COMMAND_CRC_FAIL
     | DMA_ERROR
     | 1 << 28;
 
-/// The DMA works.
+/// [`DMA_CONTROL`]: enables the DMA.
 pub const DMA_ENABLE: u32 = 1 << 0;
-/// The DMA uses a list.
+/// [`DMA_CONTROL`]: the DMA uses a list of pieces.
 pub const DMA_BY_LIST: u32 = 1 << 1;
-/// [`DMA_NEXT`]: a piece follows.
+/// [`DMA_NEXT`]: another piece follows.
 pub const NEXT_FOLLOWS: u32 = 1 << 31;
-/// [`DMA_NEXT`]: its size is in the list.
+/// [`DMA_NEXT`]: the list entry holds the size of the piece.
 pub const NEXT_HAS_SIZE: u32 = 1 << 30;
-/// [`DMA_NEXT`]: the list is ready.
+/// [`DMA_NEXT`]: the list entry is ready for the DMA.
 pub const NEXT_READY: u32 = 1 << 29;

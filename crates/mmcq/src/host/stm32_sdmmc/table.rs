@@ -1,5 +1,5 @@
-//! Memory for the internal DMA besides the caller's: the list, and a bounce buffer for data that
-//! are not whole words or cache lines.
+//! The driver's own memory for the internal DMA: the list of pieces, and a bounce buffer for data
+//! whose length is not a multiple of a word or of a cache line.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -8,19 +8,19 @@ use crate::host::Segment;
 use crate::host::pio::Cursor;
 use core::ptr::NonNull;
 
-/// Bytes of the bounce buffer: the longest block of CMD53 in byte mode.
+/// Size of the bounce buffer in bytes: the longest block of CMD53 in byte mode.
 pub(super) const BOUNCE_BYTES: u32 = 4 * BOUNCE_WORDS as u32;
-/// Unit of an entry's size: bursts, of 32 bytes on version 2 and of 64 on version 3.
+/// The size of a list entry is a multiple of this, in bytes: the length of a burst, 32 on version 2
+/// and 64 on version 3.
 pub(super) const GRAIN_BYTES: u32 = 64;
-/// Bytes of a list entry: link, address, size.
+/// Size of a list entry in bytes: link, address, size.
 const ITEM_BYTES: u32 = 12;
 
-/// Words of the bounce buffer.
+/// Size of the bounce buffer in words of 32 bits.
 const BOUNCE_WORDS: usize = 128;
 
-/// Memory for a list of this many entries, and for 512 bytes of odd length or alignment. The
-/// controller reads and writes it, so it must live as long as the program. With one entry the
-/// controller needs no list.
+/// Memory for a list of `PIECES` entries, and a bounce buffer of 512 bytes. The controller reads
+/// and writes it, so it must live as long as the program. With one entry the driver uses no list.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Pieces<const PIECES: usize> {
@@ -28,7 +28,8 @@ pub struct Pieces<const PIECES: usize> {
     items: [[u32; 3]; PIECES],
 }
 
-/// Register values: the first entry, and the link to the next.
+/// Register values that start a list: address and size of the first piece, and the link to the next
+/// entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) next: u32,
@@ -37,7 +38,7 @@ pub(super) struct First {
 }
 
 impl<const PIECES: usize> Pieces<PIECES> {
-    /// Bytes of the list.
+    /// Size of the list in bytes.
     pub(super) const LIST_BYTES: usize = ITEM_BYTES as usize * PIECES;
 
     /// Makes an empty list.
@@ -45,44 +46,44 @@ impl<const PIECES: usize> Pieces<PIECES> {
         Pieces { bounce: [0; BOUNCE_WORDS], items: [[0; 3]; PIECES] }
     }
 
-    /// Returns the address of the list.
+    /// Returns a pointer to the list.
     pub(super) fn list(&mut self) -> NonNull<u8> {
         NonNull::from(&mut self.items).cast()
     }
 
-    /// Returns the address of the bounce buffer: [`BOUNCE_BYTES`].
+    /// Returns a pointer to the bounce buffer, which has [`BOUNCE_BYTES`] bytes.
     pub(super) fn bounce(&mut self) -> NonNull<u8> {
         NonNull::from(&mut self.bounce).cast()
     }
 
-    /// Copies bytes of the segments to the bounce buffer, which no DMA uses now.
+    /// Copies the first `bytes` bytes of the segments to the bounce buffer, while no DMA uses it.
     pub(super) fn fill_bounce(&mut self, segments: &[Segment], bytes: u32) {
         let mut cursor = Cursor::default();
         let mut words = self.bounce.iter_mut();
         cursor.drain(segments, bytes, |word| {
             if let Some(place) = words.next() {
-                // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller
-                // and not this program.
+                // SAFETY: a valid, exclusive reference. The write is volatile, since the controller
+                // reads the word and this program does not.
                 unsafe { core::ptr::from_mut(place).write_volatile(word.to_le()) };
             }
         });
     }
 
-    /// Copies bytes of the bounce buffer, which no DMA uses now, to the segments.
+    /// Copies the first `bytes` bytes of the bounce buffer to the segments, while no DMA uses it.
     pub(super) fn empty_bounce(&self, segments: &[Segment], bytes: u32) {
         let mut cursor = Cursor::default();
         let mut words = self.bounce.iter();
         let mut next = || {
             let Some(place) = words.next() else { return 0 };
-            // SAFETY: a valid reference. Volatile, since the writer was the controller.
+            // SAFETY: a valid reference. The read is volatile, since the controller wrote the word.
             u32::from_le(unsafe { core::ptr::from_ref(place).read_volatile() })
         };
         cursor.fill(segments, bytes, &mut next);
     }
 
-    /// Lists the first `bytes` of the segments in entries of at most `chunk`. `None`: the segments
-    /// are too short, the list is too small, or an entry that is not the last has a length that the
-    /// controller does not support.
+    /// Writes list entries for the first `bytes` bytes of the segments, each of at most `chunk`
+    /// bytes. `None` if the segments are too short, the list is too small, or an entry before the
+    /// last has a length that the controller does not support.
     pub(super) fn build(&mut self, segments: &[Segment], bytes: u32, chunk: u32) -> Option<First> {
         let (mut used, mut left) = (0, bytes);
         let mut first = None;
@@ -102,8 +103,8 @@ impl<const PIECES: usize> Pieces<PIECES> {
                 let next = place | NEXT_HAS_SIZE | NEXT_READY | follows;
                 let item = [next, bus, size.next_multiple_of(GRAIN_BYTES)];
                 for (place, value) in self.items.get_mut(used)?.iter_mut().zip(item) {
-                    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the
-                    // controller and not this program.
+                    // SAFETY: a valid, exclusive reference. The write is volatile, since the
+                    // controller reads the word and this program does not.
                     unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
                 }
                 let [next, base, size_field] = item;
@@ -140,7 +141,8 @@ mod tests {
         let first = list.build(&[segment(0x2400_0000, 8192), segment(0x2401_0000, 512)], 8692, 4096);
         assert_eq!(first, Some(First { next: 0xe000_000c, base: 0x2400_0000, size: 4096 }));
         assert_eq!(list.items[1], [0xe000_0018, 0x2400_1000, 4096]);
-        // The last may have any length; its size is rounded up, and the data path ends it.
+        // The last entry may have any length: its size is rounded up, and the data path ends the
+        // transfer.
         assert_eq!(list.items[2], [0x6000_0024, 0x2401_0000, 512]);
         let first = list.build(&[segment(0x2400_0000, 20)], 20, 4096);
         assert_eq!(first, Some(First { next: 0x6000_000c, base: 0x2400_0000, size: 64 }));

@@ -1,18 +1,20 @@
-//! State of a client: how far it is ahead of its share, and how long it usually thinks between two
-//! requests.
+//! State of a client: how far the client is ahead of its share, and its mean think time (the time
+//! from a completion to the client's next request).
 
 use super::super::Waiting;
 
-/// Fraction bits of a block in `ahead`.
+/// Fraction bits of the fixed-point numbers `sync_ahead` and `async_ahead`, which count blocks.
 const FRACTION: u32 = 32;
-/// Think times that must be measured before the mean is used.
+/// Number of think times that must be measured before their mean is used.
 const LEARNED: u8 = 4;
 
-/// A client's two queues, and the behaviour of its synchronous one.
+/// State of a client's synchronous and asynchronous queue, and the pattern of its synchronous
+/// requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// Start tags of the synchronous and the asynchronous queue, minus the class's virtual time:
-    /// blocks by weight, with [`FRACTION`] fraction bits. Never below 0.
+    /// How far the synchronous and the asynchronous queue are ahead of the virtual time of their
+    /// class (start tag minus virtual time): blocks divided by weight, with [`FRACTION`] fraction
+    /// bits. Never below 0.
     sync_ahead: u64,
     async_ahead: u64,
     last_done_ns: u64,
@@ -22,7 +24,7 @@ pub(super) struct Client {
     outstanding: u8,
     /// Whether the newest synchronous request did not begin where the one before ended.
     jumps: bool,
-    /// Low bits of the block where it ends.
+    /// Low 32 bits of the block number after the newest synchronous request.
     end: u32,
 }
 
@@ -46,29 +48,30 @@ impl Client {
         if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
     }
 
-    /// Charges the client for service.
+    /// Charges a queue of the client for `blocks` that were sent: adds blocks divided by weight to
+    /// its start tag.
     pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
         let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// Advances the virtual time of a class. A tag that would fall behind it is moved with it: a
-    /// client without requests earns no credit.
+    /// Advances the virtual time of a class by `by`. A start tag that would fall behind the virtual
+    /// time is moved with it, so that a client without requests earns no credit.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);
         *ahead = ahead.saturating_sub(by);
     }
 
-    /// Notes a synchronous request that has come in. `longest_ns`: longer think times all count as
-    /// this one.
+    /// Notes a synchronous request that has come in. A think time above `longest_ns` counts as
+    /// `longest_ns`.
     pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
         let was_idle = self.outstanding == 0;
         self.jumps = self.end != request.lba as u32;
         self.end = (request.lba as u32).wrapping_add(request.blocks);
         self.outstanding = self.outstanding.saturating_add(1);
-        // What arrived no later than the last completion was not thought about: the rest of a long
-        // one, say.
+        // A request that arrived no later than the last completion has no think time. An example is
+        // the rest of a long request.
         if was_idle && request.arrived_ns > self.last_done_ns {
             let think_ns = request.arrived_ns.saturating_sub(self.last_done_ns).min(longest_ns);
             let think_ns = u32::try_from(think_ns).unwrap_or(u32::MAX);

@@ -15,9 +15,10 @@ pub struct FairConfig<const CLIENTS: usize = 8> {
 }
 
 impl<const CLIENTS: usize> FairConfig<CLIENTS> {
-    /// Equal weights (100). Turns of 4096 blocks (2 MiB) or 40 ms (BFQ: 125; a card writes 2 MiB in
-    /// 28 to 40 ms, so equal weights mean about equal time). At most 8 ms of idling, for clients
-    /// that think for 2 ms at most. An asynchronous turn of 512 blocks after two synchronous ones.
+    /// Equal weights of 100. A turn has at most 4096 blocks (2 MiB) or 40 ms. BFQ has 125 ms; a
+    /// card writes 2 MiB in 28 to 40 ms, so equal weights mean about equal time. The card idles at
+    /// most 8 ms for a client, and only for clients that think for 2 ms at most. After two
+    /// synchronous turns follows an asynchronous turn of 512 blocks.
     pub const DEFAULT: Self = {
         assert!(CLIENTS >= 1 && CLIENTS <= 256);
         FairConfig {
@@ -31,8 +32,8 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     };
 
-    /// Makes settings with these weights, 1 to 1000 each, by client number; the others are the
-    /// defaults.
+    /// Makes settings with these weights by client number, each 1 to 1000. All other settings are
+    /// the defaults.
     pub const fn new(weights: [u16; CLIENTS]) -> Result<Self, ConfigError> {
         let mut left: &[u16] = &weights;
         while let [weight, rest @ ..] = left {
@@ -57,8 +58,9 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     }
 
-    /// Sets idling: `idle_ns` at most (0 for none, up to 1 s), for clients whose mean think time is
-    /// at most `think_ns` (up to `idle_ns`).
+    /// Sets how long the card is kept idle for a client that thinks: at most `idle_ns` (0: never;
+    /// up to 1 s), and only for clients whose mean think time is at most `think_ns` (up to
+    /// `idle_ns`).
     pub const fn with_idling(self, idle_ns: u64, think_ns: u64) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.idle_ns", idle_ns, 0, 1_000_000_000) {
             return Err(error);
@@ -69,8 +71,8 @@ impl<const CLIENTS: usize> FairConfig<CLIENTS> {
         }
     }
 
-    /// Sets asynchronous turns: `async_blocks` (1 to 1048576) after `sync_turns` (1 to 254)
-    /// synchronous turns that went before waiting asynchronous requests.
+    /// Sets when a waiting asynchronous queue gets a turn: after `sync_turns` (1 to 254)
+    /// synchronous turns that went before it. That turn has `async_blocks` (1 to 1048576) blocks.
     pub const fn with_async(self, sync_turns: u8, async_blocks: u32) -> Result<Self, ConfigError> {
         if let Err(error) = ConfigError::check("fair.sync_turns", sync_turns as u64, 1, 254) {
             return Err(error);

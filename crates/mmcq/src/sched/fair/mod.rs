@@ -1,22 +1,25 @@
-//! Turns by budget and weight, for clients that share a card.
+//! The scheduler that gives the clients of a card turns, by budget and weight.
 //!
 //! Source: budget fair queueing (Valente & Checconi, "High Throughput Disk Scheduling with Fair
 //! Bandwidth Distribution", IEEE Trans. Computers 59(9), 2010; Valente & Avanzini, "Evolution of
 //! the BFQ Storage-I/O Scheduler", 2015) for turns, budgets, time-outs, charging by time and
-//! idling; start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996) in place of B-WF2Q+ for the
-//! order of turns: it needs no length in advance, so a turn may end early without correcting a
-//! finish tag, and its state is one number a queue. Idling: Iyer & Druschel, "Anticipatory
-//! scheduling", SOSP 2001; also for clients that jump about, as BFQ does on devices that take one
-//! command at a time. Weight raising and queue merging are left out.
+//! idling. The order of turns is start-time fair queueing (Goyal, Vin & Cheng, SIGCOMM 1996), in
+//! place of B-WF2Q+. Start-time fair queueing needs no length in advance, so a turn may end early
+//! without correcting a finish tag; its state is one number for each queue. Idling follows Iyer &
+//! Druschel, "Anticipatory scheduling", SOSP 2001. The scheduler also idles for clients with random
+//! addresses, as BFQ does on devices that take one command at a time. BFQ's weight raising and
+//! queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a
-//! synchronous one (reads, and writes that a client waits for) and an asynchronous one. One queue
-//! at a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
+//! synchronous one (reads, and writes that a client waits for) and an asynchronous one. The
+//! synchronous queues of all clients are one class, the asynchronous queues the other. One queue at
+//! a time has the turn. The turn ends when its charge reaches the budget, or when the queue is
 //! empty and not worth idling for. **Charge** is the larger of two values: blocks sent, and card
-//! time (idling included) at the rate budget / time-out. The second is at most a budget. So a
-//! client that is slower than this rate pays for time, all others for blocks. The next turn goes to
-//! the queue with the smallest start tag. A queue's tag is the larger of the class's virtual time
-//! (tag of the turn now or last) and its last tag plus charge / weight.
+//! time (idling included) at the rate budget / time-out. The charge for time is at most one budget.
+//! So a client that is slower than this rate pays for time, all others for blocks. The next turn
+//! goes to the queue with the smallest start tag. A queue's start tag is the larger of the virtual
+//! time of its class (start tag of the present or last turn) and its own last tag plus charge /
+//! weight.
 //!
 //! Synchronous queues come before asynchronous ones. An asynchronous turn ends as soon as a
 //! synchronous request waits. But after `sync_turns` turns that went before it, an asynchronous
@@ -40,21 +43,22 @@
 //! 3. *Synchronous behind asynchronous*: while a synchronous request waits, at most `async_blocks` + R - 1
 //!    asynchronous blocks are sent in a row, plus the transfer that was running; and only after `sync_turns`
 //!    synchronous turns.
-//! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in
-//!    a row. Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
-//! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays
-//!    for it as for card time. A turn may begin with idling (its client was served last, and its
-//!    tag is still the smallest); if nothing comes, another client's turn follows. There is no idling
-//!    while all waiting requests are alike: reads as long as the client's last, of clients of its
-//!    weight that have one request each and whose requests are not sequential either. Turns of one
-//!    request are as fair there, and 1 and 2 hold unchanged.
+//! 4. *Asynchronous*: while an asynchronous request waits, at most (`sync_turns` + 1) Q synchronous
+//!    blocks are sent in a row. Among asynchronous queues 1 and 2 hold, counting asynchronous
+//!    charges.
+//! 5. *Idling*: at most `idle_ns` in a row, and no more than the time-out in a turn; the client
+//!    pays for it as for card time. A turn may begin with idling (its client was served last, and
+//!    its tag is still the smallest); if nothing comes, another client's turn follows. There is no
+//!    idling while all waiting requests are alike: reads of the same length as the last read of the
+//!    turn's client, from clients of the same weight that have one request each, all of them not
+//!    sequential. Turns of one request are as fair there, and 1 and 2 hold unchanged.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
-//! Cost: one pass over the waiting requests (at most 64) at each pick while the turn lasts; when it
-//! ends a second pass and one over the clients. All else is constant. That is about 35 instructions
-//! for each waiting request; 340 for a request that waits alone, all calls together (x86-64,
-//! optimised). At most 512 bytes for eight clients.
+//! Cost: each pick makes one pass over the waiting requests (at most 64). The pick that ends a turn
+//! makes a second pass, and one over the clients. All other calls take constant time. That is about
+//! 35 instructions for each waiting request; 340 for a request that waits alone, all calls together
+//! (x86-64, optimised). At most 512 bytes for eight clients.
 
 mod client;
 mod config;
@@ -70,26 +74,29 @@ use client::Client;
 struct Turn {
     slot: u8,
     sync: bool,
-    /// Whether synchronous turns have gone before it: then it may keep its turn for a while.
+    /// Whether this asynchronous turn follows `sync_turns` synchronous turns. Then waiting
+    /// synchronous requests end it only after `async_blocks` blocks.
     owed: bool,
-    /// Blocks of the last request, if it was a read; else 0.
+    /// Blocks of the turn's last request, if that was a read; otherwise 0.
     read_blocks: u32,
     blocks: u64,
     used_ns: u64,
-    /// Time up to which `used_ns` has been counted.
+    /// Time up to which `used_ns` includes the card time.
     counted_ns: u64,
-    /// Time until which the card is kept idle for it.
+    /// Time until which the card is kept idle for the turn's client; `None`: the card is not kept
+    /// idle.
     idle_until_ns: Option<u64>,
 }
 
-/// Turns by budget and weight; see [the module](self). Clients with a number of `CLIENTS - 1` or
-/// above share the last pair of queues.
+/// The scheduler of turns by budget and weight; see [the module](self). Clients with a number of
+/// `CLIENTS - 1` or above share the last pair of queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Fair<const CLIENTS: usize = 8> {
     config: FairConfig<CLIENTS>,
     clients: [Client; CLIENTS],
     turn: Option<Turn>,
-    /// Turns that went before waiting asynchronous requests since one of these was sent.
+    /// Number of synchronous turns that went before waiting asynchronous requests, since the last
+    /// asynchronous request was sent.
     passed: u8,
     /// Number of requests on the card.
     flying: u8,
@@ -127,7 +134,7 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.clients.get_mut(usize::from(slot))
     }
 
-    /// Charges the card time since the last event to the turn.
+    /// Adds the card time since the last event to the turn's `used_ns`.
     fn count_time(&mut self, now_ns: u64) {
         let Some(turn) = &mut self.turn else { return };
         let until_ns = match turn.idle_until_ns {
@@ -139,15 +146,15 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         turn.counted_ns = turn.counted_ns.max(now_ns);
     }
 
-    /// Returns the turn's charge so far.
+    /// Returns the turn's charge so far, in blocks.
     fn charge(&self, turn: &Turn) -> u64 {
         let budget = u64::from(self.config.budget_blocks);
         let by_time = turn.used_ns.saturating_mul(budget).checked_div(self.config.timeout_ns).unwrap_or(0);
         turn.blocks.max(by_time.min(budget))
     }
 
-    /// Ends the turn. Blocks were charged as they were sent; this charges what the time costs
-    /// beyond them.
+    /// Ends the turn. Its blocks were charged as they were sent; `end` adds the part of the charge
+    /// for time that exceeds them.
     fn end(&mut self, turn: &Turn) {
         let rest = self.charge(turn).saturating_sub(turn.blocks);
         let weight = self.weight(turn.slot);
@@ -157,9 +164,9 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         self.turn = None;
     }
 
-    /// Returns whether the request is like those of this turn's client: a read of the same length,
-    /// by a client of its weight that has no other under way. Neither client's requests are
-    /// sequential, so that no stream is broken up between them.
+    /// Returns whether the request is like the last read of the turn: a read of the same length,
+    /// from a client of the same weight that has no other request under way. Neither client's
+    /// requests are sequential, so that no stream is interrupted.
     fn is_alike(&self, turn: &Turn, request: &Waiting) -> bool {
         let slot = self.slot(request);
         let jumps = |slot: u8| self.clients.get(usize::from(slot)).is_some_and(Client::jumps);
@@ -172,8 +179,8 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             && self.weight(slot) == self.weight(turn.slot)
     }
 
-    /// Returns until when the card is kept idle for this turn's client, which has nothing waiting;
-    /// `None`: not at all.
+    /// Returns until when the card is kept idle for this turn's client, which has no waiting
+    /// request; `None`: the card is not kept idle.
     fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
         let think_ns = client.think_ns()?;
@@ -189,10 +196,11 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
-    /// Gives the client whose turn has just ended another turn and waits for it, if it is thinking
-    /// and would still be the next by its tag.
+    /// Gives the client whose turn has just ended another turn and idles for it, if the client is
+    /// thinking and would still be the next by its start tag. Returns until when the card idles;
+    /// `None`: the client gets no such turn.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
-        // Once waited for in vain is enough.
+        // The ended turn has already idled for this client in vain.
         if ended.idle_until_ns.is_some() {
             return None;
         }
@@ -209,7 +217,7 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
                 return None;
             }
         }
-        // A turn that passes over asynchronous requests as one of `begin` does, and counts as one.
+        // A turn that passes over waiting asynchronous requests counts in `passed`, as in `begin`.
         if passes && self.passed >= self.config.sync_turns {
             return None;
         }
@@ -224,10 +232,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         Some(until_ns)
     }
 
-    /// Gives the turn to the queue with the smallest tag in its class; of several, to the one that
-    /// has waited longest.
+    /// Gives the turn to the queue with the smallest start tag of its class; among equal tags, to
+    /// the queue whose request has waited longest.
     fn begin<I: Iterator<Item = Waiting>>(&mut self, waiting: I, now_ns: u64) -> Choice {
-        // Tag, slot and index of the first in each class.
+        // Start tag, client and request index of the best queue in each class.
         let (mut first_sync, mut first_async) = (None, None);
         for request in waiting {
             let (sync, slot) = (is_sync(&request), self.slot(&request));
@@ -292,8 +300,8 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
                 next = Some(request.index);
             }
         }
-        // No client asked for a while: old debts are settled, as virtual time goes on to the last
-        // tag when a server falls idle.
+        // No client has sent a request for a while, so all debts are cleared. Start-time fair
+        // queueing does this too: when a server falls idle, virtual time goes on to the last tag.
         let quiet_ns = oldest_ns.unwrap_or(now_ns).saturating_sub(silent_since_ns);
         if self.flying == 0 && quiet_ns > self.config.idle_ns {
             for client in &mut self.clients {
@@ -312,7 +320,8 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            // Among clients that all ask alike, turns of one request are as fair, and the card never waits.
+            // While the requests of all clients are alike, turns of one request are as fair, and
+            // the card never idles.
             if let Some(until_ns) = self.idle_until_ns(&turn, now_ns).filter(|_| !(alike && sync_waits)) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);

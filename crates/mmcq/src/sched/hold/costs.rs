@@ -1,27 +1,28 @@
-//! The time of a transfer besides its blocks, and the time of a block, learned for each direction.
+//! Learns two costs for each direction: the fixed time of a transfer (besides its blocks), and the
+//! time of a block.
 
-/// Fixed-point units of a block, for means in integers.
+/// Fixed-point units in one block, for means in integers.
 const UNITS: i64 = 256;
-/// Weight (1 / n) of a new transfer.
+/// A new transfer counts in the means with the weight 1 / `MEMORY`.
 const MEMORY: i64 = 16;
 /// A transfer that takes longer than this many times the time expected for its size was delayed by
 /// something else.
 const OUTLIER: i64 = 4;
-/// Longest time that a transfer counts with, a minute. With at most 65535 blocks, all products
-/// below fit into 63 bits.
+/// Longest time that a transfer counts with, about a minute. With at most 65535 blocks, all
+/// products below fit into 63 bits.
 const LONGEST_NS: u64 = 1 << 36;
 
-/// A line fitted to the transfers of one direction.
+/// A line fitted to the transfers of one direction: the time of a transfer over its number of
+/// blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     seen: u8,
     mean_units: i64,
     mean_ns: i64,
-    /// Mean square of the sizes' distance from their mean, and mean product of it with the times'
-    /// distance.
+    /// Variance of the transfers' sizes, and covariance of size and time.
     spread: i64,
     joint: i64,
-    /// Time of a block, learned from transfers of different sizes.
+    /// Time of a block in nanoseconds, learned from transfers of different sizes.
     per_block_ns: i64,
 }
 
@@ -47,7 +48,7 @@ impl Costs {
         self.mean_ns += share(late_ns);
         self.spread += share(away * away - self.spread);
         self.joint += share(away * late_ns - self.joint);
-        // Sizes that hardly differ tell nothing of what a block costs.
+        // From sizes that hardly differ, the time of a block cannot be computed.
         if self.spread * 64 >= self.mean_units * self.mean_units {
             let slope_ns = self.joint.checked_div(self.spread / UNITS).unwrap_or(0);
             let most_ns = (self.mean_ns * UNITS).checked_div(self.mean_units).unwrap_or(0);
@@ -55,18 +56,18 @@ impl Costs {
         }
     }
 
-    /// Returns the time of a transfer besides its blocks; `None`: nothing is known.
+    /// Returns the fixed time of a transfer, besides its blocks; `None`: no transfer was seen.
     pub fn fixed_ns(&self) -> Option<u64> {
         let blocks_ns = self.per_block_ns * self.mean_units / UNITS;
         (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))
     }
 
-    /// Returns the usual time of a transfer.
+    /// Returns the mean time of a transfer.
     pub fn mean_ns(&self) -> u64 {
         u64::try_from(self.mean_ns).unwrap_or(0)
     }
 
-    /// Returns the time of this many blocks.
+    /// Returns the time that this many blocks add to a transfer.
     pub fn blocks_ns(&self, blocks: u32) -> u64 {
         u64::try_from(self.per_block_ns).unwrap_or(0).saturating_mul(u64::from(blocks))
     }

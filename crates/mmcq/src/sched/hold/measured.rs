@@ -1,41 +1,43 @@
-//! The measured time of a block, with starts delayed for their tails and without.
+//! Measures the time of a block, with and without starts that are delayed for the tail of a batch.
 //!
-//! The [`costs`](super::costs) predict the time of both ways (delay the start, or start at once);
-//! this module measures them. A measure covers several transfers, from the beginning of one to the
-//! beginning of the next, with all that came in between.
+//! The [`costs`](super::costs) predict which of two ways is faster: to delay the start, or to start
+//! at once. This module measures both ways. A measure covers several transfers, from the beginning
+//! of the first to the beginning of the one after them, with all that came in between.
 
-/// Transfers in a measure.
+/// Number of transfers in a measure.
 const WINDOW: u8 = 8;
-/// Fixed-point units of a nanosecond.
+/// Fixed-point units in one nanosecond.
 const UNITS: u64 = 16;
-/// After this many chances the next few are decided against the prediction, so that both ways are
-/// measured.
+/// After this many decisions the next few are taken against the prediction, so that both ways (to
+/// delay the start, to start at once) are measured.
 const DOUBTED: u16 = 128;
-/// Each time that such a trial confirms the prediction, the number of chances doubles; at most this
-/// many times.
+/// Most times that the number of decisions between two trials doubles. It doubles each time that a
+/// trial confirms the prediction.
 const SURE_MAX: u8 = 3;
 
-/// The measured times of both ways.
+/// The measured times of both ways: to start at once, and to delay the start.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Time of a block in sixteenths of a nanosecond, when starts are not delayed and when they
-    /// are; 0: not known.
+    /// Time of a block in sixteenths of a nanosecond: first for starts that are not delayed, second
+    /// for delayed ones; 0: not known.
     took: [u32; 2],
-    /// The measure in progress: its begin, its blocks and transfers, and whether a start was
-    /// delayed, or not delayed.
+    /// The measure in progress: its begin, its blocks and transfers; whether a start was delayed in
+    /// it (`held`), and whether one was not (`went`).
     since_ns: u64,
     blocks: u32,
     transfers: u8,
     held: bool,
     went: bool,
-    /// Chances since the last trial, and transfers until the trial ends.
+    /// Number of decisions since the last trial, and number of transfers until the present trial
+    /// ends.
     chances: u16,
     trying: u8,
-    /// How many trials in a row have confirmed the prediction: the next trial comes later.
+    /// Number of trials in a row that have confirmed the prediction. Each one doubles the interval
+    /// to the next trial.
     sure: u8,
-    /// Whether the trial delays starts.
+    /// Whether the present trial delays starts; if false, it starts at once.
     tried: bool,
-    /// The last decision; `None`: nothing was decided.
+    /// The last decision, true for a delay; `None`: nothing was decided.
     last: Option<bool>,
 }
 
@@ -93,9 +95,9 @@ impl Measured {
     }
 
     /// Decides whether a start that may be delayed is delayed. `better`: the costs favour the
-    /// delay. `close`: the two ways differ little. If other streams run too (`!alone`), the time of
-    /// a block depends on them as much. Then a trial changes only one decision, and only the costs
-    /// learn from it.
+    /// delay. `close`: the two ways differ little. `alone`: no other stream is active. If others
+    /// are, the time of a block depends on them as much; then a trial changes only one decision,
+    /// and only the costs learn from it.
     pub fn decide(&mut self, better: bool, close: bool, alone: bool) -> bool {
         if !alone {
             self.restart();
@@ -124,13 +126,13 @@ impl Measured {
         holds
     }
 
-    /// Returns the last decision; if there is none, `better`. If two ways are equally good,
-    /// changing between them costs more than either.
+    /// Returns the last decision; if there is none, `better`. This is for two ways that are equally
+    /// good: changing between them costs more than either.
     pub fn again(&self, better: bool) -> bool {
         self.last.unwrap_or(better)
     }
 
-    /// Notes the decision.
+    /// Stores the decision, and notes it in the present measure.
     pub fn decided(&mut self, holds: bool) {
         self.last = Some(holds);
         if holds {
@@ -148,9 +150,9 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// Runs a closed loop of batches of 8 blocks. By the costs it does not matter whether they go
-    /// whole. A whole one takes 88 us; the two parts of one that was not delayed take 160 us.
-    /// Returns how many of these batches were not delayed.
+    /// Runs a closed loop of batches of 8 blocks, and returns how many of them were not delayed.
+    /// The costs call both ways equal. A whole batch takes 88 us; a batch that was not delayed goes
+    /// in two parts, which take 160 us.
     fn not_held(batches: u32, by_costs: bool) -> u32 {
         let mut measured = Measured::NEW;
         let (mut now_ns, mut went) = (0, 0);
@@ -172,9 +174,9 @@ mod tests {
 
     #[test]
     fn what_took_longer_is_left_again_although_the_costs_speak_for_it() {
-        // The tries of the other way, and what it takes to see what they cost.
+        // Only the trials of the other way, and the transfers that measure it, are not delayed.
         assert!(not_held(6_000, true) < 6_000 / 16, "{}", not_held(6_000, true));
-        // The costs are wrong: the first try shows it.
+        // The costs favour the wrong way; the first trial shows that.
         assert!(not_held(6_000, false) < 6_000 / 8, "{}", not_held(6_000, false));
     }
 

@@ -6,30 +6,32 @@
 //! the other half when that is cheaper: it holds the start while the requests that were just
 //! completed are about to come back.
 //!
-//! The knowledge for that is learned from events. For each direction: the time of a transfer
-//! besides its blocks (`a`) and the time of a block (`b`), fitted to the transfers so far. For each
-//! sequential stream: how many requests its clients keep in flight, counted at each completion; how
-//! long the first takes to come back; and how long each further one takes. A submitter that handles
-//! all completions before it sends the next request takes longer for more of them: so the first's
-//! pause is a line over the number of completions. The start is held under three conditions: all
-//! waiting requests are one run of such a stream, they are fewer than the stream keeps in flight,
-//! and one transfer is better than two ([`ways`]). Streams are updated once for each transfer, by
-//! its collected requests, and not at each arrival.
+//! The engine learns the times for this decision from events. For each direction it learns the time
+//! of a transfer besides its blocks (`a`) and the time of a block (`b`), fitted to the transfers so
+//! far. For each sequential stream it learns three values: how many requests its clients keep in
+//! flight, counted at each completion; how long the first request takes to come back; and how long
+//! each further one takes. A submitter that handles all completions before it sends the next
+//! request takes longer for more of them: so the pause before the first request is a line over the
+//! number of completions. The start is held under three conditions: all waiting requests are one
+//! run of such a stream, they are fewer than the stream keeps in flight, and one transfer is better
+//! than two ([`ways`]). Streams are updated once for each transfer, by its collected requests, and
+//! not at each arrival.
 //!
-//! A whole batch may not be aligned to the card's pages. Then once in sixteen transfers its end is
-//! left out, and waits for the requests that were sent, so that later batches begin at a page.
+//! A whole batch may not be aligned to the card's pages. Then, once in sixteen transfers, the
+//! engine leaves the end of the batch out of the transfer. That end waits until the requests that
+//! were sent come back, so that later batches begin at a page.
 //!
-//! If the costs are wrong, the measured time of both ways decides ([`measured`]). If one of several
-//! missing requests comes late, the others are expected with it.
+//! If the learned costs are wrong, the measured time of both ways decides ([`measured`]). If one of
+//! several missing requests comes late, the engine expects the others to come with it.
 //!
-//! *Written bound: a start is held no longer than `a`; an end that was left out, no longer than
-//! twice the usual time of the first request that was sent and 2 us. Neither is held longer than
-//! [`Config::tail_ns`](crate::engine::Config::tail_ns); nor, without an arrival, longer than twice
-//! the usual time of the next request and 2 us.* Each hold is paid from an account. The hold's gain
-//! or loss is added to the account; it has [`CREDIT_NS`] at first, and gets 1/256 of the time of
-//! all transfers. So the losses of holds, beyond the gains of others, are at most that and one
-//! hold. A client that stays away costs its wait once, and the engine does not wait for it again
-//! until it has come.
+//! *Written bound: a start is held no longer than `a`; the end of a batch that was left out, no
+//! longer than twice the usual time until the first of the sent requests comes back, and 2 us.
+//! Neither is held longer than [`Config::tail_ns`](crate::engine::Config::tail_ns); nor, without an
+//! arrival, longer than twice the usual time of the next request and 2 us.* Each hold is paid from
+//! an account: the hold's gain is added, its loss is subtracted. The account begins with
+//! [`CREDIT_NS`], and gets 1/256 of the time of all transfers. So the losses of holds, beyond the
+//! gains of others, are at most that sum and one hold. A client that stays away costs one wait, and
+//! the engine does not wait for that client again until it has come back.
 
 mod costs;
 mod measured;
@@ -46,28 +48,29 @@ pub(crate) use streams::Run;
 use streams::Streams;
 use ways::{Loop, Ways};
 
-/// First balance of the account.
+/// First balance of the account that pays for holds, in nanoseconds.
 const CREDIT_NS: i64 = 1_000_000;
-/// Largest balance of the account, in multiples of `a`: what a client that has always come back may
-/// cost when it stops.
+/// Largest balance of the account, in multiples of the fixed time of a transfer. The balance is
+/// what the engine may lose when a client that has always come back stops.
 const CREDITS_MAX: u64 = 4;
-/// Divisor: this part of the time of all transfers is paid into the account.
+/// Divisor: the account gets the time of each transfer divided by `SHARE`.
 const SHARE: u64 = 256;
-/// Number of starts that continue no stream after which streams are not watched any more.
+/// Number of starts in a row that continue no stream, after which the engine stops watching
+/// streams.
 const DULL_MAX: u8 = 32;
-/// Interval, in transfers, at which one may leave its end for the next.
+/// Number of transfers after which the end of a batch may be left out for the next transfer again.
 const CUT_EVERY: u8 = 16;
 
 /// The waiting requests, if they are one contiguous run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub run: Run,
-    /// The slots of its requests.
+    /// The slots of the run's requests.
     pub slots: SlotSet,
-    /// Requests and blocks that may still join.
+    /// Number of requests, and of blocks, that may still join the transfer.
     pub room_requests: u16,
     pub room_blocks: u32,
-    /// Transferred requests that are complete when the card's status has been read.
+    /// Number of transferred writes that are complete only after the card's status has been read.
     pub unsettled: u8,
 }
 
@@ -78,36 +81,36 @@ pub(crate) struct Held {
     until_ns: u64,
     /// Latest time of the start.
     last_ns: u64,
-    /// Time of a transfer besides its blocks.
+    /// Fixed time of a transfer, besides its blocks.
     fixed_ns: u64,
-    /// Time after an arrival at which the next one is overdue.
+    /// Time after an arrival at which the next request is overdue.
     step_ns: u64,
     /// Number of requests that have not come yet.
     awaited: u8,
-    /// Requests that have come meanwhile and were not added to the streams yet: their number, when
-    /// the first came, where they begin.
+    /// Requests that came during the hold and were not added to the streams yet: their number, when
+    /// the first came, and its first block.
     joined: u8,
     joined_ns: u64,
     joined_lba: u64,
     pub pending: Pending,
 }
 
-/// Costs and gains of delaying starts for the tails of their batches.
+/// Counters of delayed starts: what the delays for the tails of batches cost and gained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holds {
     /// Number of starts that were delayed.
     pub count: u64,
-    /// Number of those whose tail came.
+    /// Number of delayed starts whose tail (the rest of the batch) came.
     pub came: u64,
     /// Sum of the delays, in nanoseconds.
     pub waited_ns: u64,
-    /// Time gained, in nanoseconds: for each tail the time of a transfer besides its blocks, minus
-    /// the delay.
+    /// Time gained, in nanoseconds: for each tail that came, the fixed time of a transfer minus the
+    /// delay.
     pub gained_ns: u64,
 }
 
-/// State of holds: a card's costs, its streams, and the start that is held.
+/// State of holds: the learned costs of a card, its streams, and the start that is held now.
 #[derive(Debug)]
 pub struct Hold {
     costs: [Costs; 2],
@@ -118,7 +121,7 @@ pub struct Hold {
     measured: Measured,
     /// Starts in a row that continued no stream.
     dull: u8,
-    /// Transfers until one may leave its end for the next again.
+    /// Number of transfers until the end of a batch may be left out for the next one again.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
     /// those later ones.
@@ -129,7 +132,7 @@ pub struct Hold {
     free_ns: u64,
     /// The last writes that were transferred, until they are complete.
     moved: Option<Run>,
-    /// Whether the requests of the transfer in progress are complete already.
+    /// Whether the requests of the transfer in progress were completed before the transfer's end.
     told: bool,
     counts: Holds,
 }
@@ -194,8 +197,8 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Held {
-    /// Adds a request that has come. Returns until when the engine waits for the others; `None`: it
-    /// was the last.
+    /// Adds a request that has come to the held run. Returns until when the engine waits for the
+    /// others; `None`: the hold is over, because this request was the last or the time has passed.
     #[inline(always)]
     pub(crate) fn join(
         &mut self,
@@ -248,7 +251,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether sequential streams are watched. Otherwise no events need to be reported.
+    /// Returns whether the engine watches sequential streams. If not, it need not report events
+    /// here.
     #[inline(always)]
     pub(crate) fn watches(&self) -> bool {
         self.dull < DULL_MAX
@@ -260,7 +264,7 @@ impl Hold {
         self.dull = 0;
     }
 
-    /// Returns until when the start is held; `None`: no start is.
+    /// Returns until when the start is held; `None`: no start is held.
     pub(crate) fn until_ns(&self) -> Option<u64> {
         self.held.map(|held| held.until_ns)
     }
@@ -271,7 +275,7 @@ impl Hold {
         self.held.as_mut()
     }
 
-    /// Adds the joined requests to the streams.
+    /// Adds the requests that came during the hold to the streams.
     fn note_joined(&mut self) {
         let Some(held) = &mut self.held else { return };
         let requests = core::mem::take(&mut held.joined);
@@ -287,8 +291,9 @@ impl Hold {
         self.end(now_ns);
     }
 
-    /// Returns whether these are all requests that a stream's clients keep in flight, so that their
-    /// end may wait for the next transfer.
+    /// Returns whether the end of this run may be left out for the next transfer: the run has all
+    /// requests that the stream's clients keep in flight, and the last cut is [`CUT_EVERY`]
+    /// transfers ago.
     pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
         let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
         stream.is_some_and(|stream| stream.away(requests) == 0)
@@ -298,8 +303,8 @@ impl Hold {
         self.uncut = CUT_EVERY;
     }
 
-    /// Counts this many blocks that go before the oldest request, of this age. Returns false and
-    /// counts nothing if, together with earlier ones, they would reach `most`.
+    /// Counts blocks that go before the oldest request; `age` is that request's age. Returns false
+    /// and counts nothing if, together with earlier ones, they would reach `most`.
     pub(crate) fn try_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
         let before = if self.passed.0 == age { self.passed.1 } else { 0 };
         let blocks = before.saturating_add(blocks);
@@ -311,8 +316,8 @@ impl Hold {
     }
 
     fn came(&mut self, run: &Run) {
-        // While it is away for longer than a transfer takes, nothing else is done either, be the
-        // batch whole or not.
+        // A pause longer than a transfer counts as one transfer: in that time the controller idles
+        // in any case, whether the batch goes whole or not.
         let most_ns = self.costs(run.direction).mean_ns();
         if self.streams.came(run, most_ns) {
             self.dull = 0;
@@ -326,7 +331,8 @@ impl Hold {
         self.measured.begin(run.blocks(), now_ns);
     }
 
-    /// Notes that a transfer has ended. Reads are complete then.
+    /// Notes that a transfer has ended. Its reads are complete now; its writes may become complete
+    /// later.
     pub(crate) fn note_transfer_end(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
@@ -343,18 +349,19 @@ impl Hold {
         }
     }
 
-    /// Notes that the writes in progress are complete, while the card still programs them.
+    /// Notes that the writes in progress were completed while the card still programs them.
     pub(crate) fn note_answered(&mut self, run: &Run, now_ns: u64) {
         self.told = true;
         self.streams.completed(run, now_ns);
     }
 
-    /// Returns whether those were of the transfer in progress.
+    /// Returns whether the requests of the transfer in progress were completed before the
+    /// transfer's end.
     pub(crate) fn is_told(&self) -> bool {
         self.told
     }
 
-    /// Notes that the transferred writes are complete.
+    /// Notes that the writes of the last transfer are complete.
     pub(crate) fn settled(&mut self, now_ns: u64) {
         if let Some(run) = self.moved.take() {
             self.streams.completed(&run, now_ns);
@@ -394,7 +401,7 @@ impl Hold {
         self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
-    /// Ends the hold because another request starts, or none.
+    /// Ends the hold without its tail, because another request starts or because nothing starts.
     pub(crate) fn broken(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
@@ -418,7 +425,8 @@ impl Hold {
             Direction::Write => &self.costs[1],
         };
         let fixed_ns = costs.fixed_ns()?;
-        // What was left off so that the next ends with a page: it waits for all that went.
+        // The run is the end that was left out of the last transfer: it waits for all requests that
+        // were sent.
         let is_rest = self.uncut == CUT_EVERY - 1;
         let most_ns = if is_rest { next_ns.saturating_sub(now_ns) } else { fixed_ns };
         let fresh = Held {
@@ -437,7 +445,7 @@ impl Hold {
         let until_ns = next_ns.min(held.last_ns);
         let held =
             Held { until_ns, awaited: tail as u8, step_ns: stream.step_ns(), pending: *pending, ..held };
-        // Whether it pays is asked at its beginning; after that, what has been waited is spent
+        // Whether a hold pays is decided when it begins: later, the time already waited is lost
         // either way.
         let pays = self.held.is_some() || {
             let requests = Loop { here: requests.into(), away: tail, blocks: request_blocks };
@@ -470,7 +478,7 @@ impl Hold {
         self.count(waited_ns, Some(gained_ns));
     }
 
-    /// Notes that a status is being read, which completes the transferred writes.
+    /// Notes that the engine reads the card's status, which will complete the transferred writes.
     pub(crate) fn asked(&mut self, now_ns: u64) {
         self.streams.asked(now_ns);
     }

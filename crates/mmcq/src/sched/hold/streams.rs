@@ -1,19 +1,20 @@
-//! Sequential streams: how many of their requests are about to come back, and how long that takes.
+//! Sequential streams: how many requests of a stream are about to come back, and how long they
+//! take.
 
 use super::costs::Costs;
 use crate::host::Direction;
 
 /// Most streams that are known at a time.
 const STREAMS: usize = 4;
-/// Number of times in a row that fewer requests must be in flight until the stream's depth is
+/// Number of completions in a row with fewer requests in flight, after which the stream's depth is
 /// lowered.
 const FEWER: u8 = 4;
-/// Times in a row that a stream must send its next request in less than half of the mean time.
-/// After these it counts as faster, and the new time replaces the mean.
+/// Number of times in a row that a stream must send its next request in less than half of the mean
+/// time. After these the stream counts as faster, and the new time replaces the mean.
 const FASTER: u8 = 8;
-/// Expected time to read a status before one was measured.
+/// Expected time to read the card's status, until one read was measured.
 const ASK_NS: u32 = 10_000;
-/// Margin on the expected time of the next request.
+/// Margin on the expected time of the next request, in nanoseconds.
 const JITTER_NS: u64 = 2_000;
 
 /// Contiguous requests that wait, or that are in one transfer.
@@ -47,37 +48,41 @@ impl Run {
     }
 }
 
-/// Requests of which each begins where the one before ended.
+/// A sequential stream: requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     direction: Direction,
     /// The client of the last request.
     client: u8,
-    /// Number of requests that its clients keep in flight.
+    /// Number of requests that the stream's clients keep in flight.
     depth: u8,
-    /// Number in flight at the last completion, without those that waited and were not reported; 0:
-    /// already used.
+    /// Number of requests in flight at the last completion, without waiting requests that were not
+    /// reported yet; 0: the number was used already.
     seen: u8,
-    /// Most in flight since that was first below `depth`, and how many times it was.
+    /// Most requests in flight since that number was first below `depth`, and how many times it was
+    /// below.
     fewer: u8,
     times: u8,
-    /// The `depth` before some requests stayed away for too long, 0: none did; and whether the
-    /// requests that were sent without them are complete.
+    /// `missed`: the `depth` before some requests stayed away for too long, 0: none did.
+    /// `answered`: whether the requests that were sent without them are complete.
     missed: u8,
     answered: bool,
-    /// The first block that is not complete, and the block after the last.
+    /// The first block that is not complete, and the block after the last request.
     begin: u64,
     next: u64,
-    /// Usual time until the first of a group comes back, without the part that grows with each
-    /// request of the group; and the longest time between two arrivals. 0: not known.
+    /// `first_ns`: usual time from the completion of a group until its first request comes back,
+    /// without the part that grows with the group's size. `gap_ns`: longest time between two
+    /// arrivals. 0: not known.
     first_ns: u32,
     gap_ns: u32,
-    /// Additional time for each request of the group.
+    /// Additional time until the first request comes back, for each request of the completed group.
     each_ns: u32,
-    /// Mean time of the first, and of each further one, outliers included.
+    /// Mean time until the first request comes back, and mean time until each further one, outliers
+    /// included.
     mean_first_ns: u32,
     mean_gap_ns: u32,
-    /// How many times in a row each of the two was less than half of its mean.
+    /// How many times in a row the time of the first request, and that of a further one, was less
+    /// than half of its mean.
     first_shorter: u8,
     gap_shorter: u8,
     /// When the last request came.
@@ -92,16 +97,16 @@ pub(super) struct Stream {
 struct Group {
     at_ns: u64,
     requests: u8,
-    /// Requests of the group that have not come back.
+    /// Number of requests of the group that have not come back.
     away: u8,
 }
 
-/// All known streams.
+/// All streams that are known.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// Time until the first of a group comes back, by the group's size: a submitter handles all
-    /// completions before it sends the next request.
+    /// Time until the first request of a completed group comes back, fitted over the group's size:
+    /// a submitter handles all completions before it sends the next request.
     pauses: Costs,
     /// When the read of a status began whose result completes requests, 0: none is in progress; and
     /// how long that usually takes.
@@ -113,16 +118,17 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
     let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX).max(1);
     *known_ns = match *known_ns {
         0 => seen_ns,
-        // A stream that was held up by something else says little; one that has become slower says
-        // it again.
+        // One longer time may have another cause, so it counts little. A stream that has become
+        // slower shows longer times again.
         known_ns if seen_ns / 2 > known_ns => known_ns.saturating_add(known_ns / 2 + 1),
         known_ns if seen_ns < known_ns / 2 => known_ns - known_ns / 3,
         known_ns => (known_ns - known_ns / 8).saturating_add(seen_ns / 8),
     };
 }
 
-/// Updates a mean time. `most_ns`: a longer absence counts as this one. `shorter`: how many times
-/// in a row the time was less than half of the mean. `weight`: the number of samples so far.
+/// Updates a mean time. A time above `most_ns` counts as `most_ns`. `shorter`: how many times in a
+/// row the time was less than half of the mean. `weight`: the number of samples that `seen_ns`
+/// stands for.
 fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weight: u8) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
     *shorter = if seen_ns < *mean_ns / 2 { shorter.saturating_add(1) } else { 0 };
@@ -164,14 +170,15 @@ impl Stream {
         before: Group::NONE,
     };
 
-    /// Returns the time of the first of this many requests; `first_ns` is its usual time without
-    /// the part for their number.
+    /// Returns how long the first request takes to come back after `requests` requests were
+    /// completed; `first_ns` is the part of that time that does not depend on their number.
     fn pause_ns(&self, first_ns: u32, requests: u64) -> u64 {
         u64::from(first_ns).saturating_add(requests.saturating_mul(self.each_ns.into()))
     }
 
     fn gap_ns(&self) -> u64 {
-        // The first has a wake-up more. What takes longer than that was not complete as early.
+        // The first request also waits for a wake-up of its client, so later gaps are no longer
+        // than its pause. A request that takes longer was completed later.
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
         if self.gap_ns == 0 { first_ns / 4 } else { first_ns.min(self.gap_ns.into()) }
     }
@@ -190,19 +197,19 @@ impl Stream {
         (self.mean_first_ns > 0).then_some(others_ns.saturating_add(first_ns))
     }
 
-    /// Returns how much of that time has passed when the controller becomes free at `free_ns`: it
-    /// has done other work meanwhile.
+    /// Returns how much of the time until the requests come back is over when the controller
+    /// becomes free at `free_ns`, because the controller has done other work meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
         free_ns.saturating_sub(self.done.at_ns)
     }
 
-    /// Returns the time after an arrival at which the next one is overdue.
+    /// Returns the time after an arrival at which the next request of the stream is overdue.
     pub fn step_ns(&self) -> u64 {
         2 * self.gap_ns() + JITTER_NS
     }
 
-    /// Returns when the next request is overdue. `asked_ns`: time until the transferred requests
-    /// are complete; 0: they are.
+    /// Returns when the next request of the stream is overdue. `asked_ns`: time until the
+    /// transferred requests are complete; 0: they are complete.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
         let Group { at_ns: done_ns, requests, .. } = self.done;
         let first_ns = self.pause_ns(self.first_ns, requests.into());
@@ -214,7 +221,7 @@ impl Stream {
         since_ns.saturating_add(wait_ns.saturating_mul(2)).saturating_add(JITTER_NS)
     }
 
-    /// Returns how many of these requests came before the last completion.
+    /// Returns how many requests of the run came before the last completion.
     fn earlier(&self, run: &Run) -> u8 {
         if run.last_ns < self.done.at_ns {
             return run.requests;
@@ -224,10 +231,10 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
-    /// Handles requests that come after some were given up. A client that now keeps fewer in flight
-    /// sends the next one when those that were sent are complete, as quickly as usual. Requests
-    /// that come before that, or much later, are the missing ones: the others are expected with
-    /// them.
+    /// Handles requests that come after the engine has given up its wait for some. A client that
+    /// now keeps fewer requests in flight sends the next one when those that were sent are
+    /// complete, as quickly as usual. Requests that come before that, or much later, are the
+    /// missing ones: then the stream gets its old depth again.
     fn returned(&mut self, came_ns: u64) {
         let missed = core::mem::take(&mut self.missed);
         let first_ns = self.pause_ns(self.first_ns, self.done.requests.into());
@@ -237,16 +244,17 @@ impl Stream {
         }
     }
 
-    /// Returns the group that the requests which came at `came_ns` belong to; `earlier` of them
-    /// came before the last completion. Requests that come too soon after that completion belong to
-    /// the group before, if some of it are away.
+    /// Returns the completed group whose requests have come back at `came_ns`. `earlier`: how many
+    /// of the requests came before the last completion. Requests that come too soon after that
+    /// completion belong to the group before, if some of that group are away.
     fn group(&self, came_ns: u64, earlier: u8) -> Group {
         let since_ns = came_ns.saturating_sub(self.done.at_ns);
         let soon = since_ns < self.pause_ns(self.first_ns, self.done.requests.into()) / 2;
         if earlier > 0 || soon && self.before.away > 0 { self.before } else { self.done }
     }
 
-    /// Notes that this many have come back, `earlier` of them before the last completion.
+    /// Notes that this many requests have come back, `earlier` of them before the last completion.
+    /// `of_before`: all of them belong to the group before the last one.
     fn back(&mut self, requests: u8, earlier: u8, of_before: bool) {
         let first = if of_before { requests } else { earlier }.min(self.before.away);
         let rest = requests.saturating_sub(first);
@@ -255,7 +263,7 @@ impl Stream {
         self.done.away = self.done.away.saturating_sub(rest);
     }
 
-    /// Notes that more requests have come.
+    /// Notes that more requests of the stream have come.
     fn came(&mut self, run: &Run, most_ns: u64, pauses: &mut Costs) {
         if self.missed > 0 {
             self.returned(run.first_ns);
@@ -267,7 +275,7 @@ impl Stream {
             let mut widest_ns = u64::from(run.widest_ns);
             if self.arrived_ns < since_ns {
                 let back_ns = run.first_ns - since_ns;
-                // What it usually is, not what seldom happens.
+                // The usual time is learned: an outlier counts as twice the usual time at most.
                 let usual_ns = self.pause_ns(self.first_ns, group.requests.into());
                 let most_learned_ns = if usual_ns == 0 { back_ns } else { usual_ns.saturating_mul(2) };
                 pauses.learn(group.requests.into(), back_ns.min(most_learned_ns));
@@ -299,7 +307,7 @@ impl Stream {
         self.arrived_ns = run.last_ns;
     }
 
-    /// Notes how many were in flight at the same time.
+    /// Notes how many requests of the stream were in flight at the same time.
     fn note_depth(&mut self, seen: u8) {
         self.fewer = self.fewer.max(seen);
         self.times += 1;
@@ -321,8 +329,9 @@ impl Streams {
     pub const NEW: Streams =
         Streams { streams: [Stream::NONE; STREAMS], pauses: Costs::NEW, asked_ns: 0, ask_ns: ASK_NS };
 
-    /// Notes requests that wait, or are sent; those that were noted before count once. Returns true
-    /// if they are some of several in flight. `most_ns`: longer pauses count as this one.
+    /// Notes requests that wait, or are sent; requests that were noted before count once. Returns
+    /// true if several requests of their stream are in flight. A pause above `most_ns` counts as
+    /// `most_ns`.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
@@ -338,11 +347,12 @@ impl Streams {
             (stream.next, stream.client) = (run.end, run.client);
             return run.requests > 1 || stream.depth > 1;
         }
-        // Their owner has come back with something else.
+        // The client has sent these requests in place of requests of its old stream.
         if let Some(stream) = self.streams.iter_mut().find(|s| s.client == run.client && s.depth > 0) {
             stream.depth = stream.depth.saturating_sub(run.requests);
         }
-        // What never became a stream goes first, then what was silent longest.
+        // Replaces an entry that never became a stream; if there is none, the stream that was
+        // silent longest.
         let replaced = self.streams.iter_mut().min_by_key(|s| (s.depth > 1, s.arrived_ns));
         if let Some(stream) = replaced {
             *stream = Stream {
@@ -367,7 +377,8 @@ impl Streams {
         if let Some(stream) = self.streams.iter_mut().find(holds) {
             let request_blocks = u64::from(run.blocks().checked_div(run.requests.into()).unwrap_or(1));
             let flying = stream.next.saturating_sub(stream.begin).checked_div(request_blocks);
-            // What was seen at the completion before, and none has come since.
+            // No request has come since the completion before, so the number seen then is noted
+            // now.
             let seen =
                 core::mem::replace(&mut stream.seen, flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
             if seen > 0 {
@@ -400,8 +411,8 @@ impl Streams {
         !self.streams.iter().any(|other| beside(&other))
     }
 
-    /// Notes that the wait for the missing requests of a stream is over, while this many wait.
-    /// Returns true if some were missing.
+    /// Notes that the engine gives up its wait for the missing requests of a stream, of which
+    /// `waiting` requests wait. Returns true if some were missing.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {

@@ -1,4 +1,5 @@
-//! What holding loses against the better of always and never, whatever the clients do.
+//! Tests what holds lose against the better of two rules, hold always and hold never, whatever the
+//! clients do.
 
 extern crate std;
 use super::*;
@@ -11,13 +12,13 @@ struct Manner {
     from: u32,
     depth: u32,
     sequential: bool,
-    /// From a completion to the next request, and between two requests of one turn.
+    /// Time from a completion to the next request, and between two requests of one turn.
     first_ns: u64,
     gap_ns: u64,
-    /// The time that the first takes longer for each request that was complete with it. Where it is
-    /// not 0, the others of a turn come together, one gap after the first.
+    /// Additional time of the first request for each request that was completed with it. If not 0,
+    /// the other requests of a turn come together, one gap after the first.
     each_ns: u64,
-    /// Every so many requests it stays away for `rest_ns`; 0: never.
+    /// After this many requests the client stays away for `rest_ns`; 0: never.
     rests_every: u32,
     rest_ns: u64,
 }
@@ -28,14 +29,14 @@ struct Client {
     flying: u32,
     position: u64,
     free_ns: u64,
-    /// The next is the second of its turn.
+    /// Whether the next request is the second of its turn.
     second: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     Never,
-    /// For each stream that is away, as long as the bound allows.
+    /// Hold for each stream of which requests are away, as long as the bound allows.
     Always,
     Ours,
 }
@@ -69,12 +70,13 @@ impl Client {
     }
 }
 
-/// The time that `total` requests of these clients take.
+/// Returns the time that `total` requests of these clients take, the number of transfers, and the
+/// number of holds in vain.
 fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) -> (u64, u32, u32) {
     let mut random = Random(seed | 1);
     let mut hold = Hold::NEW;
     hold.awake();
-    // Arrivals by time: client, block.
+    // Arrivals by time and number: client and first block.
     let mut arrivals: BTreeMap<(u64, u32), (usize, u64)> = BTreeMap::new();
     let mut clients: Vec<Client> = scripts
         .iter()
@@ -158,7 +160,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
                 send(&mut clients, at, now_ns, nth == 0, members.len(), &mut arrivals);
             }
             for at in 0..clients.len() {
-                // A client that has grown deeper.
+                // A client whose depth has grown sends more requests.
                 while clients[at].flying < clients[at].manner().depth {
                     send(&mut clients, at, now_ns, false, 0, &mut arrivals);
                 }
@@ -167,7 +169,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         if running.is_some() || queue.is_empty() {
             continue;
         }
-        // The run of the oldest.
+        // The run that begins with the oldest request.
         let (at, lba, first_ns) = queue[0];
         let (mut members, mut end) = (Vec::from([(at, lba)]), lba + u64::from(BLOCKS));
         let mut rest = VecDeque::new();
@@ -247,9 +249,10 @@ fn a_closed_loop_goes_in_whole_batches() {
     }
 }
 
-/// A job that reaps all that is complete before it sends the next: the first of 32 comes after 150
-/// us, of one after 40. What is started at once goes as one and 31 in turn. Whole batches take less
-/// than that, although a transfer costs less than the job's turn.
+/// Tests a client that handles all completions before it sends the next request: the first request
+/// comes 150 us after 32 completions, and 40 us after one. Without holds, transfers of 1 and of 31
+/// requests alternate. Whole batches take less time, although a transfer costs less than the
+/// client's turn.
 #[test]
 fn a_job_that_takes_longer_for_more_goes_in_whole_batches() {
     for (depth, card) in
@@ -273,25 +276,25 @@ fn a_cheap_command_is_not_waited_for() {
     assert!(ours.0 <= never.0 * 103 / 100, "{ours:?} {never:?}");
 }
 
-/// The clients of a sequence, by what they do.
+/// How the clients of a sequence behave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Steady,
     /// A client stays away at the worst moment, again and again.
     Rests,
-    /// Other depths and paces in turn.
+    /// Clients change their depth and pace in turn.
     Alternates,
     /// A client turns random, and sequential again.
     TurnsRandom,
-    /// Fast, and slower than any transfer, in turn.
+    /// A client is fast, and slower than any transfer, in turn.
     SlowAndFast,
-    /// Another of another pace beside it.
+    /// Two clients of different pace work side by side.
     Two,
 }
 
 const KINDS: [Kind; 6] =
     [Kind::Steady, Kind::Rests, Kind::Alternates, Kind::TurnsRandom, Kind::SlowAndFast, Kind::Two];
-/// Requests of a sequence.
+/// Number of requests of a sequence.
 const REQUESTS: u32 = 6_000;
 
 fn manner(from: u32, random: &mut Random) -> Manner {
@@ -338,9 +341,10 @@ fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
     assert!(ours.0 * 100 <= never.0.min(always.0) * 101, "never {never:?}, always {always:?}, ours {ours:?}");
 }
 
-/// Of what the better of "always" and "never" takes, over the sequences of each kind: at most 2 %
-/// more. Of the single ones at most one in sixty takes 2 % more, and none 5 %: those change 24
-/// times, and a rule that must see a change before it follows pays for each (docs/engine.md).
+/// Tests the regret: how much more time holds take than the better of "always" and "never". Over
+/// the sequences of each kind this is at most 2 %. At most one sequence in sixty takes 2 % more,
+/// and none 5 %: such sequences change 24 times, and a rule that must see a change before it
+/// follows pays for each (docs/engine.md).
 #[test]
 fn the_regret_is_at_most_two_percent() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -1,20 +1,21 @@
-//! The predicted time of a closed loop in one transfer, and in two that alternate.
+//! Predicts the time of a closed loop in one transfer, and in two transfers that alternate.
 
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// Two ways are close if they differ by less than this part (1 / n) and by less than [`CLOSE_NS`]:
+/// Two ways are close if they differ by less than this part (1 / n) or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Time for [`CLOSE`]: a wake-up, by which the knowledge of streams may be wrong.
+/// Two ways are close if they differ by less than this time: a wake-up, by which the learned times
+/// of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
-/// Two ways are equal if they differ by less than this part (1 / n): then the last decision is
+/// Two ways are level if they differ by less than this part (1 / n): then the last decision is
 /// repeated.
 const LEVEL: u64 = 48;
-/// A hold must be better by this part (1 / n).
+/// A hold is chosen only if it saves more than this part (1 / n) of the time.
 const MARGIN: u64 = 128;
 
-/// The requests of a loop: those that wait, those that are away, and the blocks of each.
+/// The requests of a closed loop: how many wait here, how many are away, and the blocks of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loop {
     pub here: u32,
@@ -22,7 +23,8 @@ pub(super) struct Loop {
     pub blocks: u32,
 }
 
-/// The time to transfer each of them once, from one turn to the next.
+/// Time to transfer each request of a loop once: all in one transfer (`whole_ns`), or in two
+/// (`parts_ns`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     whole_ns: u64,
@@ -30,19 +32,21 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns both times. `settles_ns`: time until the transferred requests are complete.
-    /// `free_ns`: since when the controller is free. `None`: the stream's pauses are not known.
+    /// Returns the times of both ways. `settles_ns`: time until the transferred requests are
+    /// complete. `free_ns`: since when the controller is free. `None`: the costs or the stream's
+    /// pauses are not known.
     pub fn of(requests: Loop, costs: &Costs, stream: &Stream, settles_ns: u64, free_ns: u64) -> Option<Ways> {
         let fixed_ns = costs.fixed_ns()?;
         let moved_ns =
             |some: u32| fixed_ns.saturating_add(costs.blocks_ns(some.saturating_mul(requests.blocks)));
         let back_ns = |some: u32| Some(stream.back_ns(some)?.saturating_add(settles_ns));
-        // All in one: the controller rests until the last is back.
+        // All in one transfer: the controller is idle until the last request is back.
         let all = requests.here.saturating_add(requests.away);
         let rests_ns = back_ns(all)?.saturating_sub(stream.hidden_ns(free_ns));
         let one_ns = moved_ns(all);
-        // In two: each comes back while the other is moved, or is waited for. Then the controller
-        // is free when its first comes, and that one goes alone.
+        // In two transfers: each part comes back while the other is transferred, or the controller
+        // waits for it. Then the controller is free when the part's first request comes, and that
+        // request goes alone.
         let (here_ns, away_ns) = (moved_ns(requests.here), moved_ns(requests.away));
         let (here_back_ns, away_back_ns) = (back_ns(requests.here)?, back_ns(requests.away)?);
         let alone = u64::from(away_back_ns > here_ns) + u64::from(here_back_ns > away_ns);
@@ -54,7 +58,7 @@ impl Ways {
         Some(Ways { whole_ns: one_ns.saturating_add(rests_ns), parts_ns })
     }
 
-    /// Returns whether one transfer is better.
+    /// Returns whether one transfer is better than two.
     pub fn whole_is_better(&self) -> bool {
         self.whole_ns.saturating_add(self.whole_ns / MARGIN) < self.parts_ns
     }

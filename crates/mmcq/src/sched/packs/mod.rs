@@ -13,7 +13,7 @@ use crate::sched::failures::Failures;
 use crate::sched::tasks::{Hosted, Lanes, Sealed, Tasks, lanes_below};
 use pays::Pays;
 
-/// Most entries of a pack: requests behind it wait for all of them.
+/// Most entries of a pack. The number is small, since later requests wait for the whole pack.
 pub(crate) const ENTRIES_MAX: usize = 16;
 
 /// The lanes of a profile, plus packed commands. It takes half a kilobyte for each engine.
@@ -46,15 +46,16 @@ pub struct PackStats {
     pub writes: u32,
     /// Number of packed reads.
     pub reads: u32,
-    /// Entries in all of these.
+    /// Number of entries in all packed writes and reads.
     pub entries: u32,
-    /// Packs whose failed entry the card named.
+    /// Failed packs for which the card named the entry that failed.
     pub split: u32,
-    /// Packs that failed otherwise: all their requests were sent again, one at a time.
+    /// Failed packs for which the card named no entry: all their requests were sent again, one at a
+    /// time.
     pub failures: u32,
     /// Late errors for which all writes of a pack were suspects.
     pub suspected: u32,
-    /// Why packs are not used any more; `None`: they are.
+    /// Why packs are not used any more; `None`: they were not given up.
     pub demoted: Option<Demotion>,
 }
 
@@ -63,14 +64,14 @@ impl PackStats {
         PackStats { writes: 0, reads: 0, entries: 0, split: 0, failures: 0, suspected: 0, demoted: None };
 }
 
-/// A part of a pack.
+/// An entry of a pack: one transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub start: u64,
     pub blocks: u32,
-    /// Requests that were merged to it.
+    /// Number of requests that were merged into this entry.
     pub members: u8,
-    /// Whether it is a reliable write.
+    /// Whether the entry is a reliable write.
     pub reliable: bool,
 }
 
@@ -79,7 +80,7 @@ const NO_ENTRY: Entry = Entry { start: 0, blocks: 0, members: 0, reliable: false
 /// The command in progress for a pack, other than the one with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// CMD23 of the header of a read, and the header.
+    /// CMD23 before the header of a packed read (`HeaderCount`), and the header itself (`Header`).
     HeaderCount,
     Header,
     /// A read of EXT_CSD, to see which entry failed.
@@ -91,16 +92,16 @@ pub(crate) enum Step {
 pub(crate) enum Fate {
     /// The result is known, or there are no writes.
     Known,
-    /// The card's next status will show it.
+    /// The result is not known: the card's next status will show it.
     Open,
-    /// A status shows an error.
+    /// A status of the card, with this value, shows an error.
     Doubtful(u32),
 }
 
 /// The pack in progress, and the state of the lane.
 #[derive(Debug)]
 pub struct Packs {
-    /// Most entries of a packed write, and of a packed read; 0: none.
+    /// Most entries of a packed read, and of a packed write; 0: no packs of this direction.
     most: [u8; 2],
     /// Direction of the pack that the controller has.
     running: Option<Direction>,
@@ -108,9 +109,9 @@ pub struct Packs {
     step: Option<Step>,
     count: u8,
     entries: [Entry; ENTRIES_MAX],
-    /// Whether the next transfers go singly, because a header could not be mapped.
+    /// Whether the next transfer goes singly, because the header of a pack could not be mapped.
     rests: bool,
-    /// Whether the card was set again to report failures.
+    /// Whether the card was set to report failed packs again, after it was initialised.
     restored: bool,
     failures: Failures,
     pays: Pays,
@@ -140,13 +141,13 @@ impl Packs {
         self.pays = Pays::NEW;
     }
 
-    /// Forgets the pack, for another card, none, or a new start.
+    /// Forgets the pack and its limits, for another card, no card, or a new start.
     pub(crate) fn forget(&mut self) {
         (self.most, self.running, self.step) = ([0; 2], None, None);
     }
 
-    /// Notes that the card was initialised: it does not report failed packs unless it was set to
-    /// again.
+    /// Notes that the card was initialised. Packs are not used any more unless the card was set
+    /// again to report failed packs ([`restore`](Self::restore)).
     pub(crate) fn begin_anew(&mut self) {
         if !core::mem::take(&mut self.restored) {
             self.most = [0; 2];
@@ -177,22 +178,23 @@ impl Packs {
     }
 
     /// Decides whether a transfer of this direction, which begins while others wait, is a pack.
-    /// `ended_ns`: when the one before was over.
+    /// `ended_ns`: when the transfer before ended.
     pub(crate) fn would_pay(&mut self, direction: Direction, ended_ns: u64) -> bool {
         !core::mem::take(&mut self.rests) && self.pays.choose_pack(direction, ended_ns)
     }
 
-    /// Notes that a transfer begins, with this many requests.
+    /// Notes that a transfer begins: with this many requests, as a pack (`packed`) or alone.
     pub(crate) fn begin(&mut self, direction: Direction, packed: bool, requests: usize, now_ns: u64) {
         self.pays.begin(direction, packed, requests, now_ns);
     }
 
-    /// Clears the time when the last pack began: something else begins.
+    /// Clears the time when the last pack began: something else begins now, so the pack's time is
+    /// not known.
     pub(crate) fn reset_timing(&mut self) {
         self.pays.reset_timing();
     }
 
-    /// Lets the next transfer go singly.
+    /// Makes the next transfer a single one, not a pack.
     pub(crate) fn skip_next(&mut self) {
         self.rests = true;
     }
@@ -229,7 +231,7 @@ impl Packs {
         self.stats.entries = self.stats.entries.wrapping_add(u32::from(self.count));
     }
 
-    /// Takes the pack that has ended or failed: its direction; `None` if there was no pack.
+    /// Takes the direction of the pack that has ended or failed; `None`: there was no pack.
     pub(crate) fn take_running(&mut self) -> Option<Direction> {
         self.running.take()
     }
@@ -267,8 +269,8 @@ impl Packs {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Notes that a pack has failed and no entry is known as the cause. Packs are given up where
-    /// that happens too often.
+    /// Notes that a pack has failed and the card named no entry as the cause. If that happens too
+    /// often, packs are given up.
     pub(crate) fn note_failure(&mut self, now_ns: u64) {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         if self.failures.again(now_ns) {

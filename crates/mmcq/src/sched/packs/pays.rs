@@ -1,24 +1,25 @@
 //! Decides whether packs pay on this card, by the time of a request in packs and alone, for reads
 //! and for writes, measured while others wait.
 //!
-//! The cheaper way is used. One in [`PROBE`] transfers goes the other way, so that a change of the
-//! card is noticed. *Written bound: of 64 transfers two go the dearer way.*
+//! The cheaper way (in packs, or alone) is used. Two in [`PROBE`] transfers use the other way, so
+//! that a change of the card is noticed. *Written bound: of 64 transfers two use the slower way.*
 
 use crate::host::Direction;
 
-/// Interval of trials, in transfers: one transfer and the next one go the other way.
+/// Interval of trials, in transfers. In a trial, two transfers in a row use the other way.
 const PROBE: u8 = 64;
-/// Weight of a new time: one in `1 << SHARE_SHIFT`.
+/// Weight of a new time in the mean: one in `1 << SHARE_SHIFT`.
 const SHARE_SHIFT: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Pays {
-    /// Time of a request in nanoseconds: of reads and writes, alone and in a pack; 0: not known.
+    /// Mean time of a request in nanoseconds, first by direction (reads, writes), then by way
+    /// (alone, in a pack); 0: not known.
     times_ns: [[u32; 2]; 2],
-    /// The last begin, if nothing else has begun since: its place in `times_ns`, its requests, and
-    /// its time.
+    /// The last begin, if nothing else has begun since: its two indices in `times_ns`, its number
+    /// of requests, and its time.
     began: Option<(usize, usize, u32, u64)>,
-    /// Transfers since the other way was tried, for reads and for writes.
+    /// Number of transfers since the last trial began, for reads and for writes.
     turns: [u8; 2],
 }
 
@@ -29,8 +30,8 @@ fn place(direction: Direction) -> usize {
 impl Pays {
     pub(super) const NEW: Pays = Pays { times_ns: [[0; 2]; 2], began: None, turns: [0; 2] };
 
-    /// Decides whether this transfer is a pack, while others wait. The one before was over at
-    /// `ended_ns`.
+    /// Decides whether this transfer is a pack, while other requests wait. `ended_ns`: when the
+    /// transfer before ended.
     pub(super) fn choose_pack(&mut self, direction: Direction, ended_ns: u64) -> bool {
         if let Some((way, packed, requests, then_ns)) = self.began.take() {
             self.learn(way, packed, ended_ns.saturating_sub(then_ns) / u64::from(requests.max(1)));
@@ -41,7 +42,8 @@ impl Pays {
             return true;
         };
         *turn = if *turn >= PROBE { 1 } else { *turn + 1 };
-        // Unknown is 0, and cheaper: so both are tried.
+        // The value 0 stands for an unknown time and counts as the cheaper one: so both ways are
+        // tried.
         let best = if alone == 0 && packed == 0 { true } else { packed <= alone };
         best != (*turn <= 2 && alone != 0 && packed != 0)
     }
@@ -51,7 +53,7 @@ impl Pays {
         let new = u32::try_from(ns).unwrap_or(u32::MAX).max(1);
         *time = match *time {
             0 => new,
-            // One outlier (garbage that is collected) says little.
+            // One outlier (the card collects garbage) counts four times the old mean at most.
             old => old.saturating_add(new.min(old.saturating_mul(4)) >> SHARE_SHIFT) - (old >> SHARE_SHIFT),
         };
     }

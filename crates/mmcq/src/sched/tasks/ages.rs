@@ -10,7 +10,7 @@ struct Link {
     younger: u8,
 }
 
-/// The order.
+/// The tasks on the card, as a circular list in the order of their announcement.
 #[derive(Debug)]
 pub(super) struct Ages {
     /// The task that has waited longest, or [`NONE`].
@@ -34,7 +34,7 @@ impl Ages {
         self.oldest
     }
 
-    /// Returns the task that was announced after this one, or the oldest again.
+    /// Returns the task that was announced next after this one; after the youngest, the oldest.
     #[inline(always)]
     pub fn after(&self, id: u8) -> u8 {
         self.link(id).younger

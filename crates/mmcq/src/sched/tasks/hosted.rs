@@ -6,58 +6,61 @@
 
 use crate::host::QueueFault;
 
-/// Least time limit of a halt, which waits for the end of a data transfer; the longest time of a
-/// task if that is more.
+/// Shortest time limit of a halt of the command queue engine, which waits for the end of a data
+/// transfer. If a task may take longer than this, its longest time is the limit.
 pub(crate) const HALT_NS: u64 = 500_000_000;
-/// Time limit for the queue engine to discard its tasks; no data are transferred.
+/// Time limit for the command queue engine to discard its tasks; no data are transferred.
 pub(crate) const CLEAR_NS: u64 = 100_000_000;
-/// Ends of tasks that were not rung, after which the engine is given up.
+/// Number of ends reported for tasks that were not rung, after which the command queue engine is
+/// given up.
 const STALE_MAX: u8 = 4;
 
-/// The states of the controller's engine.
+/// The states of the controller's command queue engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// Off: the lines are free, and it uses no memory.
+    /// The command queue engine is off: the lines are free, and it uses no memory.
     Off,
-    /// On: tasks can be rung.
+    /// The command queue engine is on: tasks can be rung.
     On,
-    /// A halt was requested, because something failed.
+    /// The command queue engine was told to halt, because something failed.
     Halting,
-    /// The engine has halted, and is clearing its tasks.
+    /// The command queue engine has halted, and is clearing its tasks.
     Clearing,
-    /// The engine did not halt or clear: a reset takes the memory from it.
+    /// The command queue engine did not halt or clear: a reset of the controller takes the memory
+    /// from it.
     Reset,
 }
 
-/// Why the engine's tasks are taken from it.
+/// Why the tasks of the command queue engine are taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The engine reports a fault.
+    /// The command queue engine reports a fault.
     Fault(QueueFault),
-    /// Nothing has ended in the longest time of any task, or the memory is needed.
+    /// No task has ended within the longest time of any task, or the memory is needed.
     Silent,
     /// The card is gone.
     Removed,
 }
 
-/// The state of the engine.
+/// The state of the command queue engine.
 #[derive(Debug)]
 pub struct Hosted {
     at: At,
-    /// Whether the engine drives the card's queue; else the software does.
+    /// Whether the command queue engine drives the card's queue; if false, the software does.
     drives: bool,
-    /// Limits of a task; the largest task so far.
+    /// Most blocks of a task (`blocks`), blocks of the largest task so far, and most segments of a
+    /// task.
     blocks: u32,
     largest: u32,
     segments: u16,
-    /// Whether the oldest task has been searched in the registers.
+    /// Whether the registers were already read for the end of the oldest task.
     looked: bool,
     stale: u8,
     why: Option<Why>,
-    /// When the first task was rung, or one ended; and how long the largest may last.
+    /// When a task last ended, or the first task was rung; and the time limit of the largest task.
     heard_ns: u64,
     longest_ns: u64,
-    /// Deadline of a halt or a clear.
+    /// Deadline of the halt or clear that is under way.
     until_ns: u64,
 }
 
@@ -76,8 +79,8 @@ impl Hosted {
         until_ns: 0,
     };
 
-    /// Lets the engine drive the queue from now on, with tasks of at most this many blocks and
-    /// segments.
+    /// Lets the command queue engine drive the queue from now on, with tasks of at most this many
+    /// blocks and segments.
     pub(crate) fn equip(&mut self, blocks: u32, segments: u16) {
         (self.drives, self.blocks, self.segments) = (true, blocks.clamp(1, 0xffff), segments.max(1));
         self.stale = 0;
@@ -93,7 +96,7 @@ impl Hosted {
         self.drives
     }
 
-    /// Returns whether it drives the queue, and accepts tasks.
+    /// Returns whether the command queue engine drives the queue and accepts tasks.
     #[inline(always)]
     pub(crate) fn rings_tasks(&self) -> bool {
         self.drives && self.at == At::On
@@ -110,19 +113,21 @@ impl Hosted {
         self.at
     }
 
-    /// Sets the engine's state where it has no tasks: on and empty, or off.
+    /// Sets the state of the command queue engine while it has no tasks: on, or off.
     #[inline(always)]
     pub(crate) fn set_state(&mut self, at: At) {
         (self.at, self.largest) = (at, 0);
     }
 
-    /// Returns whether the engine owns lines and interrupts, and reports the ends.
+    /// Returns whether the command queue engine owns the lines and the interrupts, and reports the
+    /// ends of tasks.
     #[inline(always)]
     pub(crate) fn has_lines(&self) -> bool {
         matches!(self.at, At::On | At::Halting | At::Clearing)
     }
 
-    /// Notes that a task is rung, with its blocks and its longest time; `first`: there was none.
+    /// Notes that a task of this many blocks is rung. `first`: no other task was rung. `longest_ns`
+    /// computes the time limit of a task.
     #[inline(always)]
     pub(crate) fn note_rung(
         &mut self,
@@ -134,7 +139,8 @@ impl Hosted {
         if first {
             self.heard_ns = now_ns;
         }
-        // The limit is that of the largest task since the engine was switched on.
+        // The time limit is that of the largest task since the command queue engine was switched
+        // on.
         if blocks > self.largest {
             (self.largest, self.longest_ns) = (blocks, longest_ns(blocks));
         }
@@ -146,18 +152,19 @@ impl Hosted {
         (self.heard_ns, self.looked) = (now_ns, false);
     }
 
-    /// Returns when the first task was rung, or one ended.
+    /// Returns when a task last ended, or when the first task was rung.
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Returns by when the engine must have reported an end.
+    /// Returns the time by which the command queue engine must have reported the end of a task.
     #[inline(always)]
     pub(crate) fn limit_ns(&self) -> u64 {
         self.heard_ns.saturating_add(self.longest_ns)
     }
 
-    /// Notes that the registers were read for the end of the oldest task. That is done once.
+    /// Notes that the registers were read for the end of the oldest task: they are not read again
+    /// until a task ends.
     pub(crate) fn note_look(&mut self) {
         self.looked = true;
     }
@@ -167,20 +174,21 @@ impl Hosted {
         self.looked
     }
 
-    /// Begins to take its tasks from the engine.
+    /// Begins to take the tasks from the command queue engine: a halt is requested.
     pub(crate) fn begin_halt(&mut self, why: Why, now_ns: u64) {
         let halts_ns = self.longest_ns.max(HALT_NS);
         (self.at, self.why, self.until_ns) = (At::Halting, Some(why), now_ns.saturating_add(halts_ns));
     }
 
-    /// Notes the fault that the engine reports while it halts.
+    /// Stores the fault that the command queue engine reports while it halts, if silence was the
+    /// reason so far.
     pub(crate) fn explain(&mut self, fault: QueueFault) {
         if self.why == Some(Why::Silent) {
             self.why = Some(Why::Fault(fault));
         }
     }
 
-    /// Begins to clear the engine's tasks: it has halted.
+    /// Begins to clear the tasks of the command queue engine, which has halted.
     pub(crate) fn begin_clear(&mut self, now_ns: u64) {
         (self.at, self.until_ns) = (At::Clearing, now_ns.saturating_add(CLEAR_NS));
     }
@@ -190,7 +198,7 @@ impl Hosted {
         self.until_ns
     }
 
-    /// Returns why its tasks were taken from it.
+    /// Returns why the tasks were taken from the command queue engine, and clears the reason.
     pub(crate) fn take_why(&mut self) -> Why {
         self.why.take().unwrap_or(Why::Silent)
     }

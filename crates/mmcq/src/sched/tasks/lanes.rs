@@ -1,4 +1,4 @@
-//! The lanes of an engine, as types: firmware links those that its profile names.
+//! The lanes of an engine, as types: firmware contains only those that its profile names.
 
 use super::{Hosted, Tasks};
 use crate::sched::chains::Chains;
@@ -55,7 +55,7 @@ pub trait Lanes: core::fmt::Debug + Send + Sync + 'static + Sealed {
 
 pub(in super::super) trait Sealed {}
 
-/// Makes a type that adds a lane to the lanes of a profile.
+/// Defines methods that forward to the inner lanes, for a type that adds a lane to them.
 macro_rules! lanes_below {
     ($($get:ident $get_mut:ident $what:ty),*) => {
         $(
@@ -73,7 +73,7 @@ macro_rules! lanes_below {
 }
 pub(in super::super) use lanes_below;
 
-/// Only the lane of one transfer at a time. Takes no memory.
+/// The single lane, which runs one transfer at a time, and no other. Takes no memory.
 #[derive(Debug)]
 pub struct Single;
 

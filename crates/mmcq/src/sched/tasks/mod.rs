@@ -24,23 +24,23 @@ pub(crate) use modes::{After, Dialect, Mode, Step};
 use pace::Pace;
 pub use stats::{Demotion, TaskStats};
 
-/// Most tasks of any card.
+/// Most tasks of the queue of any card.
 const DEPTH_MAX: u8 = 32;
-/// A queue of fewer tasks is not worth its commands.
+/// Smallest queue that is used: a queue of fewer tasks costs more commands than it saves time.
 const DEPTH_MIN: u8 = 2;
-/// Most tasks that are announced at a time: with these a card of four units is never idle, and
-/// requests that wait in the engine still obey the scheduler.
+/// Most tasks that are announced at a time. With these, a card that works on four tasks at once is
+/// never idle, and requests that wait in the engine still obey the scheduler.
 const ANNOUNCED_MAX: u8 = 16;
-/// Time that a task waits on the card after which no other is announced.
+/// Time in nanoseconds: if a task has waited on the card for this time, no other is announced.
 const AGE_NS: u64 = 20_000_000;
-/// Writes in a row, without a read among them, after which the queue is switched off: writes gain
-/// nothing by it.
+/// Number of writes in a row, without a read among them, after which the queue is switched off: the
+/// queue does not make writes faster.
 const DULL_MAX: u8 = 16;
-/// Count at which the queue is switched on. Each time that the queue would have paid adds 2, each
-/// time that it would not subtracts 1. An open loop may leave one request alone in every other
-/// turn.
+/// Count at which the queue is switched on. Each time that the queue would have paid adds 2 to the
+/// count, each time that it would not subtracts 1. So a client that leaves one request alone in
+/// every other turn still reaches the count.
 const WANTED_MIN: u8 = 3;
-/// No task, or no slot.
+/// Stands for no task, or for no slot.
 const NONE: u8 = u8::MAX;
 /// Most tries to switch off a queue whose state is not known.
 const CLEANINGS_MAX: u8 = 3;
@@ -52,9 +52,9 @@ pub(crate) struct Task {
     pub start: u64,
     /// The end: the block after the last.
     pub end: u64,
-    /// The slot of its first request.
+    /// The slot of the task's first request.
     pub first: u8,
-    /// Whether it is a reliable write.
+    /// Whether the task is a reliable write.
     pub reliable: bool,
     announced_ns: u64,
 }
@@ -62,16 +62,16 @@ pub(crate) struct Task {
 const NO_TASK: Task =
     Task { direction: Direction::Read, start: 0, end: 0, first: NONE, reliable: false, announced_ns: 0 };
 
-/// The tasks of a card.
+/// State of a card's queue: its tasks, its mode, and its counters.
 #[derive(Debug)]
 pub struct Tasks {
-    /// Most tasks on the card; 0: it has no queue, or none was enabled.
+    /// Most tasks on the card; 0: the card has no queue, or none was enabled.
     depth: u8,
     dialect: Dialect,
     mode: Mode,
     step: Option<Step>,
-    /// The task that is not announced yet, whether its CMD44 was sent, and the task that is
-    /// executed.
+    /// The task that is described and not announced yet; whether its CMD44 was sent; whether the
+    /// card was polled during the data in progress; the task that is executed.
     described: u8,
     has_params: bool,
     asked_beside: bool,
@@ -83,13 +83,13 @@ pub struct Tasks {
     writes: u32,
     ages: Ages,
     tasks: [Task; DEPTH_MAX as usize],
-    /// The next request behind each one in its task.
+    /// For each slot of a task, the slot of the task's next request, or [`NONE`].
     behind: [u8; SLOTS_MAX],
-    /// Tries to switch off a queue whose state is not known.
+    /// Number of tries so far to switch off a queue whose state is not known.
     cleanings: u8,
     /// Whether the queue is used for all possible requests, and not only where it pays.
     always: bool,
-    /// Writes in a row that were executed; and the count of times that the queue would have paid.
+    /// Number of executed writes in a row; and the count that [`WANTED_MIN`] describes.
     dull: u8,
     wanted: u8,
     failures: Failures,
@@ -160,7 +160,7 @@ impl Tasks {
         self.dialect
     }
 
-    /// Forgets the queue, for another card, none, or a new start.
+    /// Forgets the queue and its tasks, for another card, no card, or a new start.
     pub(crate) fn forget(&mut self) {
         self.reset();
         self.depth = 0;
@@ -176,7 +176,7 @@ impl Tasks {
         self.mode
     }
 
-    /// Forgets all tasks: the queue is off.
+    /// Forgets all tasks, and notes that the queue is off.
     #[inline(always)]
     pub(crate) fn reset(&mut self) {
         (self.mode, self.described, self.running) = (Mode::Off, NONE, NONE);
@@ -197,11 +197,11 @@ impl Tasks {
         self.mode = Mode::Lost;
     }
 
-    /// Returns whether the queue, which is off, would pay while this many reads and writes wait, as
-    /// several times before.
+    /// Returns whether the queue, which is off, should be switched on while this many reads and
+    /// writes wait: it would pay now, and has often enough before.
     ///
-    /// It pays for several reads at a time: the card loads one while it sends another. Writes gain
-    /// nothing by it.
+    /// The queue pays for several reads at a time: the card loads one while it sends another.
+    /// Writes gain nothing by the queue.
     pub(crate) fn would_pay(&mut self, reads: u32, writes: u32) -> bool {
         if self.always {
             return reads + writes > 0;
@@ -216,7 +216,7 @@ impl Tasks {
         self.mode == Mode::On
     }
 
-    /// Returns whether only writes were executed for a while.
+    /// Returns whether only writes were executed for a while: the queue should be switched off.
     #[inline(always)]
     pub(crate) fn is_dull(&self) -> bool {
         self.dull >= DULL_MAX && !self.always
@@ -231,7 +231,7 @@ impl Tasks {
         &self.stats
     }
 
-    /// Sets the step of the command for the queue that is sent.
+    /// Sets the step: which command for the queue is sent now.
     pub(crate) fn set_step(&mut self, step: Step) {
         self.step = Some(step);
     }
@@ -241,8 +241,8 @@ impl Tasks {
         self.step
     }
 
-    /// Takes the step that is over. The flag is true if its tasks were called back meanwhile; then
-    /// the step has no meaning any more.
+    /// Takes the step that is over. The flag is true if the queue's tasks were called back
+    /// meanwhile; then the result of the step has no meaning any more.
     pub(crate) fn take_step(&mut self) -> Option<(Step, bool)> {
         let step = self.step.take()?;
         let needed =
@@ -266,7 +266,7 @@ impl Tasks {
     pub(crate) fn has_room(&self, now_ns: u64) -> bool {
         let most = self.depth.min(ANNOUNCED_MAX);
         let full = match self.dialect {
-            // The lowest numbers are used first: all of them are in use, or one is free.
+            // If the lowest free number is `most` or above, `most` tasks are in use.
             Dialect::Emmc => self.next_id() >= most,
             Dialect::Sd(_) => self.used().count_ones() >= u32::from(most) || self.next_id() >= self.depth,
         };
@@ -280,8 +280,8 @@ impl Tasks {
         self.announced | one(self.described) | one(self.running)
     }
 
-    /// Returns the number of the next task: the lowest that is free. In sequential mode it is above
-    /// all others, since a card may execute tasks in the order of their numbers.
+    /// Returns the number of the next task: the lowest that is free. In sequential mode the number
+    /// is above all others, since a card may execute tasks in the order of their numbers.
     #[inline(always)]
     fn next_id(&self) -> u8 {
         let id = match self.dialect {
@@ -301,7 +301,7 @@ impl Tasks {
         }
     }
 
-    /// Returns whether few tasks are announced, so that units of the card may be idle.
+    /// Returns whether few tasks are announced, so that parts of the card may be idle.
     pub(crate) fn are_few(&self) -> bool {
         self.count() < u32::from(self.depth.min(ANNOUNCED_MAX) / 4)
     }
@@ -311,9 +311,9 @@ impl Tasks {
         &self.tasks[usize::from(id % DEPTH_MAX)]
     }
 
-    /// Returns whether a task on the card overlaps these blocks, where one of the two writes.
+    /// Returns whether a task on the card overlaps these blocks, and one of the two writes.
     pub(crate) fn meets(&self, direction: Direction, start: u64, end: u64) -> bool {
-        // Reads meet no reads.
+        // A read does not conflict with another read.
         let rivals = if direction == Direction::Write { u32::MAX } else { self.writes };
         ids(self.used() & rivals).any(|id| {
             let task = self.task(id);
@@ -321,8 +321,8 @@ impl Tasks {
         })
     }
 
-    /// Describes a task of these requests, in the order of their blocks; it is about to be
-    /// announced.
+    /// Describes a task of these requests, in the order of their blocks, and returns its number.
+    /// The task will be announced next.
     #[inline(always)]
     pub(crate) fn describe(
         &mut self,
@@ -332,7 +332,7 @@ impl Tasks {
         members: &[u8],
         now_ns: u64,
     ) -> u8 {
-        // There is room: one is free.
+        // The caller has checked that a number is free.
         let id = self.next_id() % DEPTH_MAX;
         let first = members.first().copied().unwrap_or(NONE);
         self.tasks[usize::from(id)] =
@@ -347,7 +347,7 @@ impl Tasks {
         id
     }
 
-    /// Marks the task that was described last as a reliable write.
+    /// Marks this task as a reliable write.
     pub(crate) fn mark_reliable(&mut self, id: u8) {
         self.tasks[usize::from(id % DEPTH_MAX)].reliable = true;
     }
@@ -367,7 +367,7 @@ impl Tasks {
         Some(self.described).filter(|&id| id != NONE)
     }
 
-    /// Notes that the card has accepted CMD45.
+    /// Notes that the card has accepted CMD45: the described task is announced now.
     pub(crate) fn announced(&mut self, now_ns: u64) {
         if self.announced == 0 {
             self.pace.begin(now_ns);
@@ -390,10 +390,10 @@ impl Tasks {
         })
     }
 
-    /// Stores which tasks the card reports as ready.
+    /// Stores which tasks the card reports as ready; an error if this contradicts earlier reports.
     pub(crate) fn apply_ready_bits(&mut self, status: u32, now_ns: u64) -> Result<(), Demotion> {
         self.stats.asked = self.stats.asked.wrapping_add(1);
-        // Asked beside its data, a card may call a task ready until they are over.
+        // A card that is polled during a task's data may still report that task as ready.
         let status = status & !self.executed().map_or(0, |id| 1 << (id % DEPTH_MAX));
         if status & !self.announced != 0 {
             return Err(Demotion::Unknown(status & !self.announced));
@@ -428,12 +428,12 @@ impl Tasks {
         self.asked_beside = true;
     }
 
-    /// Returns when the card is polled for the first time, or again.
+    /// Returns when the card is polled for ready tasks, for the first time or again.
     pub(crate) fn ask_ns(&self) -> u64 {
         self.pace.ask_ns()
     }
 
-    /// Returns how long no task has become ready.
+    /// Returns for how long no task has become ready, in nanoseconds.
     pub(crate) fn quiet_ns(&self, now_ns: u64) -> u64 {
         self.pace.quiet_ns(now_ns)
     }
@@ -444,7 +444,7 @@ impl Tasks {
             return None;
         }
         let mut id = self.ages.oldest();
-        // One of those that are announced is ready: it is found in one round.
+        // One of the announced tasks is ready, so one round through the list finds it.
         for _ in 0..DEPTH_MAX {
             if self.ready >> (id & 31) & 1 == 1 {
                 break;
@@ -456,7 +456,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Removes a task that is executed.
+    /// Removes a task that is executed from the tasks that wait on the card, and counts it.
     #[inline(always)]
     fn take_executed(&mut self, id: u8) {
         self.take_off(id);
@@ -491,13 +491,13 @@ impl Tasks {
         self.stats.suspected = self.stats.suspected.wrapping_add(1);
     }
 
-    /// Returns all tasks on the card, one bit each.
+    /// Returns all tasks that wait on the card, bit n for task n.
     #[inline(always)]
     pub(crate) fn on_card(&self) -> u32 {
         self.announced
     }
 
-    /// Returns whether one of them is a read.
+    /// Returns whether one of the tasks on the card is a read.
     pub(crate) fn read(&self) -> bool {
         self.announced & !self.writes != 0
     }
@@ -520,12 +520,12 @@ impl Tasks {
         self.running = NONE;
     }
 
-    /// Forgets a described task that cannot be rung.
+    /// Forgets the described task, whose doorbell cannot be rung.
     pub(crate) fn forget_described(&mut self) {
         self.described = NONE;
     }
 
-    /// Counts tasks that the command queue engine reported as done, and that are not.
+    /// Counts tasks that the command queue engine reported as done although they were not.
     pub(crate) fn count_stale(&mut self, tasks: u32) {
         self.stats.stale = self.stats.stale.wrapping_add(tasks.count_ones());
     }
@@ -563,21 +563,21 @@ impl Tasks {
         back
     }
 
-    /// Counts a failure of the queue. Returns true if there were too many.
+    /// Counts a failure of the queue. Returns true if the queue must be given up.
     pub(crate) fn note_failure(&mut self, now_ns: u64) -> bool {
         self.stats.failures = self.stats.failures.wrapping_add(1);
         self.failures.again(now_ns)
     }
 
-    /// Stops the use of the queue. Returns false if it was not used before.
+    /// Stops the use of the queue. Returns false if its use was stopped before.
     pub(crate) fn demote(&mut self, why: Demotion) -> bool {
         let used = self.stats.demoted.is_none();
         self.stats.demoted.get_or_insert(why);
         used
     }
 
-    /// Counts another try to switch the queue off. `None`: there were enough. `Some(false)`: the
-    /// tasks are not discarded first, since the queue may be off already.
+    /// Counts another try to switch the queue off. `None`: there were enough tries. `Some(false)`:
+    /// the tasks are not discarded first, since the queue may be off already.
     pub(crate) fn count_cleaning(&mut self) -> Option<bool> {
         let tries = self.cleanings;
         self.cleanings += u8::from(tries < CLEANINGS_MAX);

@@ -3,33 +3,34 @@
 /// The queue of an SD card, and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdTaskQueue {
-    /// Number of its tasks.
+    /// Number of tasks that the queue can hold.
     pub depth: u8,
     /// Whether tasks are executed in the order in which they are announced; otherwise the card
-    /// chooses. Only the second has the speed of class A2.
+    /// chooses. Only a card that chooses has the speed of class A2.
     pub sequential: bool,
-    /// Most writes among the tasks on the card. With one the queue is as safe as the card without
-    /// it: use no more for a card that may be taken out, or lose power.
+    /// Most writes among the tasks on the card. With 1, the queue is as safe as the card without a
+    /// queue: use no more for a card that may be taken out, or lose power.
     pub writes: u8,
 }
 
-/// The type of the queue.
+/// The type of the card's queue: which commands control it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// CMD48 discards, CMD6 switches [eMMC 6.6.39].
+    /// The queue of an eMMC: CMD48 discards tasks, CMD6 switches the queue [eMMC 6.6.39].
     Emmc,
-    /// CMD43 discards, a write to an extension register switches [SD 4.19].
+    /// The queue of an SD card: CMD43 discards tasks, a write to an extension register switches the
+    /// queue [SD 4.19].
     Sd(SdTaskQueue),
 }
 
-/// The modes of the card.
+/// The modes of the card's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The card's queue is off.
     Off,
     /// The card's queue is on.
     On,
-    /// Not known: tasks will be discarded, and the queue switched off.
+    /// The state of the queue is not known: tasks will be discarded, and the queue switched off.
     Lost,
 }
 
@@ -42,21 +43,23 @@ pub(crate) enum Step {
     Address,
     /// CMD13 that reads which tasks are ready.
     Ask,
-    /// CMD48; for an SD card CMD43.
+    /// The command that discards all tasks: CMD48, for an SD card CMD43.
     Discard,
-    /// CMD6, on or off; for an SD card CMD49.
+    /// The command that switches the queue on (true) or off (false): CMD6, for an SD card CMD49.
     Switch(bool),
-    /// CMD48 that reads the switch of an SD card, and the number of such reads before.
+    /// CMD48 that reads back an SD card's switch of the queue: the wanted value (true: on), and the
+    /// number of such reads before.
     Confirm(bool, u8),
-    /// CMD13 after one of these.
+    /// CMD13 after a command that discards tasks or switches the queue.
     Look(After),
 }
 
-/// The event that the engine waits for after such a command.
+/// The event that the engine waits for by CMD13, after a command that discards or switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Discard,
     Switch(bool),
-    /// The end of busy; the card has reported that it does not switch.
+    /// The end of busy; the card has reported that it does not switch its queue on (true) or off
+    /// (false).
     Refused(bool),
 }

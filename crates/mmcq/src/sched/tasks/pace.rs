@@ -5,11 +5,11 @@
 //! usually becomes ready, and sooner where few are announced. *Written bound: the time between two
 //! polls is at least [`LEAST_NS`] and at most [`MOST_NS`].*
 
-/// Shortest time between polls: a poll with its interrupt takes about as long.
+/// Shortest time between polls: about as long as a poll with its interrupt takes.
 const LEAST_NS: u64 = 5_000;
 /// Longest time between polls.
 const MOST_NS: u64 = 200_000;
-/// Number of tasks that keep a card busy while a ready one waits.
+/// Number of announced tasks that keep a card busy while a ready one waits.
 const ENOUGH: u64 = 8;
 
 /// The measured speed of a card.
@@ -17,7 +17,7 @@ const ENOUGH: u64 = 8;
 pub(super) struct Pace {
     /// Mean time from one task that becomes ready to the next.
     gap_ns: u32,
-    /// When the card is polled next.
+    /// Time of the next poll.
     ask_ns: u64,
     /// Time of the last progress: a task became ready or was executed, or the first task was sent
     /// to the card (CMD44, CMD45).
@@ -33,7 +33,7 @@ impl Pace {
         self.ask_ns = now_ns.saturating_add(self.pause_ns(1));
     }
 
-    /// Learns from a poll: `new` tasks have become ready, of `announced` ones.
+    /// Learns from a poll: of `announced` tasks, `new` ones have become ready since the last poll.
     pub fn asked(&mut self, new: u32, announced: u32, now_ns: u64) {
         if new > 0 {
             let took_ns = now_ns.saturating_sub(self.heard_ns).min(MOST_NS) / u64::from(new);
@@ -57,7 +57,7 @@ impl Pace {
         self.ask_ns
     }
 
-    /// Returns how long no task has become ready.
+    /// Returns for how long no task has become ready or was executed, in nanoseconds.
     pub fn quiet_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns)
     }

@@ -5,7 +5,8 @@ use super::{ANNOUNCED_MAX, DEPTH_MAX, Dialect, NONE, SLOTS_MAX, Task, Tasks};
 use crate::host::Direction;
 
 impl Tasks {
-    /// Returns the number of the next task for the command queue engine. `None`: it gets none now.
+    /// Returns the number of the next task for the command queue engine. `None`: the queue is full,
+    /// or one of its tasks has waited too long.
     #[inline(always)]
     pub(crate) fn next_rung(&self, now_ns: u64) -> Option<u8> {
         debug_assert!(self.described == NONE && self.running == NONE && self.dialect == Dialect::Emmc);
@@ -13,16 +14,15 @@ impl Tasks {
         (id < self.depth.min(ANNOUNCED_MAX) && now_ns < self.too_old_ns()).then_some(id)
     }
 
-    /// Returns whether a task overlaps these blocks, as [`meets`](Self::meets), where the command
-    /// queue engine has all tasks.
+    /// Returns whether a task overlaps these blocks, as [`meets`](Self::meets) does, in fewer
+    /// steps. This is for the case that the command queue engine has all tasks.
     #[inline(always)]
     pub(crate) fn meets_rung(&self, direction: Direction, start: u64, end: u64) -> bool {
         let rivals = self.announced & if direction == Direction::Write { u32::MAX } else { self.writes };
         rivals != 0 && self.meets(direction, start, end)
     }
 
-    /// Notes a task with this number and one request, which is described, announced and rung at
-    /// once.
+    /// Notes a task of one request, which is described, announced and rung at once.
     #[inline(always)]
     pub(crate) fn ring_one(
         &mut self,

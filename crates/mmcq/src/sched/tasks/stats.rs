@@ -3,7 +3,8 @@
 use crate::host::QueueError;
 use core::fmt;
 
-/// Why a card's queue is not used any more, or not by the controller's command queue engine.
+/// Why a lane (the card's queue, packs, or chains) or the controller's command queue engine is not
+/// used any more.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -12,13 +13,13 @@ pub enum Demotion {
     Refused,
     /// The card reports tasks as ready that do not exist, bit n for task n.
     Unknown(u32),
-    /// Tasks that were ready are not ready any more, bit n for task n.
+    /// The card withdrew tasks that it had reported as ready, bit n for task n.
     Fell(u32),
     /// No announced task became ready in this many milliseconds.
     NeverReady(u32),
-    /// Twice in ten seconds, or five times in ten minutes, a task or its command failed.
+    /// A task, pack or chain failed twice in ten seconds, or five times in ten minutes.
     Failures,
-    /// The controller reported a list as complete that it had not executed to its end.
+    /// The controller reported a chain as complete that it had not executed to its end.
     EndsEarly,
     /// The controller's command queue engine cannot be switched on.
     Engine(QueueError),
@@ -48,7 +49,7 @@ impl fmt::Display for Demotion {
     }
 }
 
-/// Counters of the lane of tasks.
+/// Counters of a card's command queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStats {
@@ -62,7 +63,7 @@ pub struct TaskStats {
     pub asked_in_vain: u32,
     /// How many times the queue was switched on.
     pub entered: u32,
-    /// Failures with the queue on.
+    /// Failures of a command or task while the queue was on.
     pub failures: u32,
     /// Late errors for which several writes were suspects.
     pub suspected: u32,
@@ -71,14 +72,14 @@ pub struct TaskStats {
     pub rung: u32,
     /// Writes of the doorbell register.
     pub rings: u32,
-    /// Tasks that the command queue engine reported as done and that were not.
+    /// Tasks that the command queue engine reported as done although they were not.
     pub stale: u32,
-    /// Lost interrupts of the command queue engine, or lost doorbells.
+    /// Interrupts or doorbells of the command queue engine that were lost.
     pub lost: u32,
     /// Why the controller's command queue engine is not used any more; the software drives the
     /// queue then.
     pub engine: Option<Demotion>,
-    /// Why the queue is not used any more; `None`: it is.
+    /// Why the queue is not used any more; `None`: it was not given up.
     pub demoted: Option<Demotion>,
 }
 

@@ -4,7 +4,7 @@ use crate::card::{Card, Fill, Medium, ReadBlock};
 #[test]
 fn operating_conditions_address_and_selection() {
     let mut host = Host::new(card(config()));
-    // CMD0 is not an I/O card's; an inquiry starts nothing.
+    // CMD0 is not for the I/O part. An inquiry (CMD5 without voltages) does not start the power-up.
     host.silent(0, 0);
     assert_eq!(host.ocr(5, 0), 0x20ff_8000);
     host.wait(1_000_000_000);
@@ -15,16 +15,16 @@ fn operating_conditions_address_and_selection() {
     host.wait(1_000_000);
     assert_eq!(host.ocr(5, 0x0030_0000), 0xa0ff_8000);
     assert_eq!(host.short(3, 0), 0x1234_0000);
-    // Another card's address, then its own; not selected, CMD52 is illegal and shows in the next
-    // answer.
+    // CMD7 with another card's address, then with its own. While the card is not selected, CMD52 is
+    // illegal, which the next response reports.
     host.silent(7, 0x4321_0000);
     host.silent(52, 0);
     assert_eq!(host.short(7, 0x1234_0000), 0x1e00 | 1 << 22);
     assert_eq!(host.direct(false, 0, false, 0, 0), 0x1043);
-    // Deselected.
+    // The card is deselected.
     host.silent(7, 0);
     host.silent(52, 0);
-    // CMD5 has its place before CMD3 only.
+    // CMD5 is legal only before CMD3.
     host.silent(5, 0);
     host.silent(15, 0x1234_0000);
     host.silent(7, 0x1234_0000);
@@ -47,19 +47,19 @@ fn cccr_says_what_the_card_is() {
     let bytes: Vec<u8> = (0..0x17).map(|address| host.get(0, address)).collect();
     assert_eq!(bytes[..0x0c], [0x43, 3, 0, 0, 0, 0, 0, 0, 0x13, 0x00, 0x10, 0x00]);
     assert_eq!(bytes[0x10..], [0, 0, 1, 1, 0, 0, 0]);
-    // Interface: 4 lines; a width that does not exist changes nothing.
+    // Bus interface register: 4 lines; a width that does not exist changes nothing.
     host.put(0, 7, 0x82);
     host.put(0, 7, 0x81);
     assert_eq!(host.get(0, 7), 0x82);
-    // High speed.
+    // Bus speed register: high speed.
     host.put(0, 0x13, 2);
     assert_eq!(host.get(0, 0x13), 3);
     host.set(|bus| (bus.width, bus.clock_hz) = (4, 50_000_000));
     assert_eq!(host.get(0, 0), 0x43);
-    // No UHS at 3.3 V.
+    // UHS modes cannot be selected at 3.3 V.
     host.put(0, 0x13, 6);
     assert_eq!(host.get(0, 0x13), 3);
-    // Interrupt between blocks can be enabled, async interrupt is not there.
+    // The interrupt between blocks can be enabled; the asynchronous interrupt is not supported.
     host.put(0, 8, 0xff);
     host.put(0, 0x16, 2);
     assert_eq!((host.get(0, 8), host.get(0, 0x16)), (0x33, 0));
@@ -98,7 +98,8 @@ fn chains_hold_the_tuples_that_the_standard_wants() {
 
 #[test]
 fn a_hostile_cis_is_served_as_it_is() {
-    // A link to itself, a link of FFh, a chain without an end, pointers anywhere.
+    // Tuple chains with a link to itself, a link of FFh, without an end, and with pointers to
+    // anywhere.
     let image = vec![0x20, 0xff, 0x22, 0x00, 0x00, 0x80];
     let mut cis = Cis::raw(image.clone(), 0x00);
     cis.pointers[1] = 0x00ff_ffff;
@@ -115,7 +116,7 @@ fn a_hostile_cis_is_served_as_it_is() {
 fn a_function_is_ready_after_its_time() {
     let mut host = Host::new(card(config()));
     host.select_io(false);
-    // ERROR: not enabled.
+    // ERROR: the function is not enabled.
     assert_eq!(host.direct(false, 1, false, 0x100, 0), 0x1800);
     host.put(0, 2, 0x06);
     assert_eq!((host.get(0, 2), host.get(0, 3)), (0x06, 0x04));
@@ -124,13 +125,13 @@ fn a_function_is_ready_after_its_time() {
     assert_eq!(host.get(0, 3), 0x06);
     host.put(1, 0x100, 0x5a);
     assert_eq!(host.get(1, 0x100), 0x5a);
-    // Disabled and enabled again it has forgotten.
+    // A function loses its state when it is disabled and enabled again.
     host.put(0, 2, 0);
     assert_eq!(host.get(0, 3), 0);
     host.put(0, 2, 2);
     host.wait(3_000_000);
     assert_eq!(host.get(1, 0x100), 0);
-    // A function that is never ready.
+    // A function that never becomes ready.
     let mut never = config();
     never.functions[0].enable_ns = u64::MAX;
     let mut host = Host::new(card(never));
@@ -143,15 +144,15 @@ fn a_function_is_ready_after_its_time() {
 #[test]
 fn flags_of_r5() {
     let mut host = Host::ready(card(config()), 6);
-    // Read after write, and plain write.
+    // A read after write (RAW), and a plain write.
     host.put(1, 0x120, 7);
     assert_eq!(host.direct(true, 1, true, 0x120, 0x99), 0x1099);
     assert_eq!(host.direct(true, 0, true, 4, 0xff), 0x1007, "IENx of two functions");
     assert_eq!(host.direct(true, 0, false, 4, 0xff), 0x10ff);
-    // A function that is not there, an address that is not.
+    // A function that does not exist, and an address that does not exist.
     assert_eq!(host.direct(false, 3, false, 0, 0), 0x1200);
     assert_eq!(host.direct(false, 1, false, 0x2100, 0), 0x1100);
-    // An illegal command shows once.
+    // The card reports an illegal command only once.
     host.silent(17, 0);
     assert_eq!(host.direct(false, 0, false, 0, 0), 0x5043);
     assert_eq!(host.direct(false, 0, false, 0, 0), 0x1043);
@@ -212,7 +213,7 @@ fn a_combo_card_has_both_parts_behind_one_address() {
     host.short(7, host.rca << 16);
     assert_eq!(host.state(), 4);
     assert_eq!(host.get(0, 0), 0x43);
-    // A block of memory, then of a function.
+    // Reads a block of the memory part, then of a function.
     host.app(6, 2);
     host.put(0, 7, 2);
     host.set(|bus| bus.width = 4);
@@ -224,7 +225,7 @@ fn a_combo_card_has_both_parts_behind_one_address() {
     host.put(0, 2, 4);
     host.write53(2, (false, true), 0x100, 8, b"function");
     assert_eq!(host.read53(2, (false, true), 0x100, 8, 1), b"function");
-    // The reset of the I/O part leaves the memory part alone.
+    // A reset of the I/O part does not change the memory part.
     host.direct(true, 0, false, 6, 8);
     assert_eq!(host.state(), 4);
     assert!(matches!(host.send(13, host.rca << 16).answer, Some(Answer::Short { .. })));

@@ -22,7 +22,7 @@ fn bytes_with_rising_and_with_fixed_address() {
     let mut host = Host::ready(card(config()), 6);
     let data = pattern(512);
     for bytes in [1usize, 3, 4, 511, 512] {
-        // 512 is coded as 0.
+        // A count of 512 is coded as 0.
         let count = bytes as u32 & 0x1ff;
         host.write53(1, BYTE_UP, 0x200, count, &data[..bytes]);
         assert_eq!(host.read53(1, BYTE_UP, 0x200, count, 1), data[..bytes]);
@@ -30,7 +30,7 @@ fn bytes_with_rising_and_with_fixed_address() {
         assert_eq!(host.get(1, 4), bytes.min(255) as u8);
         assert_eq!(host.read53(1, BYTE_FIXED, 0, count, 1), data[..bytes]);
     }
-    // Function 0 takes CMD53 too.
+    // Function 0 accepts CMD53 as well.
     assert_eq!(host.read53(0, BYTE_UP, 0, 4, 1), [0x43, 3, 6, 6]);
 }
 
@@ -49,11 +49,11 @@ fn blocks_with_rising_and_with_fixed_address() {
 fn what_cannot_be_is_refused_and_nothing_follows() {
     let mut host = Host::ready(card(config()), 2);
     let refused = [
-        // Block mode without a block size; more bytes than the function's largest block; over the
-        // end.
+        // Refused: block mode without a block size; more bytes than the function's largest block;
+        // an access over the last address.
         (1, BLOCK_UP, 0x100, 1, 0x1800),
         (1, BYTE_UP, 0x20f8, 9, 0x1100),
-        // Fixed addresses do not run over.
+        // An access to a fixed address cannot exceed the last address.
         (3, BYTE_UP, 0, 4, 0x1200),
         (2, BYTE_UP, 0, 4, 0x1800),
     ];
@@ -65,10 +65,10 @@ fn what_cannot_be_is_refused_and_nothing_follows() {
     host.put(0, 2, 6);
     assert_eq!(host.extended(false, 2, BYTE_UP, 0x100, 65), 0x1100);
     assert_eq!(host.extended(false, 2, BYTE_UP, 0x100, 0), 0x1100);
-    // Blocks larger than the largest.
+    // Blocks larger than the function's largest block.
     host.put(0, 0x210, 65);
     assert_eq!(host.extended(false, 2, BLOCK_UP, 0x100, 1), 0x1100);
-    // A card without block mode.
+    // A card that does not support block mode.
     let mut plain = config();
     plain.capabilities = 0;
     let mut host = Host::ready(card(plain), 2);
@@ -81,10 +81,10 @@ fn an_endless_transfer_ends_by_an_abort() {
     let mut host = with_blocks(64);
     assert_eq!(host.extended(false, 1, BLOCK_FIXED, 0, 0), 0x1000);
     host.receive(9);
-    // The card is in transfer: CMD52 works, and says so; CMD53 does not.
+    // During data CMD52 works and reports the transfer; CMD53 is illegal.
     assert_eq!(host.direct(false, 0, false, 0, 0), 0x2043);
     host.silent(53, 0x1000_0004);
-    // Abort of another function changes nothing.
+    // An abort that names another function changes nothing.
     assert_eq!(host.direct(true, 0, false, 6, 2), 0x6002, "and the illegal command before");
     assert_eq!(host.direct(true, 0, false, 6, 1), 0x1001);
     let mut block = [0; 64];
@@ -114,7 +114,7 @@ fn a_damaged_block_is_not_taken() {
     let now = host.now_ns;
     assert_eq!(host.card.write_block(&[2; 64], false, now).status, Some(false));
     assert_eq!(host.get(1, 4), 64);
-    // On the wrong number of lines nothing is understood.
+    // With the wrong number of data lines the data are damaged.
     host.set(|bus| bus.width = 1);
     host.extended(true, 1, BYTE_FIXED, 0, 4);
     let now = host.now_ns;
@@ -131,7 +131,7 @@ fn first_block_and_busy_take_the_functions_time() {
     };
     let mut word = [0; 4];
     let ReadBlock::At { start_ns, crc_ok: true } = host.block(&mut word) else { panic!("no block") };
-    // 1 us after the end of the command; the answer took the longer time.
+    // The first block may start 1 us after the end of the command, but the response takes longer.
     assert_eq!(start_ns, before);
     host.extended(true, 1, BYTE_UP, 0x100, 4);
     let now = host.now_ns;

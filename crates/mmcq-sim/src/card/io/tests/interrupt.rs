@@ -15,7 +15,7 @@ fn the_interrupt_is_a_level_behind_two_enables() {
     host.put(2, 8, 0);
     assert!(!host.card.interrupt(host.now_ns));
     assert_eq!(host.get(0, 5), 0);
-    // Deselected the card is quiet.
+    // A deselected card does not interrupt.
     host.put(2, 8, 1);
     host.silent(7, 0);
     assert!(!host.card.interrupt(host.now_ns));
@@ -29,11 +29,11 @@ fn it_says_when_it_will_come_by_itself() {
     host.put(1, 0x0c, 50);
     let now = host.now_ns;
     let at = host.card.next_event_ns(now).expect("a timer runs");
-    // The timer began at the end of the command, before its answer.
+    // The timer started at the end of the command, before the response.
     assert!(at < now + 50_000 && at > now + 40_000, "{}", at - now);
     assert!(!host.card.interrupt(at - 1) && host.card.interrupt(at));
     assert_eq!(host.card.next_event_ns(at), None);
-    // A function whose interrupt is not enabled does not count.
+    // A function whose interrupt is not enabled does not interrupt.
     host.put(0, 4, 1);
     assert_eq!(host.card.next_event_ns(now), None);
 }

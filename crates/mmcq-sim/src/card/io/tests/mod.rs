@@ -1,4 +1,4 @@
-//! The card driven by raw commands, written from the standard.
+//! Tests that send raw commands to an I/O card, written from the standard.
 
 mod bring_up;
 mod data;
@@ -12,7 +12,7 @@ use super::{Function, IoCard, IoProfile, Loopback};
 use crate::card::tests::host::Host;
 use crate::card::{Answer, Flow};
 
-/// Two loopback functions: blocks of 512 and of 64 bytes.
+/// An I/O card with two loopback functions, with largest blocks of 512 and 64 bytes.
 pub(super) fn config() -> IoConfig {
     let function = |max_block_bytes, enable_ns| FunctionConfig {
         class: 0,
@@ -48,7 +48,7 @@ pub(super) fn card(config: IoConfig) -> IoCard {
     IoCard::new(config, functions)
 }
 
-/// One loopback function, ready at once, 2 KiB blocks.
+/// An I/O card with one loopback function that is ready at once, and blocks up to 2 KiB.
 pub(crate) fn loopback_card() -> IoCard {
     let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
     let config = IoConfig {
@@ -77,9 +77,9 @@ pub(crate) fn type_a() -> IoProfile {
     IoProfile::from_toml(&text, "bt-type-a.toml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What an I/O host does, with every bit of the arguments spelled out.
+/// Commands of a host to an I/O card, with every bit of their arguments written out.
 impl Host<IoCard> {
-    /// CMD52; the content of R5.
+    /// Sends CMD52. Returns the content of R5.
     fn direct(&mut self, write: bool, number: u32, raw: bool, address: u32, data: u8) -> u32 {
         let arg =
             u32::from(write) << 31 | number << 28 | u32::from(raw) << 27 | address << 9 | u32::from(data);
@@ -97,7 +97,8 @@ impl Host<IoCard> {
         assert_eq!(content >> 8 & 0xcf, 0, "R5 {content:#x} at {number}:{address:#x}");
     }
 
-    /// CMD53: write, function, block mode, increment, address, count; the content of R5.
+    /// Sends CMD53 with write flag, function, block mode, address increment, address and count.
+    /// Returns the content of R5.
     fn extended(&mut self, write: bool, number: u32, modes: (bool, bool), address: u32, count: u32) -> u32 {
         let (blocks, increment) = (u32::from(modes.0), u32::from(modes.1));
         let arg =
@@ -124,7 +125,7 @@ impl Host<IoCard> {
         self.transmit(data);
     }
 
-    /// CMD5 until ready, CMD3, CMD7.
+    /// Sends CMD5 until the card is ready, then CMD3 and CMD7.
     fn select_io(&mut self, s18r: bool) -> u32 {
         let mut tries = 0;
         let arg = 0x00ff_8000 | u32::from(s18r) << 24;
@@ -148,7 +149,7 @@ impl Host<IoCard> {
         ocr
     }
 
-    /// The same, then 4 lines, and these functions ready.
+    /// Selects the card, sets 4 data lines, and enables these functions until they are ready.
     fn ready(card: IoCard, functions: u8) -> Self {
         let mut host = Host::new(card);
         host.select_io(false);

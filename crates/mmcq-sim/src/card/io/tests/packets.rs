@@ -5,7 +5,7 @@ use crate::card::Card;
 
 const FIXED: (bool, bool) = (false, false);
 
-/// The function open: enabled, interrupts on.
+/// Makes a card with a Type-A function that is enabled, with its interrupt on.
 fn open(change: impl FnOnce(&mut type_a::Source)) -> (Host<IoCard>, Handle) {
     let mut profile = type_a();
     for behind in profile.behind_mut() {
@@ -24,7 +24,7 @@ fn open(change: impl FnOnce(&mut type_a::Source)) -> (Host<IoCard>, Handle) {
     (host, handles.remove(0).1)
 }
 
-/// Waits for the interrupt as a controller does.
+/// Waits for the card interrupt, as a controller does.
 fn wait(host: &mut Host<IoCard>) {
     if !host.card.interrupt(host.now_ns) {
         host.now_ns = host.card.next_event_ns(host.now_ns).expect("a packet will come");
@@ -32,7 +32,7 @@ fn wait(host: &mut Host<IoCard>) {
     }
 }
 
-/// The six steps without the last; the packet.
+/// Reads a packet by the steps of the standard, all but the acknowledgement. Returns the packet.
 fn receive(host: &mut Host<IoCard>) -> Vec<u8> {
     wait(host);
     assert_eq!(host.get(0, 5), 2);
@@ -59,7 +59,8 @@ fn packets_come_in_order_at_their_rate() {
     let counts = counts.borrow();
     assert_eq!((counts.offered, counts.delivered, counts.overrun, counts.cut_short), (5, 5, 0, 0));
     assert_eq!(counts.packets_ns[1].0 - counts.packets_ns[0].0, 4_000_000);
-    // Three CMD52 at 25 MHz until the clear: the third counts up to its end bit.
+    // Each latency is three CMD52 at 25 MHz; the third counts up to its end bit, which clears the
+    // interrupt.
     assert_eq!(counts.latency_ns.len(), 5);
     assert!(counts.latency_ns.iter().all(|&ns| (10_000..20_000).contains(&ns)), "{:?}", counts.latency_ns);
 }
@@ -86,7 +87,7 @@ fn a_slow_host_loses_packets_and_sees_the_gap() {
         host.put(1, register::PC_RRT, 0);
     }
     assert!(!host.card.interrupt(host.now_ns));
-    // Acknowledged unread, and read from nothing.
+    // A packet was acknowledged without being read, and data were read without a packet.
     let counts = counts.borrow();
     assert_eq!((counts.offered, counts.delivered, counts.overrun), (10, 4, 6));
     assert!(counts.latency_ns[0] > 90_000_000);
@@ -108,14 +109,14 @@ fn the_host_sends_packets_in_pieces_and_with_padding() {
     let (mut host, counts) = open(|_| {});
     let mut sent = packet(7, 600);
     sent[3] = 1;
-    // 512 bytes in a block, the rest in bytes.
+    // 512 bytes go as a block, the other bytes in byte mode.
     host.write53(1, (true, false), 0, 1, &sent[..512]);
     host.write53(1, FIXED, 0, 92, &sent[512..]);
-    // Padded to a block.
+    // A packet with padding to a whole block.
     let mut padded = packet(8, 100);
     padded.resize(512, 0xee);
     host.write53(1, (true, false), 0, 1, &padded);
-    // Begun, and taken back.
+    // The host begins a packet, and drops it.
     host.write53(1, FIXED, 0, 8, &sent[..8]);
     host.put(1, register::PC_WRT, 1);
     host.write53(1, FIXED, 0, 14, &packet(9, 10));

@@ -14,7 +14,7 @@ fn profile(file: &str) -> IoProfile {
     IoProfile::from_toml(&text, file).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Selected, on four lines, with this value of CCCR 07h.
+/// Makes the card of this profile file, selected, on four lines, with this value in CCCR 07h.
 fn up(file: &str, interface: u8) -> Host<IoCard> {
     let mut host = Host::new(profile(file).build().0);
     host.ocr(5, 0);
@@ -35,7 +35,7 @@ fn ready(host: &mut Host<IoCard>) -> bool {
     host.get(0, 0x03) == 2
 }
 
-/// CMD53 of function 1, address 100h; the flags.
+/// Sends a CMD53 in byte mode to address 100h of function 1. Returns the flags of R5.
 fn bytes(host: &mut Host<IoCard>, count: u32) -> u32 {
     host.short(53, 1 << 28 | 1 << 26 | 0x100 << 9 | count & 0x1ff) & 0xcb00
 }
@@ -76,7 +76,7 @@ fn interface_code() {
     let mut host = up("sdio-nonstandard-interface", 0x82);
     assert_eq!(host.short(52, 0x100 << 9) & ERROR, ERROR);
     assert!(violated(&host));
-    // Pointer and block size of the function can be had.
+    // The CIS pointer and the block size of the function can be read.
     assert_ne!(host.get(0, 0x10a), 0);
 }
 
@@ -87,7 +87,7 @@ fn card_detection_resistor() {
     assert_eq!(bytes(&mut host, 32), 0);
     assert!(matches!(host.block(&mut [0; 32]), ReadBlock::At { crc_ok: false, .. }));
     assert!(violated(&host));
-    // On one line it does not matter.
+    // On one data line this quirk has no effect.
     let mut host = up("sdio-cd-off", 0x00);
     assert!(ready(&mut host));
     assert_eq!(bytes(&mut host, 32), 0);

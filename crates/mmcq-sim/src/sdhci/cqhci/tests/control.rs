@@ -1,4 +1,4 @@
-//! Halt, clear, disable, and what a driver must not do.
+//! Tests of halting, clearing and disabling the engine, and of what a driver must not do.
 
 use super::rig::{CFG, CTL, DPT, Form, INT, IS, READ, Rig, TCLR, TCN, TDBR};
 use crate::card::tests::profile;
@@ -18,7 +18,7 @@ fn an_idle_engine_halts_at_once_and_goes_on_at_once() {
     assert!(rig.halt() <= 1_000);
     assert_eq!(rig.interrupt(), (1 << 14, 1), "HAC");
     rig.w(IS, 1);
-    // The bus is the driver's now.
+    // While the engine is halted, the driver uses the bus.
     rig.w(0x34, 0xffff_ffff);
     assert_eq!(rig.command(13, 1 << 16, 0x1a), 0x900);
     rig.w(0x34, 0xffff_4000);
@@ -63,7 +63,7 @@ fn tasks_are_cleared_one_by_one_or_all() {
     assert_eq!((rig.r(TDBR), rig.r(DPT) & 2, rig.r(IS)), (0b1101, 0, 8));
     rig.w(CTL, 1 << 8 | 1);
     assert_eq!((rig.r(TDBR), rig.r(DPT), rig.r(CTL)), (0, 0, 1), "CLEAR_ALL clears itself");
-    // The card was told nothing: that is the driver's part.
+    // Clearing sends nothing to the card: the driver sends CMD48 itself.
     rig.w(0x34, 0xffff_ffff);
     rig.command(48, 1, 0x1b);
     rig.w(0x34, 0xffff_4000);

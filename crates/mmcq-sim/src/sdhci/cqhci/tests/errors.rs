@@ -1,4 +1,4 @@
-//! Errors, and how the command queue engine reports them.
+//! Tests of errors and of how the command queue engine reports them.
 
 use super::rig::{CFG, CTL, DPT, Form, INT, IS, READ, Rig, TCN, TDBR, TERRI};
 use crate::faults::{Faults, Plan, Point, Strike};
@@ -16,7 +16,8 @@ pub(super) fn loaded() -> Rig {
     rig
 }
 
-/// Recovers as a driver does: halt, reset of both circuits, CMD48, clear, off and on.
+/// Recovers as a driver does: halts the engine, resets both circuits, sends CMD48, clears the
+/// tasks, switches the engine off and on.
 pub(super) fn recover(rig: &mut Rig) {
     rig.halt();
     rig.host.write(0x2f, 1, 6, rig.now);
@@ -53,7 +54,7 @@ pub(super) fn goes_on(rig: &mut Rig) {
 #[test]
 fn a_task_that_is_not_announced() {
     let mut rig = loaded();
-    // CMD44 of the third: two commands for each task before.
+    // The fault strikes CMD44 of the third task: each task before it needs two commands.
     rig.host.set_faults(Faults::new(Plan::none().shot(Point::Response, 5, Strike::Lost)));
     rig.w(0x240, 0x1000);
     rig.w(TDBR, 0b1101);
@@ -77,7 +78,7 @@ fn a_block_that_is_damaged() {
     assert_eq!(status & DATA_CRC, DATA_CRC);
     assert_eq!(rig.r(TERRI), 1 << 31 | 2 << 24 | 46 << 16);
     assert_eq!((rig.r(TDBR), rig.r(TCN)), (0b0100, 0));
-    // The card still sends: only CMD12 ends that.
+    // The card continues to send data until CMD12.
     rig.halt();
     rig.host.write(0x2f, 1, 6, rig.now);
     rig.run(10_000);
@@ -91,7 +92,7 @@ fn a_block_that_is_damaged() {
 #[test]
 fn a_block_that_never_comes_holds_the_halt_up_until_the_lines_are_reset() {
     let mut rig = loaded();
-    // The longest timeout there is, as drivers have it: more than two minutes.
+    // Drivers set the longest data timeout: more than two minutes.
     rig.host.write(0x2e, 1, 0x0e, rig.now);
     rig.host.set_faults(Faults::new(Plan::none().shot(Point::ReadBlock, 3, Strike::Lost)));
     rig.w(TDBR, 0b1101);
@@ -131,7 +132,7 @@ fn a_late_error_of_a_write_is_a_response_error() {
 #[test]
 fn a_list_that_ends_early() {
     let mut rig = loaded();
-    // The piece before the last has the mark of the end.
+    // The last but one descriptor of the list has the attribute End.
     let list = 0x1000 + 0x100 * 2;
     let mut head = [0; 4];
     rig.ram.device_read(list, &mut head).unwrap();

@@ -1,4 +1,4 @@
-//! Chapter H of the catalogue: the effect of each fault.
+//! Tests of the effect of each fault in chapter H of the catalogue (command queue).
 
 use super::errors::{goes_on, loaded, recover};
 use super::rig::{CFG, CTL, DPT, DQS, INT, IS, READ, Rig, SSC1, TCN, TDBR, TERRI};
@@ -8,7 +8,7 @@ use crate::slot::Controller;
 
 const TIMEOUT: u32 = 1 << 16;
 
-/// Returns the plan of an injection at the first event of its point.
+/// Returns the plan in which this fault strikes the first event at its point.
 fn plan(name: &str) -> Plan {
     by_injection(name).unwrap().1.plan(1).unwrap()
 }
@@ -39,7 +39,7 @@ fn unanswered(rig: &mut Rig, index: u32, arg: u32) {
     rig.run(10_000);
 }
 
-/// Acknowledges everything left by an error.
+/// Acknowledges all status bits that an error has left.
 fn acknowledge(rig: &mut Rig) {
     let (status, is, done) = (rig.r(0x30), rig.r(IS), rig.r(TCN));
     rig.w(IS, is);
@@ -200,7 +200,7 @@ fn a_card_that_forgets_at_a_stop() {
         rig.halt();
         let told = rig.r(DPT);
         assert_ne!(told, 0);
-        // Nothing is under way: it is no state for CMD12.
+        // No data are under way, so CMD12 is illegal.
         unanswered(&mut rig, 12, 0);
         rig.run(10_000_000);
         let ready = rig.command(13, 1 << 16 | 1 << 15, 0x1a);
@@ -221,7 +221,7 @@ fn a_task_that_is_overtaken() {
         if struck {
             strike(&mut rig, plan("task_overtaken"));
         }
-        // A write, and a read of the same sectors behind it.
+        // A write, and after it a read of the same sectors.
         rig.describe(0, INT | READ, 8, 800);
         rig.fill(1, &[0x5a; 4096]);
         rig.w(TDBR, 0b0010);

@@ -1,4 +1,4 @@
-//! The command queue engine with a real card model, by registers and descriptors.
+//! Tests of the command queue engine with a card model. They use only registers and descriptors.
 
 mod control;
 mod errors;

@@ -1,5 +1,5 @@
-//! Test rig: a controller with its command queue engine, a card model, and register accesses like a
-//! driver's.
+//! Test bench: a controller with its command queue engine and a card model. The tests access
+//! registers as a driver does.
 
 use crate::card::tests::{medium, profile};
 use crate::card::{Card, CardProfile};
@@ -14,7 +14,7 @@ pub const READ: u64 = 1 << 12;
 pub const INT: u64 = 1 << 2;
 pub const BARRIER: u64 = 1 << 14;
 
-/// Registers of the command queue engine.
+/// Registers of the command queue engine, as offsets in the controller.
 pub const CFG: u16 = 0x208;
 pub const CTL: u16 = 0x20c;
 pub const IS: u16 = 0x210;
@@ -28,14 +28,15 @@ pub const SSC1: u16 = 0x240;
 pub const CRDCT: u16 = 0x248;
 pub const TERRI: u16 = 0x254;
 
-/// Bus addresses of the task list, of the descriptor lists, and of the data.
+/// Bus addresses of the list of task descriptors, of the lists of transfer descriptors, and of the
+/// data.
 const LIST: u64 = 0x400;
 const LISTS: u64 = 0x1000;
 const DATA: u64 = 0x1_0000;
-/// Bytes of data for each slot.
+/// Number of data bytes for each slot.
 const ROOM: u64 = 0x4000;
 
-/// Memory at a fixed address.
+/// Memory that a test reads and writes directly, at fixed bus addresses.
 #[derive(Clone)]
 pub struct Ram(Rc<RefCell<Vec<u8>>>);
 
@@ -53,7 +54,7 @@ impl DeviceMemory for Ram {
     }
 }
 
-/// Forms of descriptors.
+/// Forms of task and transfer descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Narrow,
@@ -66,7 +67,7 @@ pub struct Rig {
     pub ram: Ram,
     pub now: u64,
     form: Form,
-    /// Commands of the command queue engine in the log.
+    /// Index and argument of each command that the command queue engine has sent.
     pub commands: Rc<RefCell<Vec<(u8, u32)>>>,
 }
 
@@ -75,8 +76,8 @@ impl Rig {
         Self::with(form, profile("emmc-queue"), CqhciConfig::INTEL)
     }
 
-    /// Makes a rig with the card identified, on eight lines at 52 MHz, its queue on, and the
-    /// command queue engine enabled.
+    /// Makes a test bench: the card is identified, on eight lines at 52 MHz, its queue on, and the
+    /// engine enabled.
     pub fn with(form: Form, card: CardProfile, queue: CqhciConfig) -> Self {
         let queue = CqhciConfig { short_descriptors: form == Form::Short, ..queue };
         let config = SdhciConfig { command_queue: Some(queue), ..SdhciConfig::GENERIC_4_20 };
@@ -117,7 +118,7 @@ impl Rig {
         self.run(1_000_000);
     }
 
-    /// Sends a command of the driver. Returns its response.
+    /// Sends a command of the driver. Returns the first word of its response.
     pub fn command(&mut self, index: u32, arg: u32, flags: u32) -> u32 {
         self.w(0x08, arg);
         self.host.write(0x0e, 2, index << 8 | flags, self.now);
@@ -186,7 +187,7 @@ impl Rig {
         self.put(at, &task.to_le_bytes());
     }
 
-    /// Describes a task with its data in two pieces.
+    /// Writes the task descriptor of a slot, with data in two parts.
     pub fn describe(&mut self, slot: u64, how: u64, blocks: u64, sector: u64) {
         self.raw(slot, sector << 32 | blocks << 16 | how | 0x2b);
         let (list, data) = (LISTS + 0x100 * slot, Self::data(slot));
@@ -225,7 +226,7 @@ impl Rig {
         bytes
     }
 
-    /// Returns the content of the card.
+    /// Returns bytes of the card from this sector on.
     pub fn card(&mut self, sector: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         let card: &mut dyn Card = self.host.card_mut().unwrap();
@@ -233,8 +234,8 @@ impl Rig {
         bytes
     }
 
-    /// Waits for the interrupt line, at most a second. Returns SDHCI's status and that of the
-    /// command queue engine.
+    /// Waits at most one second for an interrupt. Returns the interrupt status of the controller
+    /// and of the engine; zeros if none came.
     pub fn interrupt(&mut self) -> (u32, u32) {
         if !self.host.irq() {
             self.now = self.host.advance(self.now + 1_000_000_000);
@@ -242,8 +243,8 @@ impl Rig {
         if self.host.irq() { (self.r(0x30), self.r(IS)) } else { (0, 0) }
     }
 
-    /// Waits until these slots are complete, and acknowledges them. Returns the order in which they
-    /// completed.
+    /// Waits until the tasks of these slots are complete, and acknowledges them. Returns the slots
+    /// in the order of completion.
     pub fn complete(&mut self, mut slots: u32) -> Vec<u8> {
         let mut order = Vec::new();
         while slots != 0 {
@@ -260,7 +261,7 @@ impl Rig {
         order
     }
 
-    /// Halts the command queue engine. Returns how long that took in ns.
+    /// Halts the command queue engine. Returns the time in ns until the halt was complete.
     pub fn halt(&mut self) -> u64 {
         let from = self.now;
         self.w(CTL, 1);
@@ -273,7 +274,7 @@ impl Rig {
         panic!("no halt");
     }
 
-    /// Returns the indices of its commands so far.
+    /// Returns the indexes of the commands that the engine has sent.
     pub fn said(&self) -> Vec<u8> {
         self.commands.borrow().iter().map(|command| command.0).collect()
     }

@@ -1,4 +1,4 @@
-//! Tasks from the doorbell to their completion.
+//! Tests of tasks, from the doorbell to their completion.
 
 use super::rig::{BARRIER, CRDCT, DPT, DQS, Form, IC, INT, IS, READ, Rig, SSC1, TCN, TDBR};
 use crate::card::tests::profile;
@@ -30,7 +30,7 @@ fn tasks_of_each_form_move_their_data() {
         assert_eq!(rig.bytes(30, 2048), rig.card(80_000, 2048));
         assert_eq!(rig.bytes(0, 1024), rig.card(160_000, 1024));
         assert_eq!((rig.r(TDBR), rig.r(DPT), rig.r(TCN)), (0, 0, 0));
-        // Lowest index first; then whatever is ready.
+        // The lowest slot goes first; then the slots that are ready.
         let said = rig.said();
         assert_eq!(said[..2], [44, 45]);
         assert_eq!(rig.commands.borrow()[0].1, 1 << 30 | 2);
@@ -56,7 +56,8 @@ fn a_queue_of_reads_ends_out_of_order_and_with_its_own_data() {
     for slot in 0..31 {
         assert_eq!(rig.bytes(slot, 512), rig.card(sector(slot), 512), "slot {slot}");
     }
-    // Three units of 133 us each: far less than 31 times that.
+    // The card's three flash units need 133 us for each read. The total is far less than 31 reads
+    // one by one.
     assert!(rig.now - from < 31 * 80_000, "{}", rig.now - from);
     rig.assert_clean();
 }
@@ -99,7 +100,7 @@ fn direct_commands_and_barriers() {
     rig.fill(0, &[7; 4096]);
     rig.describe(0, INT, 8, 0);
     rig.describe(1, INT | READ, 8, 8_000);
-    // CMD6, R1b: a flush, behind both, and before the next.
+    // CMD6 with R1b as a barrier: it flushes after both tasks and before the next.
     rig.w(TDBR, 0b11);
     rig.raw(31, 0x0320_0100 << 32 | 3 << 23 | 6 << 16 | BARRIER | INT | 0x2b);
     rig.w(TDBR, 1 << 31);
@@ -109,7 +110,7 @@ fn direct_commands_and_barriers() {
     assert_eq!(order[2..], [31, 2], "{order:?}");
     assert_eq!(rig.bytes(2, 4096), [7; 4096]);
     assert_eq!(rig.r(CRDCT), 0x900);
-    // CMD13, R1, at once.
+    // CMD13 with R1, sent at once.
     rig.raw(31, 1 << 48 | 1 << 22 | 2 << 23 | 13 << 16 | INT | 0x2b);
     rig.w(TDBR, 1 << 31);
     assert_eq!(rig.complete(1 << 31), [31]);
@@ -119,7 +120,7 @@ fn direct_commands_and_barriers() {
 #[test]
 fn completions_are_told_together() {
     let mut rig = Rig::new(Form::Narrow);
-    // Enabled, four of them, or 127 x 1024 clocks: 677 us.
+    // Coalescing on: an interrupt at four completed tasks, or after 127 x 1024 clocks (677 us).
     rig.w(IC, 1 << 31 | 1 << 15 | 4 << 8 | 1 << 7 | 127);
     for slot in 0..6 {
         rig.describe(slot, READ, 1, 80 * slot);
@@ -135,7 +136,7 @@ fn completions_are_told_together() {
     assert!(rig.now - from > 600_000, "after the timeout: {}", rig.now - from);
     rig.w(IS, 2);
     rig.w(TCN, 0x3f);
-    // A descriptor with Int is told of at once.
+    // The completion of a task with the bit Int is reported at once.
     rig.describe(0, READ | INT, 1, 0);
     rig.w(TDBR, 1);
     assert_eq!(rig.complete(1), [0]);

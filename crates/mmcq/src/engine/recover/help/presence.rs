@@ -1,4 +1,4 @@
-//! Cards that come and go: a change of the slot counts after it has been stable for a moment.
+//! Cards that come and go: a change of the card slot counts after it has been stable for a moment.
 
 use super::super::super::Engine;
 use super::ServiceRequest;
@@ -8,19 +8,21 @@ use crate::sched::Profile;
 /// How long a card must be present, or absent, before the engine accepts the change.
 const DEBOUNCE_NS: u64 = 50_000_000;
 /// Pause before a card that could not be brought up is tried again. The pause doubles with each
-/// try, up to the second.
+/// try, up to [`RETRY_NS_MAX`].
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 10_000_000_000;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Plans to report the card in the slot again after a pause, which grows.
+    /// Plans to report the card in the card slot to the supervisor again, after a pause that
+    /// doubles.
     pub(super) fn try_again_later(&mut self, before_ns: u64, now_ns: u64) {
         let retry_ns = before_ns.saturating_mul(2).clamp(RETRY_NS, RETRY_NS_MAX);
         self.supervisor.helping_mut().retry_ns = retry_ns;
         self.timers.presence_at(now_ns.saturating_add(retry_ns));
     }
 
-    /// Ends the doubt about the slot: the program or the supervisor has reported what is in it.
+    /// Ends the doubt about the card slot: the program or the supervisor has reported what is in
+    /// it.
     pub(in super::super::super) fn settle_presence(&mut self) {
         let helping = self.supervisor.helping_mut();
         helping.untold = false;
@@ -30,7 +32,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Notes that a card has come or gone.
+    /// Notes that a card has come or gone, as the host reports.
     #[cold]
     pub(in super::super::super) fn note_presence(&mut self, now_ns: u64) {
         if !P::RECOVERS {
@@ -52,7 +54,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
     }
 
-    /// Requests the supervisor's help for the card that is present, or is gone, now that this is
+    /// Requests the supervisor's help for the card that has come or gone, now that the change is
     /// stable.
     pub(super) fn report_presence(&mut self, now_ns: u64) {
         self.timers.clear_presence();

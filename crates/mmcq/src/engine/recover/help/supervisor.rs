@@ -14,7 +14,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub fn dismiss_supervisor(&mut self) -> bool {
         let free = self.supervisor.helping().supervisor && self.supervisor.helping().asked.is_none();
         if P::RECOVERS && self.supervisor.helping().rests() {
-            // First the card is woken.
+            // First the supervisor has to wake the card.
             self.supervisor.helping_mut().rest = Resting::Over;
             self.timers.wake_now();
         }
@@ -22,7 +22,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let helping = self.supervisor.helping_mut();
             (helping.asked, helping.taken, helping.dismissed) =
                 (Some(ServiceRequest::Dismissed), false, true);
-            // The time of what was asked for before is none of this.
+            // The time limit of earlier requests does not hold for this one.
             self.timers.help_until(NEVER);
             self.close_fast();
             self.card.functions_mut().note_card_gone();
@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Sets the waker to call when help is needed; the engine itself wakes nothing. While a waker
     /// is set (and after [`take_service_request`](Self::take_service_request)) the engine waits for
     /// help, and keeps one slot free for urgent requests. `None`: there is no supervisor any more.
-    /// The waker that is not kept comes back, to be dropped outside of any lock.
+    /// Returns the waker that is not used any more, to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub(crate) fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
@@ -41,13 +41,13 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         self.supervisor.helping_mut().supervisor = waker.is_some();
         if waker.is_some() && core::mem::take(&mut self.supervisor.helping_mut().untold) {
-            // What is in the slot is told now.
+            // The new supervisor is told what is in the card slot.
             self.timers.presence_at(0);
             self.refresh_help();
             self.timers.wake_now();
         }
         let left = waker.is_none() && self.supervisor.helping().asked.is_some();
-        // What this one has heard and not answered, the next is told again.
+        // A request that this supervisor has taken and not answered goes to the next supervisor.
         self.supervisor.helping_mut().taken &= !left;
         if left
             && matches!(
@@ -60,25 +60,26 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 )
             )
         {
-            // Nothing is wrong with the card: the next supervisor does it. A dismissed one is gone.
+            // The card has no fault: the next supervisor does this work. A dismissed supervisor is
+            // gone.
             let helping = self.supervisor.helping_mut();
             helping.dismissed &= helping.asked != Some(ServiceRequest::Dismissed);
             helping.forget();
             self.refresh_help();
         }
         if left && self.lane.is_idle() {
-            // The next poll, which knows the time, goes on, or limits how long help is still waited
-            // for.
+            // The next poll, which knows the time, continues, or limits how long the engine still
+            // waits for help.
             self.timers.wake_now();
         }
         self.close_fast();
-        // Without a supervisor no slot is kept for one.
+        // Without a supervisor no slot is reserved.
         let kept = u8::from(waker.is_some());
         self.blockers.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
         core::mem::replace(&mut self.supervisor.helping_mut().waker, waker)
     }
 
-    /// Takes the waker, if help is needed.
+    /// Takes the supervisor's waker, if help is needed.
     pub(crate) fn take_service_waker(&mut self) -> Option<Waker> {
         if self.supervisor.helping().calls() { self.supervisor.helping_mut().waker.take() } else { None }
     }

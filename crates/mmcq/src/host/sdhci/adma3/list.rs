@@ -1,21 +1,21 @@
-//! The list of a chain in memory [SDHC 4.10, 1.13.5].
+//! The list of a chain in memory, in ADMA3's format [SDHC 4.10, 1.13.5].
 //!
-//! An integrated descriptor for each transfer points to its command descriptor: four pairs of words
-//! that the controller writes to its registers. The ADMA2 table of the data follows directly after
-//! it.
+//! Each transfer has an integrated descriptor, which points to its command descriptor: four pairs
+//! of words that the controller writes to its registers. The ADMA2 table of the transfer's data
+//! follows directly after the command descriptor.
 
 use super::super::Table;
 use super::super::regs::*;
 use super::super::table::{Form, put};
 use crate::host::{Dma, Segment};
 
-/// Bytes of a command descriptor.
+/// Size of a command descriptor in bytes.
 const COMMAND_BYTES: usize = 32;
-/// Words of an integrated descriptor: those of an address of 32 bits, and of 64.
+/// Words of an integrated descriptor with a 32-bit address, and with a 64-bit address.
 const NARROW: usize = 2;
 const WIDE: usize = 4;
 
-/// Memory for chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors each. The
+/// Memory for chains of up to `ENTRIES` transfers, each with up to `PIECES` ADMA2 descriptors. The
 /// controller reads it, so it must live as long as the program.
 #[repr(C, align(16))]
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Described<const PIECES: usize> {
     table: Table<PIECES>,
 }
 
-/// The values that the controller writes to its registers for a transfer.
+/// The values that the controller writes to its registers to start one transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     pub count: u32,
@@ -41,9 +41,9 @@ pub(super) struct Words {
 }
 
 impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
-    /// Its size in bytes.
+    /// Size of the list in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first transfer; and the bytes of each transfer.
+    /// Offset of the first transfer, and size of each transfer, in bytes.
     const TRANSFERS_AT: usize = 16 * ENTRIES;
     const EACH: usize = COMMAND_BYTES + Table::<PIECES>::BYTES;
 
@@ -58,13 +58,14 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         ChainList { integrated: [[0; 4]; ENTRIES], transfers }
     }
 
-    /// Returns the bytes of an integrated descriptor.
+    /// Returns the size of an integrated descriptor in bytes.
     pub(super) const fn step(wide: bool) -> u32 {
         4 * if wide { WIDE } else { NARROW } as u32
     }
 
-    /// Describes the transfer in this place, and returns its bytes that are used. `None`: the
-    /// segments are too short, or there are not enough descriptors.
+    /// Writes the command descriptor and the ADMA2 descriptors of transfer `place`, and returns
+    /// their size in bytes. `None` if the segments are too short, or there are not enough
+    /// descriptors.
     pub(super) fn describe(
         &mut self,
         form: Form,
@@ -85,8 +86,8 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         Some(COMMAND_BYTES + used)
     }
 
-    /// Writes the integrated descriptor that points to the transfer in this place of the list at
-    /// `bus`; `last`: the chain ends with it.
+    /// Writes the integrated descriptor that points to transfer `place` of the list at `bus`. With
+    /// `last`, the chain ends with this transfer.
     pub(super) fn point(&mut self, wide: bool, place: usize, bus: u64, last: bool) {
         let words = if wide { WIDE } else { NARROW };
         let end = if last { ADMA_END } else { 0 };
@@ -96,18 +97,18 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         }
     }
 
-    /// Returns the controller's address of the transfer in this place.
+    /// Returns the bus address of transfer `place`.
     fn transfer_at(bus: u64, place: usize) -> u64 {
         bus.wrapping_add((Self::TRANSFERS_AT + place * Self::EACH) as u64)
     }
 
-    /// Returns the transfer whose ADMA2 descriptors contain this address or end at it; compares
-    /// lower halves of addresses.
+    /// Returns the transfer whose ADMA2 descriptors contain `address`, or end at it. Only the lower
+    /// halves of addresses are compared.
     pub(super) fn transfer_of(bus: u64, address: u32) -> Option<u8> {
         let from = address.wrapping_sub(Self::transfer_at(bus, 0) as u32) as usize;
         let (place, within) = (from / Self::EACH, from % Self::EACH);
         match (place, within) {
-            // Behind a table that is full.
+            // The address is directly after a full table.
             (1.., 0) => u8::try_from(place - 1).ok(),
             (_, COMMAND_BYTES..) if place < ENTRIES => u8::try_from(place).ok(),
             _ => None,
@@ -115,7 +116,7 @@ impl<const ENTRIES: usize, const PIECES: usize> ChainList<ENTRIES, PIECES> {
         .filter(|&place| usize::from(place) < ENTRIES)
     }
 
-    /// Returns the memory of a transfer, and its address for the controller.
+    /// Returns the memory of transfer `place`, and its bus address.
     pub(super) fn transfer(&mut self, bus: u64, place: usize) -> Option<(u64, &mut Described<PIECES>)> {
         Some((Self::transfer_at(bus, place), self.transfers.get_mut(place)?))
     }
@@ -155,7 +156,7 @@ mod tests {
         let scattered = Scattered(&[(0x9000, 512), (0x5000, 1024)]);
         let used = list.describe(form(4), &scattered, 1, words, &[segment(0, 1536)], 1536);
         assert_eq!(used, Some(32 + 32), "two pieces of one mapping");
-        // Too many pieces, and a place that is not there.
+        // Too many pieces for the table, and a place beyond the list.
         let pieces = [segment(0, 512), segment(0x1000, 512), segment(0x2000, 512)];
         assert_eq!(list.describe(form(4), &Plain, 1, words, &pieces, 1536), None);
         assert_eq!(list.describe(form(4), &Plain, 3, words, &pieces, 512), None);

@@ -1,11 +1,12 @@
-//! ADMA3: several transfers from one list [SDHC 4.10, 1.13.5].
+//! ADMA3: executes several transfers from one list [SDHC 4.10, 1.13.5].
 //!
 // Read first: `list.rs` (what the controller reads in memory), then `run.rs` (how a chain starts and
 // ends).
 //!
-//! A chain costs six accesses: two writes for the address of its list (first another address), the
-//! status and its acknowledgement, and two addresses that show how far the list was executed. These
-//! two are compared each time, because a controller that ends a list early reports success.
+//! A chain costs six register accesses: two writes for the address of its list (and of another
+//! address before), reading the interrupt status and acknowledging it, and reading two addresses
+//! that show how far the list was executed. The driver compares these two addresses each time,
+//! because a controller that ends a list early reports success.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -26,39 +27,39 @@ use crate::spec::command::Command;
 use core::ptr::NonNull;
 pub use list::ChainList;
 
-/// An SDHCI that executes chains of up to `ENTRIES` transfers, of up to `PIECES` ADMA2 descriptors
-/// each.
+/// An SDHCI driver that executes chains of up to `ENTRIES` transfers, each with up to `PIECES`
+/// ADMA2 descriptors.
 ///
-/// Where the controller executes no chains ([`chain_caps`](ChainHost::chain_caps) has the reason),
-/// it works as without this type.
+/// If the controller cannot execute chains ([`chain_caps`](ChainHost::chain_caps) has the reason),
+/// the driver works like the driver inside.
 pub struct Adma3<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut ChainList<ENTRIES, PIECES>,
     list_bus: u64,
     caps: Result<ChainCaps, ChainError>,
     at: At,
-    /// Number of transfers that are described.
+    /// Number of transfers that are described in the list.
     count: u8,
-    /// Whether one of them writes.
+    /// Whether one of the described transfers is a write.
     writes: bool,
     auto: Automatic,
 }
 
-/// State of the list.
+/// State of the list of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Rest,
-    /// The controller executes it.
+    /// The controller executes the list.
     Runs,
-    /// The list has failed; the lines have to be reset.
+    /// The list has failed; the lines must be reset.
     Stopped,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize>
     Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
 {
-    /// Joins a driver with memory for chains. Reads the capabilities and maps the list, once and
-    /// for good. Writes no register.
+    /// Joins an SDHCI driver with memory for chains. Reads the capabilities and maps the list for
+    /// DMA for the lifetime of the program; writes no register.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, list: &'static mut ChainList<ENTRIES, PIECES>) -> Self {
         let caps = Err(ChainError::Transfer);
         let (at, auto) = (At::Rest, Automatic::Nothing);
@@ -95,12 +96,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         Ok(ChainCaps { entries: ENTRIES as u8, max_segments, max_bytes })
     }
 
-    /// Returns the driver of the controller.
+    /// Returns the driver of the SD controller.
     pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
         &self.host
     }
 
-    /// Returns whether a list can transfer this memory.
+    /// Returns whether the DMA of a list can transfer this memory.
     fn by_dma(&self, segments: &[Segment]) -> bool {
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
@@ -119,9 +120,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are; while a
-// list is executed none starts. A list's memory is let go when the driver inside says that its own
-// is: a reset stops the list too [SDHC 2.2.20].
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged; no
+// phase starts while a list is executed. The memory of a list is free when the driver inside
+// reports its own memory as free, since a reset stops the list too [SDHC 2.2.20].
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> Host
     for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
 {
@@ -189,10 +190,10 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, con
     }
 }
 
-// SAFETY: descriptors are made from the segments alone, for no more bytes than these have, or the
-// transfer is refused. They are written while no list is executed. The end is reported when the
-// controller says so and its addresses show that the last transfer was executed; after a failure a
-// reset takes the memory from it. The list is `'static`.
+// SAFETY: descriptors come only from the segments, for no more bytes than the segments have;
+// otherwise the transfer is refused. They are written only while no list is executed. The end is
+// reported when the controller reports it and its address registers show that the last transfer was
+// executed; after a failure, a reset stops the controller's access. The list is `'static`.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIECES: usize> ChainHost
     for Adma3<R, D, DESCRIPTORS, ENTRIES, PIECES>
 {

@@ -1,4 +1,4 @@
-//! The description, start and end of a chain.
+//! Describes, starts and ends a chain.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -71,7 +71,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         }
         let wide = self.host.model.wide;
         for place in 0..self.count {
-            // Each in its own place, and the last alone has the end.
+            // Each transfer has its own place in the list; only the last one has the End bit.
             let place = usize::from(place);
             self.list.point(wide, place, self.list_bus, place + 1 == usize::from(self.count));
         }
@@ -82,11 +82,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         self.host.set_signal(self.host.shadow.base_signal | INT_TRANSFER);
         (self.host.idle, self.at) = (false, At::Runs);
         if self.host.table_bus >> 32 != self.list_bus >> 32 {
-            // The controller writes the upper half itself. A chain that fails leaves its own there,
-            // and no reset of the lines clears it.
+            // The controller changes the upper half of the address register itself. A chain that
+            // fails leaves its own value there, and no reset of the lines clears it.
             (self.host.shadow.fast_blocks, self.host.shadow.adma_high) = (0, None);
         }
-        // In no table of the list: what stands there from the chain before must not speak of this one.
+        // Point the ADMA address outside of the list, so that an address left by the last chain is
+        // not taken for progress of this one.
         self.host.port.write32(ADMA_ADDRESS, self.host.table_bus as u32);
         self.host.port.write32(ADMA3_ADDRESS, self.list_bus as u32);
         if wide {
@@ -99,7 +100,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         let mut events = ChainEvents::default();
         let status = self.host.port.read32(INT_STATUS);
         if status == u32::MAX && self.host.present_state().is_none() {
-            // What is gone reaches no memory.
+            // A controller that is off the bus accesses no memory.
             if self.at == At::Runs {
                 self.at = At::Rest;
                 let fault = Fault { cause: Cause::Gone, stage: Stage::Data, response: None };
@@ -118,7 +119,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         if self.at != At::Runs {
             return events;
         }
-        // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
+        // If Transfer Complete is also set, Data Timeout is ignored [SDHC 2.2.17].
         let overruled = if status & INT_TRANSFER != 0 { ERROR_DATA_TIMEOUT } else { 0 };
         let errors = status & ERRORS & self.host.shadow.enable & !overruled;
         if errors != 0 {
@@ -129,9 +130,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         events
     }
 
-    /// Handles the controller's report that all is done. Both registers must show the last
-    /// transfer: some published drivers had lists that ended with the first transfer, and a
-    /// controller may do the same.
+    /// Handles the controller's report that the list was executed. Both address registers must show
+    /// the last transfer: some published drivers made lists that ended with the first transfer, and
+    /// a controller may do the same.
     fn ended(&mut self) -> Result<(), ChainFault> {
         if self.stands_at() != Some((self.count, self.count.wrapping_sub(1))) {
             self.at = At::Stopped;
@@ -159,8 +160,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
         ChainFault { fault: Fault { cause, stage, response }, passed }
     }
 
-    /// Returns the next integrated descriptor, and the transfer whose ADMA2 descriptors were read
-    /// last. The lower halves of addresses are enough: the list does not cross 4 GiB.
+    /// Returns the number of the next integrated descriptor, and the transfer whose ADMA2
+    /// descriptors were read last. The lower halves of the addresses are sufficient, because the
+    /// list does not cross 4 GiB.
     fn stands_at(&self) -> Option<(u8, u8)> {
         let step = ChainList::<ENTRIES, PIECES>::step(self.host.model.wide);
         let list = self.host.port.read32(ADMA3_ADDRESS).wrapping_sub(self.list_bus as u32);
@@ -170,8 +172,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const ENTRIES: usize, const PIEC
     }
 
     /// Returns the number of transfers that have ended when the list has stopped. Some controllers
-    /// count a descriptor when they read it, others when its transfer is over. So the smaller of
-    /// the two registers is used, and neither if they contradict each other.
+    /// count a descriptor when they read it, others when its transfer has ended. So the smaller of
+    /// the two registers counts; `None` if the two contradict each other.
     pub(super) fn behind(&self) -> Option<u8> {
         if self.at == At::Rest {
             return None;

@@ -1,4 +1,4 @@
-//! Settings of the command queue engine by the board, and the contents of its registers.
+//! Settings that the board gives for the command queue engine, and the contents of its registers.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -13,29 +13,31 @@ pub struct CqhciQuirks(u32);
 impl CqhciQuirks {
     /// No deviation.
     pub const NONE: CqhciQuirks = CqhciQuirks(0);
-    /// With 64-bit addresses a transfer descriptor has 12 bytes, not 16.
+    /// With 64-bit addresses, a transfer descriptor has 12 bytes instead of 16.
     pub const SHORT_DESCRIPTORS: CqhciQuirks = CqhciQuirks(1 << 0);
-    /// Direct commands do not work: slot 31 is used for a task.
+    /// Direct commands do not work, so slot 31 is used for a task.
     pub const NO_DIRECT: CqhciQuirks = CqhciQuirks(1 << 1);
-    /// A direct command with busy is marked as one that needs no idle data lines.
+    /// A direct command with busy must be marked as a command that may be sent while the data lines
+    /// are in use.
     pub const DIRECT_BUSY_BESIDE: CqhciQuirks = CqhciQuirks(1 << 2);
-    /// The controller's Transfer Mode must be set before the engine continues.
+    /// The driver must write the controller's Transfer Mode register before the engine continues.
     pub const TRANSFER_MODE: CqhciQuirks = CqhciQuirks(1 << 3);
     /// A transfer descriptor must not cross a boundary of 128 MiB.
     pub const BOUNDARY_128M: CqhciQuirks = CqhciQuirks(1 << 4);
-    /// The card must not be polled during data: commands are damaged by the last block.
+    /// The engine must not send CMD13 during data: the last block damages such commands.
     pub const NO_POLL_BESIDE: CqhciQuirks = CqhciQuirks(1 << 5);
 
     /// Intel's Gemini Lake (PCI 8086:31cc).
     pub const INTEL_GLK: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
-    /// Intel's from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and others).
+    /// Intel's controllers from Cannon Lake on (PCI 8086:9dc4, 34c4, 4b47, 4dc4, 54c4 and others).
     pub const INTEL: CqhciQuirks = Self::SHORT_DESCRIPTORS;
     /// TI's AM654.
     pub const AM654: CqhciQuirks = Self::SHORT_DESCRIPTORS.with(Self::NO_DIRECT);
     /// NVIDIA's Tegra 186 and 194.
     pub const TEGRA: CqhciQuirks =
         Self::DIRECT_BUSY_BESIDE.with(Self::TRANSFER_MODE).with(Self::NO_POLL_BESIDE);
-    /// Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head, Genesys' GL9763E has the first alone).
+    /// Synopsys' DWC MSHC (Rockchip, Sophgo, T-Head). Genesys' GL9763E needs only
+    /// [`TRANSFER_MODE`](Self::TRANSFER_MODE).
     pub const DWC_MSHC: CqhciQuirks = Self::TRANSFER_MODE.with(Self::BOUNDARY_128M);
 
     const NAMED: [(&'static str, CqhciQuirks); 6] = [
@@ -47,7 +49,8 @@ impl CqhciQuirks {
         ("no-poll-beside", Self::NO_POLL_BESIDE),
     ];
 
-    /// Returns the quirk of this name: the constant's name in small letters with hyphens.
+    /// Returns the quirk with this name: the constant's name in lower case with hyphens; `None` if
+    /// there is none.
     pub fn named(name: &str) -> Option<CqhciQuirks> {
         Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
     }
@@ -57,43 +60,43 @@ impl CqhciQuirks {
         Self::NAMED.iter().map(|known| known.0)
     }
 
-    /// Returns both sets together.
+    /// Returns the quirks of both sets.
     pub const fn with(self, other: CqhciQuirks) -> CqhciQuirks {
         CqhciQuirks(self.0 | other.0)
     }
 
-    /// Returns whether all of `other` are set.
+    /// Returns whether the set contains all quirks of `other`.
     pub const fn has(self, other: CqhciQuirks) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Settings of the command queue engine by the board. Start from [`CqhciConfig::at`].
+/// Settings that the board gives for the command queue engine. Start from [`CqhciConfig::at`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CqhciConfig {
     pub(super) offset: u16,
-    /// Departures from the standard.
+    /// Deviations of the engine from the standard.
     pub quirks: CqhciQuirks,
-    /// The clock of polling and coalescing, in hertz, instead of the one in the capabilities, which
-    /// is wrong on some chips.
+    /// Frequency of the timer for polling and coalescing, in hertz. It replaces the value in the
+    /// capabilities, which is wrong on some chips.
     pub timer_hz: Option<u32>,
 }
 
 setters!(CqhciConfig { quirks: CqhciQuirks, timer_hz: Option<u32> });
 
 impl CqhciConfig {
-    /// Makes settings for an engine that follows the standard. Its registers begin this many bytes
-    /// after those of the controller: 200h with Intel, Arasan, Broadcom and TI.
+    /// Makes settings for an engine that follows the standard. `offset` is the distance in bytes
+    /// from the controller's registers to the engine's: 200h with Intel, Arasan, Broadcom and TI.
     ///
     /// # Safety
-    /// The registers that the driver is given have 128 bytes of such an engine at this offset, and
-    /// `offset` is a multiple of 4.
+    /// The registers that the driver is given have the 128 bytes of such an engine at `offset`,
+    /// which is a multiple of 4.
     pub const unsafe fn at(offset: u16) -> CqhciConfig {
         CqhciConfig { offset, quirks: CqhciQuirks::NONE, timer_hz: None }
     }
 
-    /// Returns the engine's capabilities, by its version and capability registers.
+    /// Returns the engine's capabilities for the queue, from its version and capability registers.
     pub(super) fn caps(
         &self,
         version: u32,
@@ -101,7 +104,7 @@ impl CqhciConfig {
         wide: bool,
         (max_segments, max_bytes): (u16, u32),
     ) -> Result<QueueCaps, QueueError> {
-        // What is reserved reads 0; so nothing that is no version register passes for one.
+        // Reserved bits of the version register read 0, so this check rejects other registers.
         let small = u16::try_from(version).ok().filter(|it| it >> VER_MAJOR_SHIFT == 5);
         let version = small.ok_or(QueueError::Version(version))?;
         let direct = !self.quirks.has(CqhciQuirks::NO_DIRECT);
@@ -121,11 +124,11 @@ impl CqhciConfig {
     }
 }
 
-/// Returns the clock in the capabilities.
+/// Returns the timer's frequency in the capabilities, in hertz; `None` if the unit is reserved.
 fn timer_hz(capabilities: u32) -> Option<u32> {
     const UNITS_HZ: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
     let unit = capabilities >> CAP_UNIT_SHIFT & 0xf;
     let clock = capabilities & CAP_CLOCK;
-    // At most 1023 of 10 MHz: three bits more than fit.
+    // The product is at most 1023 times 10 MHz, three bits too many, so it is checked.
     UNITS_HZ.get(unit as usize)?.checked_mul(clock)
 }

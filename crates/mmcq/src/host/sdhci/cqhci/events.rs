@@ -1,4 +1,4 @@
-//! The ends of tasks, and other events of the command queue engine.
+//! Handles the ends of tasks, and other events of the command queue engine.
 
 use super::super::events::{ACKNOWLEDGED, RARE, decode};
 use super::super::phase::{Automatic, Work};
@@ -7,23 +7,23 @@ use super::regs::*;
 use super::{At, Cqhci};
 use crate::host::{Cause, Dma, Events, QueueEvents, QueueFault, Regs, Stage};
 
-/// Bits that are cleared in the engine's status.
+/// Bits of the engine's interrupt status that the driver knows and clears.
 const KNOWN: u32 = INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Returns the tasks that surely have ended, if there is no other event; 0: nothing was
-    /// acknowledged.
+    /// Returns the tasks that have certainly ended, one bit for each slot, if no other event
+    /// occurred. 0 means that the general path must look; no end was acknowledged.
     #[inline]
     pub(super) fn take_ends(&mut self) -> u32 {
         if self.at != At::On {
             return 0;
         }
-        // Before the ends are read: one that comes later interrupts again.
+        // Cleared before the ends are read, so that a later end interrupts again.
         self.write(IS, INT_DONE);
         let done = self.read(TCN);
         let believed = self.slots.rung & !self.slots.doubtful & !(1 << DIRECT_SLOT);
-        // After them: if no response had an error by now, none of theirs had. What else the controller
-        // has to say interrupts again.
+        // Read after the ends: if no response had an error by now, none of the ended tasks had one.
+        // Other events of the controller interrupt again.
         if done == 0 || done & !believed != 0 || self.read(IS) & KNOWN & !INT_DONE != 0 {
             return 0;
         }
@@ -59,16 +59,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if self.at == At::Halting && (is & INT_HALT != 0 || self.is_halted()) {
             events.halted = true;
         }
-        // Once more after the halt: what is done is done.
+        // Read the ends again after the halt, so that tasks that ended meanwhile count as done.
         self.take_done(&mut events);
-        // A response may have had an error since.
+        // A response may have had an error since the first read of the status.
         let late = self.read(IS) & INT_RESPONSE;
         if late != 0 {
             self.write(IS, late);
         }
         let errors = if own { status & ERRORS & self.host.shadow.enable } else { 0 };
         if errors != 0 || own && (is | late) & INT_RESPONSE != 0 {
-            // After the ends: what is done is not blamed.
+            // The fault is read after the ends, so that a task that ended is not blamed.
             events.fault = Some(self.fault(errors, (is | late) & INT_RESPONSE != 0));
         }
         if events.halted {
@@ -78,18 +78,19 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    /// Acknowledges the ends that the engine reports.
+    /// Acknowledges the task ends that the engine reports.
     fn take_done(&mut self, events: &mut QueueEvents) {
         let told = self.read(TCN);
         if told == 0 {
             return;
         }
         self.write(TCN, told);
-        // A halted engine ends nothing; one that clears may tell what it clears as an end.
+        // A halted engine ends no task. While the engine clears, it may report a cleared task as
+        // ended.
         let clears = matches!(self.at, At::Clearing(_) | At::ClearingAll);
         let mut done = if clears { 0 } else { told & self.slots.rung };
         if done & self.slots.doubtful != 0 {
-            // Its doorbell falls when a task is done, and not before.
+            // The engine clears the doorbell of a task when the task is done, and not earlier.
             let waits = self.read(TDBR) & self.slots.doubtful;
             done &= !waits;
         }
@@ -105,7 +106,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Handles events of the controller that do not come from the engine.
+    /// Handles events of the SD controller that do not come from the engine.
     fn take_own(&mut self, status: u32, events: &mut QueueEvents) {
         if status & ACKNOWLEDGED & !INT_QUEUE != 0 {
             self.host.port.write32(INT_STATUS, status & ACKNOWLEDGED & !INT_QUEUE);
@@ -129,7 +130,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         events
     }
 
-    /// Returns the fault. `responded`: a response had an error bit, whatever else failed.
+    /// Returns the fault for the error bits `errors`. `responded`: a response had an error bit,
+    /// whatever else failed.
     fn fault(&mut self, errors: u32, responded: bool) -> QueueFault {
         let blamed = self.read(TERRI);
         let half = |valid: u32, shift: u32| {
@@ -146,7 +148,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.blame(cause, stage, if of_command { command.or(data) } else { data.or(command) }, response)
     }
 
-    /// Makes a fault; names its slot only if that is a task.
+    /// Makes a fault; names its slot only if the slot has a task.
     fn blame(
         &self,
         cause: Cause,
@@ -158,7 +160,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         QueueFault { cause, stage, index: named.map(|(index, _)| index), slot, response }
     }
 
-    /// Notes that the controller is off the bus, where it accesses no memory.
+    /// Records that the controller is off the bus, where it accesses no memory.
     fn leave_bus(&mut self) -> QueueFault {
         self.forget_tasks();
         self.host.idle = false;

@@ -1,4 +1,4 @@
-//! The list of tasks in memory [eMMC 5.1, B.4].
+//! The task descriptor list in memory [eMMC 5.1, B.4].
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -6,28 +6,30 @@ use super::super::table::piece;
 use super::regs::*;
 use crate::host::{Dma, Segment};
 
-/// Alignment of the list at the controller's address.
+/// Alignment of the list's bus address, in bytes.
 const ALIGN_BYTES: u64 = 1024;
-/// Words of the largest list of slots.
+/// Size of the largest task descriptor list in words of 32 bits.
 const LIST_WORDS: usize = 256;
-/// Boundary that a transfer descriptor must not cross on some controllers.
+/// Boundary in bytes that a transfer descriptor must not cross on some controllers.
 const BOUNDARY_BYTES: u64 = 128 << 20;
 
-/// Memory for the tasks of 32 slots, of up to `PIECES` transfer descriptors each. The controller
+/// Memory for the tasks of 32 slots, each with up to `PIECES` transfer descriptors. The controller
 /// reads it, so it must live as long as the program.
 #[repr(C, align(1024))]
 #[derive(Debug)]
 pub struct TaskList<const PIECES: usize> {
-    /// The list of slots, with as much memory again: its begin depends on the controller's address.
+    /// The task descriptor list. It has twice the size, since its aligned begin depends on the bus
+    /// address.
     slots: [u32; 2 * LIST_WORDS],
     /// Transfer descriptors of each slot.
     pieces: [[[u32; 4]; PIECES]; 32],
 }
 
 impl<const PIECES: usize> TaskList<PIECES> {
-    /// Its size in bytes.
+    /// Size of the memory in bytes.
     pub const BYTES: usize = size_of::<Self>();
-    /// Offset of the first slot's transfer descriptors; and the bytes of those of each slot.
+    /// Offset of the first slot's transfer descriptors, and size of each slot's transfer
+    /// descriptors, in bytes.
     pub(super) const PIECES_AT: usize = 8 * LIST_WORDS;
     pub(super) const SLOT_BYTES: usize = 16 * PIECES;
 
@@ -36,15 +38,15 @@ impl<const PIECES: usize> TaskList<PIECES> {
         TaskList { slots: [0; 2 * LIST_WORDS], pieces: [[[0; 4]; PIECES]; 32] }
     }
 
-    /// Returns the offset of the list of slots, in bytes, if this memory is at `bus`; `None`: not
-    /// possible.
+    /// Returns the offset of the task descriptor list, in bytes, if this memory is at bus address
+    /// `bus`; `None` if the list would have no possible place.
     pub(super) fn offset(bus: u64) -> Option<usize> {
         let offset = bus.wrapping_neg() & (ALIGN_BYTES - 1);
         (PIECES > 0 && offset.is_multiple_of(16)).then_some(offset as usize)
     }
 
-    /// Links each slot with its transfer descriptors, for good. `bus` is the address of this
-    /// memory.
+    /// Writes a link from each slot to its transfer descriptors, which never changes later. `bus`
+    /// is the bus address of this memory.
     pub(super) fn link(&mut self, form: &Form, bus: u64) {
         for slot in 0..32u8 {
             let at = bus + (Self::PIECES_AT + usize::from(slot) * Self::SLOT_BYTES) as u64;
@@ -53,14 +55,14 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Removes the link of the slot of direct commands, which has no data.
+    /// Removes the link of the slot for direct commands, which have no data.
     pub(super) fn unlink(&mut self, form: &Form, slot: u8) {
         if let Some([_, link]) = self.slot(form, slot) {
             put(link, END, 0);
         }
     }
 
-    /// Returns a slot's task descriptor and its link.
+    /// Returns a slot's task descriptor and its link descriptor.
     #[inline(always)]
     fn slot(&mut self, form: &Form, slot: u8) -> Option<[&mut [u32]; 2]> {
         let half = form.half_words();
@@ -69,7 +71,7 @@ impl<const PIECES: usize> TaskList<PIECES> {
         Some([task, link])
     }
 
-    /// Writes a task descriptor.
+    /// Writes a task descriptor into `slot`.
     #[inline(always)]
     pub(super) fn describe(&mut self, form: &Form, slot: u8, head: u32, argument: u32) {
         if let Some([[first, second, ..], _]) = self.slot(form, slot) {
@@ -78,8 +80,9 @@ impl<const PIECES: usize> TaskList<PIECES> {
         }
     }
 
-    /// Writes the transfer descriptors of the first `bytes` of the segments. Returns their bytes,
-    /// or `None` if the segments are too short or there are not enough descriptors.
+    /// Writes transfer descriptors for the first `bytes` bytes of the segments. Returns the size of
+    /// the descriptors in bytes, or `None` if the segments are too short or there are not enough
+    /// descriptors.
     #[inline(always)]
     pub(super) fn build(
         &mut self,
@@ -96,7 +99,7 @@ impl<const PIECES: usize> TaskList<PIECES> {
             && let Some((bus, here)) = piece(dma, form.words, segment.bus, bytes)
             && here == bytes
         {
-            // One piece: nearly every small request.
+            // The data are in one piece, as in nearly every small request.
             put(words.get_mut(..form.words)?, bytes << 16 | VALID | END | ACT_TRANSFER, bus);
             return Some(4 * form.words);
         }
@@ -110,18 +113,18 @@ impl<const PIECES: usize> Default for TaskList<PIECES> {
     }
 }
 
-/// The format of descriptors.
+/// The format of the descriptors that the controller reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// 128-bit tasks and 64-bit addresses.
+    /// Whether tasks have 128 bits and addresses 64 bits.
     pub(super) wide: bool,
-    /// 32-bit words of a transfer descriptor: 2, 3 or 4.
+    /// Size of a transfer descriptor in words of 32 bits: 2, 3 or 4.
     pub(super) words: usize,
-    /// Most bytes of one descriptor.
+    /// Largest number of bytes of one descriptor.
     pub(super) chunk: u32,
-    /// Whether a descriptor must not cross 128 MiB.
+    /// Whether a descriptor must not cross a boundary of 128 MiB.
     pub(super) bounded: bool,
-    /// Offset of the list of slots, in bytes.
+    /// Offset of the task descriptor list, in bytes.
     pub(super) offset: usize,
 }
 
@@ -131,7 +134,7 @@ impl Form {
         if self.wide { 4 } else { 2 }
     }
 
-    /// Returns offset and size of a slot's task descriptor.
+    /// Returns offset and size of a slot's task descriptor, in bytes.
     #[inline(always)]
     pub(super) fn task_at(&self, slot: u8) -> (usize, usize) {
         let bytes = 4 * self.half_words();
@@ -149,7 +152,8 @@ fn build_list(
     bytes: u32,
     pieces: usize,
 ) -> Option<usize> {
-    // A form has at least 2 words; said here, since chunks of none panic.
+    // A descriptor has at least 2 words; `max` shows the compiler that chunks of 0 words cannot
+    // panic.
     let mut places = words.chunks_exact_mut(form.words.max(2)).take(pieces);
     let (mut used, mut left) = (0, bytes);
     for segment in segments {
@@ -164,7 +168,7 @@ fn build_list(
             }
             here -= chunk;
             let end = if left == 0 && here == 0 { END } else { 0 };
-            // A length of 64 KiB is written as 0: its upper bits fall off.
+            // A length of 64 KiB is written as 0, since its upper bits are shifted out.
             put(places.next()?, chunk << 16 | VALID | ACT_TRANSFER | end, at);
             bus = bus.wrapping_add(chunk.into());
             used += 1;
@@ -176,7 +180,7 @@ fn build_list(
     (left == 0).then_some(4 * used * form.words)
 }
 
-/// Writes a descriptor with an address; leaves out the fields that its format does not have.
+/// Writes a descriptor with an address; leaves out the fields that its format lacks.
 #[inline]
 fn put(place: &mut [u32], head: u32, bus: u64) {
     let fields = [head, bus as u32, (bus >> 32) as u32, 0];
@@ -187,8 +191,8 @@ fn put(place: &mut [u32], head: u32, bus: u64) {
 
 #[inline(always)]
 fn write(place: &mut u32, value: u32) {
-    // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not
-    // this program.
+    // SAFETY: a valid, exclusive reference. The write is volatile, since the controller reads the
+    // word and this program does not.
     unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
 }
 
@@ -240,7 +244,7 @@ mod tests {
         assert_eq!(list.build(&NARROW, &dma, 1, &[segment(0, 1536)], 1536), Some(16));
         let words = list.pieces[1].as_flattened();
         assert_eq!(words[..4], [0x200_0021, 0x9000, 0x400_0023, 0x7ff_fe00]);
-        // The boundary is that of where the memory is.
+        // The boundary is one of bus addresses.
         let bounded = Form { bounded: true, ..NARROW };
         assert_eq!(list.build(&bounded, &dma, 1, &[segment(0, 1536)], 1536), Some(24));
         let words = list.pieces[1].as_flattened();

@@ -1,18 +1,18 @@
-//! CQHCI 5.10: the command queue engine for an eMMC [eMMC 5.1, B], next to an SDHCI. In these files
-//! "the engine" is this one.
+//! CQHCI 5.10: the command queue engine for an eMMC [eMMC 5.1, B], which works with an SDHCI. In
+//! these files "the engine" means the command queue engine.
 //!
 // Read first: `list.rs` (what the engine reads in memory), then `tasks.rs` (how a task starts),
-// `events.rs` (how it ends) and `switch.rs` (on, off, halt, clear). `config.rs` has what a board
-// must say.
+// `events.rs` (how a task ends) and `switch.rs` (on, off, halt, clear). `config.rs` has the
+// settings that a board gives.
 //!
-//! Engine and controller share lines, DMA and interrupt. While the engine is on, the controller's
-//! own interrupts are only errors, and phases are refused. While it is off or halted, the
-//! controller uses everything.
+//! Engine and SD controller share bus lines, DMA and interrupt. While the engine is on, the SD
+//! controller raises only error interrupts, and the driver refuses phases. While the engine is off
+//! or halted, the SD controller uses everything.
 //!
-//! The end of a task without other events takes five accesses: the doorbell; the engine's status,
-//! whose bit is cleared without reading; the ends; the status again, which has the errors of
-//! responses; the acknowledgement of the ends. Any other event keeps the interrupt line asserted,
-//! and is handled in the next call.
+//! The end of a task without other events takes five register accesses: writing the doorbell,
+//! clearing the bit in CQIS without reading it, reading the ended tasks (CQTCN), reading CQIS for
+//! errors of responses, and acknowledging the ended tasks. Any other event keeps the interrupt line
+//! asserted, and the next call handles it.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -39,10 +39,11 @@ use list::Form;
 pub use list::TaskList;
 use regs::*;
 
-/// An SDHCI with its queue engine, and memory for `PIECES` transfer descriptors of each task.
+/// The driver of an SDHCI with its command queue engine, and memory for `PIECES` transfer
+/// descriptors of each task.
 ///
-/// Where the engine cannot be used ([`queue_caps`](CommandQueueHost::queue_caps) has the reason),
-/// the controller works as without this type.
+/// If the engine cannot be used ([`queue_caps`](CommandQueueHost::queue_caps) has the reason), the
+/// driver works like the driver inside.
 pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     list: &'static mut TaskList<PIECES>,
@@ -56,35 +57,37 @@ pub struct Cqhci<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize>
     timeout_ns: u64,
 }
 
-/// State of the engine.
+/// State of the command queue engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Off,
     On,
     Halting,
     Halted,
-    /// Halted, and this task is being cleared.
+    /// The engine is halted, and the task of this slot is being cleared.
     Clearing(u8),
-    /// Halted, and all tasks are being cleared.
+    /// The engine is halted, and all tasks are being cleared.
     ClearingAll,
 }
 
-/// One bit for each slot.
+/// Sets of slots, one bit for each slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slots {
-    /// Described, and not rung.
+    /// Slots whose task is described, but whose doorbell was not written.
     prepared: u32,
-    /// Rung, and neither done nor cleared.
+    /// Slots whose doorbell was written, and whose task is neither done nor cleared.
     rung: u32,
-    /// Tasks whose next end counts only if the doorbell confirms it: the engine may still report an
-    /// end of the slot's earlier task, from before it was switched off or cleared.
+    /// Slots whose next end counts only if the doorbell confirms it. The engine may still report
+    /// the end of an earlier task of the slot, from before the engine was switched off or the task
+    /// cleared.
     doubtful: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Joins a driver with the engine of its controller. Reads version and capabilities and maps
-    /// the list, once and for good. Writes no register. Some engines respond only while the
-    /// controller's internal clock runs: there the board starts that clock before.
+    /// Joins an SDHCI driver with the command queue engine of its controller. Reads version and
+    /// capabilities, and maps the list for DMA for the lifetime of the program; writes no register.
+    /// Some engines respond only while the controller's internal clock runs; then the board must
+    /// start that clock before.
     pub fn new(
         host: Sdhci<R, D, DESCRIPTORS>,
         list: &'static mut TaskList<PIECES>,
@@ -110,7 +113,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if self.host.model.mode != TransferMode::Adma2 {
             return Err(QueueError::Transfer);
         }
-        // One piece may cross a boundary: no task is as long as that is far from the next.
+        // One segment may cross a 128 MiB boundary and needs one more descriptor. No task is long
+        // enough to cross two.
         let pieces = PIECES.saturating_sub(self.form.bounded.into());
         let (segments, bytes, _) = self.host.model.scatter(pieces);
         let caps = self.config.caps(self.read(VER), self.read(CAP), self.form.wide, (segments, bytes))?;
@@ -133,7 +137,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(caps)
     }
 
-    /// Returns the driver of the controller.
+    /// Returns the driver of the SD controller.
     pub fn controller(&self) -> &Sdhci<R, D, DESCRIPTORS> {
         &self.host
     }
@@ -148,38 +152,38 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.host.port.write32(self.config.offset.wrapping_add(register), value);
     }
 
-    /// Makes a part of the list, from this offset, visible to the controller.
+    /// Makes `bytes` bytes of the list, from offset `at` on, visible to the controller.
     #[inline(always)]
     fn sync(&mut self, at: usize, bytes: usize) {
         let whole: NonNull<u8> = NonNull::from(&mut *self.list).cast();
         if at <= TaskList::<PIECES>::BYTES {
-            // SAFETY: inside the list, or at its end.
+            // SAFETY: `at` is inside the list, or at its end.
             let place = unsafe { whole.add(at) };
             self.host.dma.sync(self.list_bus.wrapping_add(at as u64), place, bytes);
         }
     }
 
-    /// Returns whether the engine owns the lines and the controller's interrupts.
+    /// Returns whether the engine uses the bus lines and the controller's interrupts.
     #[inline(always)]
     fn has_lines(&self) -> bool {
         !matches!(self.at, At::Off | At::Halted)
     }
 
-    /// Returns whether the engine can transfer this memory.
+    /// Returns whether the engine's DMA can transfer this memory.
     fn by_dma(&self, segments: &[Segment]) -> bool {
         self.host.model.by_cpu == ByCpu::Never || !segments.iter().any(|segment| self.host.by_pio(segment))
     }
 
-    /// Returns whether only accesses of 32 bits work.
+    /// Returns whether the controller allows only 32-bit accesses.
     fn only_32(&self) -> bool {
         self.host.config.quirks.has(SdhciQuirks::ACCESS_32BIT)
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are; while
-// the engine has the lines none starts. A reset, and a change of the supply, switch the engine off
-// before they are done, and forget its tasks: their memory is let go when the driver inside says
-// that its own is [eMMC 5.1, B; SDHC 2.2.20].
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged; no
+// phase starts while the engine has the lines. A reset, and a change of the supply, switch the
+// engine off before they are done, and drop its tasks. So the memory of the tasks is free when the
+// driver inside reports its own memory as free [eMMC 5.1, B; SDHC 2.2.20].
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     for Cqhci<R, D, DESCRIPTORS, PIECES>
 {
@@ -225,7 +229,8 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         let forgets = matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::PowerOff);
         if op == BusOp::ResetLines && self.at == At::Halting {
-            // Data move for ever: they end before the engine is switched off, and not the other way.
+            // The reset must stop a data transfer that never ends before the engine is switched
+            // off.
             self.write(ISGE, 0);
             let step = self.host.set_bus(op, first, now_ns);
             if !matches!(step, Step::Wait(_)) {
@@ -247,10 +252,11 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Host
     }
 }
 
-// SAFETY: descriptors are made from the segments alone, for no more bytes than these have, or the
-// task is refused. Those of a slot are written while it is not rung. A slot is reported done when
-// the engine says so of a doorbell that was rung since; cleared when its doorbell is gone and the
-// engine halted, which moves no data then [eMMC 5.1, B]. The list is `'static`.
+// SAFETY: descriptors come only from the segments, for no more bytes than the segments have;
+// otherwise the task is refused. The descriptors of a slot are written only while its doorbell is
+// clear. A slot is reported done when the engine reports its end after the doorbell was written. It
+// is reported cleared when its doorbell is clear and the engine is halted, so that it moves no data
+// [eMMC 5.1, B]. The list is `'static`.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> CommandQueueHost
     for Cqhci<R, D, DESCRIPTORS, PIECES>
 {

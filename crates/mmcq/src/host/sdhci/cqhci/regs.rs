@@ -1,128 +1,135 @@
-//! Registers of the queue engine, from its own offset on, and their bits [eMMC 5.1, B].
+//! Registers of the command queue engine and their bits, at offsets from the engine's base [eMMC
+//! 5.1, B].
 
-/// Version.
+/// CQVER: version of the CQHCI standard that the engine implements.
 pub const VER: u16 = 0x00;
-/// Capabilities.
+/// CQCAP: capabilities, which give the frequency of the engine's timer.
 pub const CAP: u16 = 0x04;
-/// Configuration.
+/// CQCFG: configuration, which enables the engine.
 pub const CFG: u16 = 0x08;
-/// Control.
+/// CQCTL: control, which halts the engine and clears tasks.
 pub const CTL: u16 = 0x0c;
-/// Interrupt status; written ones clear.
+/// CQIS: interrupt status. Writing 1 clears a bit.
 pub const IS: u16 = 0x10;
-/// Enabled bits of the status.
+/// CQISTE: which events set their bit in [`IS`].
 pub const ISTE: u16 = 0x14;
-/// Bits of the status that interrupt.
+/// CQISGE: which bits of [`IS`] raise the interrupt line.
 pub const ISGE: u16 = 0x18;
-/// Interrupt coalescing.
+/// CQIC: interrupt coalescing, which raises one interrupt for several completed tasks.
 pub const IC: u16 = 0x1c;
-/// Task descriptor list base address, lower half.
+/// CQTDLBA: base address of the task descriptor list, bits 31:0.
 pub const TDLBA: u16 = 0x20;
-/// Its upper half.
+/// CQTDLBAU: base address of the task descriptor list, bits 63:32.
 pub const TDLBAU: u16 = 0x24;
-/// Doorbells: writing a one rings the task; reads as one until it is done.
+/// CQTDBR: doorbells, one bit for each task. Writing 1 starts the task; the bit reads 1 until the
+/// task is done.
 pub const TDBR: u16 = 0x28;
-/// Task completion notification; written ones clear.
+/// CQTCN: completed tasks, one bit for each task. Writing 1 clears a bit.
 pub const TCN: u16 = 0x2c;
-/// The card's last report of ready tasks.
+/// CQDQS: the card's last report of ready tasks (queue status register), one bit for each task.
 pub const DQS: u16 = 0x30;
-/// Tasks that the card knows.
+/// CQDPT: tasks that were sent to the card and are not done yet, one bit for each task.
 pub const DPT: u16 = 0x34;
-/// Task clear.
+/// CQTCLR: clears single tasks, one bit for each task.
 pub const TCLR: u16 = 0x38;
-/// Parameters of the polls for ready tasks.
+/// CQSSC1: when the engine asks the card for ready tasks (CMD13).
 pub const SSC1: u16 = 0x40;
-/// The card's address for these polls.
+/// CQSSC2: the RCA that the engine uses in these CMD13.
 pub const SSC2: u16 = 0x44;
-/// The response of a direct command.
+/// CQCRDCT: response of the last direct command.
 pub const CRDCT: u16 = 0x48;
-/// Bits of an R1 that stop the queue.
+/// CQRMEM: mask of the bits in an R1 that stop the queue.
 pub const RMEM: u16 = 0x50;
-/// The command and data on the lines when a fault happened.
+/// CQTERRI: index and task of the command and of the data that were on the bus when an error
+/// happened.
 pub const TERRI: u16 = 0x54;
-/// Argument of the last response.
+/// CQCRA: argument of the last response.
 pub const CRA: u16 = 0x5c;
 
-/// VER: the major number.
+/// Lowest bit of the field of [`VER`] with the major version number.
 pub const VER_MAJOR_SHIFT: u32 = 8;
-/// CAP: unit of the timer's clock, a power of ten of kHz up to 4.
+/// Lowest bit of the field of [`CAP`] with the unit of the timer's frequency: 10^n kHz, n up to 4.
 pub const CAP_UNIT_SHIFT: u32 = 12;
-/// CAP: the clock in that unit.
+/// Mask of the field of [`CAP`] with the timer's frequency, in that unit.
 pub const CAP_CLOCK: u32 = 0x3ff;
 
-/// CFG: on.
+/// [`CFG`]: enables the command queue engine.
 pub const CFG_ENABLE: u32 = 1;
-/// CFG: task descriptors of 128 bits.
+/// [`CFG`]: task descriptors have 128 bits instead of 64.
 pub const CFG_WIDE: u32 = 1 << 8;
-/// CFG: slot 31 is that of direct commands.
+/// [`CFG`]: slot 31 carries direct commands instead of a task.
 pub const CFG_DIRECT: u32 = 1 << 12;
 
-/// CTL: halt; reads 1 when halted.
+/// [`CTL`]: halts the engine; the bit reads 1 once the engine is halted.
 pub const CTL_HALT: u32 = 1;
-/// CTL: clear all tasks.
+/// [`CTL`]: clears all tasks; the engine must be halted.
 pub const CTL_CLEAR_ALL: u32 = 1 << 8;
 
-/// IS: the halt is complete.
+/// [`IS`]: the engine is halted.
 pub const INT_HALT: u32 = 1;
-/// IS: tasks are complete.
+/// [`IS`]: at least one task is complete.
 pub const INT_DONE: u32 = 1 << 1;
-/// IS: a response had a bit of RMEM.
+/// [`IS`]: a response had a bit of [`RMEM`] set.
 pub const INT_RESPONSE: u32 = 1 << 2;
-/// IS: tasks are cleared.
+/// [`IS`]: the tasks of a clear request are cleared.
 pub const INT_CLEARED: u32 = 1 << 3;
 
-/// IC: on.
+/// [`IC`]: enables interrupt coalescing.
 pub const IC_ENABLE: u32 = 1 << 31;
-/// IC: restarts count and time.
+/// [`IC`]: restarts the counter of tasks and the timer.
 pub const IC_RESET: u32 = 1 << 16;
-/// IC: the threshold is written.
+/// [`IC`]: write enable for the threshold in 12:8.
 pub const IC_TASKS_WRITE: u32 = 1 << 15;
-/// IC: shift of the threshold.
+/// [`IC`]: lowest bit of the threshold, the number of completed tasks that raises the interrupt.
 pub const IC_TASKS_SHIFT: u32 = 8;
-/// IC: the timeout is written.
+/// [`IC`]: write enable for the timeout in 6:0.
 pub const IC_TIME_WRITE: u32 = 1 << 7;
-/// IC: the largest timeout.
+/// [`IC`]: largest timeout, in steps of [`IC_TIME_CLOCKS`].
 pub const IC_TIME_MAX: u64 = 0x7f;
-/// IC: clocks in a step of the timeout.
+/// [`IC`]: clocks of the engine's timer in one step of the timeout.
 pub const IC_TIME_CLOCKS: u64 = 1024;
 
-/// SSC1: shift of the number of blocks left at which the card is polled during data.
+/// [`SSC1`]: lowest bit of the field that says how many blocks before the end of data the engine
+/// asks the card for ready tasks.
 pub const SSC1_BLOCKS_SHIFT: u32 = 16;
-/// SSC1: longest pause between two polls, in clocks.
+/// [`SSC1`]: longest time between two CMD13, in card clocks.
 pub const SSC1_CLOCKS_MAX: u64 = 0xffff;
 
-/// TERRI: a command was on the line; its index is in 5:0, its task in 12:8.
+/// [`TERRI`]: the fields of the command are valid: its index in 5:0, its task in 12:8.
 pub const TERRI_COMMAND: u32 = 1 << 15;
-/// TERRI: data were being transferred; index and task are 16 bits above those of the command.
+/// [`TERRI`]: the fields of the data are valid: the command's index in 21:16, its task in 28:24.
 pub const TERRI_DATA: u32 = 1 << 31;
 
-/// The slot of direct commands.
+/// Slot that carries direct commands while [`CFG_DIRECT`] is set.
 pub const DIRECT_SLOT: u8 = 31;
 
-/// In a descriptor: valid.
+/// Valid bit of a task or transfer descriptor.
 pub const VALID: u32 = 1;
-/// In a descriptor: the last of its list.
+/// End bit of a descriptor: the last descriptor of its list.
 pub const END: u32 = 1 << 1;
-/// In a descriptor: its end interrupts at once.
+/// Int bit of a task descriptor: the end of the task raises an interrupt at once, without
+/// coalescing.
 pub const INT: u32 = 1 << 2;
-/// Act: transfer data.
+/// Act field: a transfer descriptor, which points to data in memory.
 pub const ACT_TRANSFER: u32 = 4 << 3;
-/// Act: a task.
+/// Act field: a task descriptor.
 pub const ACT_TASK: u32 = 5 << 3;
-/// Act: a link.
+/// Act field: a link descriptor, which points to more transfer descriptors.
 pub const ACT_LINK: u32 = 6 << 3;
-/// In a task: card to host.
+/// Task descriptor: the data go from the card to the host.
 pub const TASK_READ: u32 = 1 << 12;
-/// In a task: shift of the context.
+/// Task descriptor: lowest bit of the context ID.
 pub const TASK_CONTEXT_SHIFT: u32 = 7;
-/// In a task: shift of the blocks, or of a command's index.
+/// Lowest bit of the block count in a task descriptor, and of the command's index in the descriptor
+/// of a direct command.
 pub const TASK_BLOCKS_SHIFT: u32 = 16;
-/// In a command: it needs no idle data lines.
+/// Descriptor of a direct command: the engine may send the command while the data lines are in use.
 pub const COMMAND_BESIDE: u32 = 1 << 22;
-/// In a command: a response of 48 bits.
+/// Descriptor of a direct command: a response of 48 bits.
 pub const COMMAND_R1: u32 = 2 << 23;
-/// In a command: a response of 48 bits and busy.
+/// Descriptor of a direct command: a response of 48 bits, followed by busy (R1b).
 pub const COMMAND_R1B: u32 = 3 << 23;
 
-/// Normal Interrupt Status of the controller: the engine's [`IS`] has an event [SDHC 4.20].
+/// Normal Interrupt Status of the SD host controller: [`IS`] of the command queue engine has an
+/// event [SDHC 4.20].
 pub const INT_QUEUE: u32 = 1 << 14;

@@ -1,4 +1,4 @@
-//! Switching the engine on and off, halting it, and clearing its tasks.
+//! Switches the command queue engine on and off, halts it, and clears its tasks.
 
 use super::super::events::OF_PHASE;
 use super::super::regs::*;
@@ -7,19 +7,20 @@ use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, Slots};
 use crate::host::{Coalescing, Dma, QueueError, QueueEvents, QueueSettings, Regs};
 
-/// Most words that a tuning may have left in the buffer: blocks of 128 bytes, and earlier data.
+/// Largest number of words that a tuning may have left in the buffer: blocks of 128 bytes, and
+/// earlier data.
 const BUFFER_WORDS: u32 = 1024;
 const BLOCK_BYTES: u16 = 512;
 
-/// Returns this time in clocks, rounded up.
+/// Returns the time `ns` in clocks of frequency `hz`, rounded up.
 fn clocks(ns: u64, hz: u32) -> u64 {
     ns.saturating_mul(hz.into()).div_ceil(1_000_000_000)
 }
 
-/// Returns the value of IC.
+/// Returns the value of the interrupt coalescing register IC.
 fn coalescing(settings: Option<Coalescing>, hz: u32) -> u32 {
     let Some(Coalescing { tasks, wait_ns }) = settings else {
-        // Both are written, as none.
+        // Threshold and timeout are both written as 0, which switches coalescing off.
         return IC_RESET | IC_TASKS_WRITE | IC_TIME_WRITE;
     };
     let steps = clocks(wait_ns, hz).div_ceil(IC_TIME_CLOCKS).clamp(1, IC_TIME_MAX) as u32;
@@ -39,7 +40,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.timeout_ns = settings.timeout_ns;
         let direct = if caps.direct.is_some() { CFG_DIRECT } else { 0 };
         let config = if caps.wide { CFG_WIDE } else { 0 } | direct;
-        // Each time: some forget them when they are switched on or off.
+        // Written each time: some engines forget these registers when they are switched on or off.
         self.write(CFG, config);
         let list = self.list_bus.wrapping_add(self.form.offset as u64);
         self.write(TDLBA, list as u32);
@@ -63,9 +64,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             self.drop_tasks();
             return Err(QueueError::StaysOff(seen));
         }
-        // Some fall back to a pause of 8 clocks when they are switched on.
+        // Some engines fall back to a polling time of 8 clocks when they are switched on.
         self.write(SSC1, polling);
-        // Whatever the engine has of the time before is not believed.
+        // What the engine reports from before it was switched on is not trusted.
         self.slots = Slots { doubtful: u32::MAX, ..Slots::default() };
         if self.is_halted() && !self.leave_halt() {
             self.drop_tasks();
@@ -136,7 +137,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         Ok(())
     }
 
-    /// Checks whether the requested tasks were cleared: by the doorbells, whatever interrupts.
+    /// Checks whether the requested tasks were cleared. The doorbells show it, whichever interrupt
+    /// came.
     pub(super) fn look_for_clear(&mut self, events: &mut QueueEvents) {
         let asked = match self.at {
             At::Clearing(slot) => 1 << slot,
@@ -168,14 +170,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         !self.is_halted()
     }
 
-    /// Gives the lines back to the controller after the requested halt.
+    /// Gives the lines back to the SD controller after the requested halt.
     pub(super) fn enter_halted(&mut self) {
         self.at = At::Halted;
         self.write(ISGE, 0);
         self.release_lines();
     }
 
-    /// Switches the engine off in any state, and drops its tasks.
+    /// Switches the engine off in any state, and forgets its tasks.
     pub(super) fn drop_tasks(&mut self) {
         self.slots = Slots::default();
         if self.at == At::Off {
@@ -192,7 +194,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         (self.at, self.slots) = (At::Off, Slots::default());
     }
 
-    /// Clears earlier ends and events.
+    /// Clears the engine's earlier task ends and events.
     fn forget_events(&mut self) {
         self.write(IS, INT_HALT | INT_DONE | INT_RESPONSE | INT_CLEARED);
         let stale = self.read(TCN);
@@ -201,8 +203,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         }
     }
 
-    /// Checks that there is no phase, and nothing in the buffer: some engines hang if a tuning has
-    /// left data there.
+    /// Checks that no phase is in progress and that the buffer is empty: some engines hang if a
+    /// tuning has left data in the buffer.
     fn check_lines(&mut self) -> Result<(), QueueError> {
         let used = PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT;
         let state = self.host.present_state().ok_or(QueueError::Busy)?;
@@ -220,25 +222,26 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         if empty { Ok(()) } else { Err(QueueError::Buffer) }
     }
 
-    /// Gives the lines to the engine: of the controller's own interrupts only errors stay enabled,
-    /// and those that belong to no phase.
+    /// Gives the lines to the engine. Of the SD controller's own interrupts only errors, and events
+    /// that belong to no phase, stay enabled.
     fn take_lines(&mut self) {
         let host = &mut self.host;
         host.idle = false;
         host.port.write_pair(BLOCK_SIZE, BLOCK_BYTES | BOUNDARY_512K, 0);
-        // Some forget it when the lines change hands.
+        // Some controllers forget the timeout when the lines pass to the engine.
         host.shadow = Shadow { timeout: None, timeout_ns: UNKNOWN_NS, fast_blocks: 0, ..host.shadow };
         host.set_timeout(self.timeout_ns);
         let mode = self.config.quirks.has(CqhciQuirks::TRANSFER_MODE);
         if mode && !self.only_32() {
-            // As 16 bits: its upper half would send a command.
+            // A 16-bit write: a 32-bit write would also write the Command register and send a
+            // command.
             self.host.port.write16(TRANSFER_MODE, MODE_DMA | MODE_BLOCK_COUNT | MODE_MULTI);
         }
         self.host.port.write32(INT_STATUS, OF_PHASE);
         self.route(INT_QUEUE);
     }
 
-    /// Enables the interrupts for the engine: `more`, errors, and those that belong to no phase.
+    /// Enables the interrupts in `more`, errors, and events that belong to no phase.
     fn route(&mut self, more: u32) {
         let phases = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
         let enable = self.host.shadow.enable & !phases | more;
@@ -247,8 +250,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         self.host.set_signal(signal);
     }
 
-    /// Gives the lines back to the controller. Some controllers have latched ends of commands
-    /// meanwhile; the next phase checks twice.
+    /// Gives the lines back to the SD controller. Some controllers latched ends of commands while
+    /// the engine had the lines, so the next phase checks the lines before it starts.
     fn release_lines(&mut self) {
         self.host.idle = false;
         self.host.enable_interrupts();

@@ -1,4 +1,4 @@
-//! The start of a task.
+//! Starts tasks and direct commands of the command queue engine.
 
 use super::regs::*;
 use super::{At, Cqhci, CqhciQuirks, TaskList};
@@ -8,7 +8,7 @@ use crate::spec::command::{Command, Resp};
 const BLOCK_BYTES: u32 = 512;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D, DESCRIPTORS, PIECES> {
-    /// Checks that the slot exists, and is free.
+    /// Checks that the slot exists and is free; returns its bit.
     #[inline]
     fn check_slot(&self, slot: u8) -> Result<u32, QueueError> {
         let bit = 1u32.checked_shl(slot.into()).ok_or(QueueError::Slot(slot))?;
@@ -31,7 +31,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
             &Err(why) => return Err(why),
         }
         let bit = self.check_slot(slot)?;
-        // Whatever was there is forgotten, also where this is refused.
+        // An earlier description of the slot is forgotten, even if this one is refused.
         self.slots.prepared &= !bit;
         if task.blocks == 0 || task.context > 15 {
             return Err(QueueError::Unsupported);
@@ -43,7 +43,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize, const PIECES: usize> Cqhci<R, D,
         let used =
             self.list.build(&self.form, &self.host.dma, slot, segments, bytes).ok_or(QueueError::Memory)?;
         let way = if task.direction == Direction::Read { TASK_READ } else { 0 };
-        // Without coalescing each end interrupts by itself: some count by this bit alone.
+        // Without coalescing the end of each task interrupts at once; some engines raise the
+        // interrupt only for tasks with this bit.
         let tells = if self.coalesces { 0 } else { INT };
         let head = VALID
             | END

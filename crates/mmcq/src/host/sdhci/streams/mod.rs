@@ -1,21 +1,22 @@
 //! Transfers that stay open on an SDHCI, by two methods.
 //!
-// Read first: `stops.rs` (data that stop at a boundary of memory). What a carrier is stands here.
+// Read first: `stops.rs` (data that stop at a memory boundary). This page explains the carrier.
 //!
-//! The standard has no transfer whose memory is supplied in parts. Two of its means allow one:
+//! The standard has no transfer whose memory is supplied in parts. Two of its features allow one:
 //!
 //! - **Stops.** SDMA stops at each boundary of memory, raises the DMA Interrupt, and continues at
-//!   the address that is written then [SDHC 2.2.1]. A read is over at the interrupt of its last
-//!   boundary: its data are in memory. A write is not: that interrupt means that memory was *read*,
-//!   and the last block is still to be sent. So Stop At Block Gap is requested there [SDHC 2.2.12],
-//!   and the write is over when the controller stops at the gap: the card has taken every block.
-//! - **A carrier.** Only the card's transfer stays open: CMD25 is sent with the exact count of its
-//!   own data, and later data are sent as the data of a CMD13, which the card answers while it
+//!   the address that the driver writes then [SDHC 2.2.1]. A read ends at the interrupt of its last
+//!   boundary: its data are in memory. A write does not end there: the interrupt only means that
+//!   memory was *read*, and the last block is still to be sent. So the driver sets Stop At Block
+//!   Gap Request [SDHC 2.2.12], and the write ends when the controller stops at the gap: the card
+//!   has received every block.
+//! - **A carrier.** Only the card's transfer stays open. CMD25 is sent with the exact block count
+//!   of its own data. Later data are sent as the data of a CMD13, which the card answers while it
 //!   receives. The controller ends each with an ordinary Transfer Complete. No standard promises
 //!   that a controller sends data with a CMD13, and none forbids it.
 //!
-//! This project has seen neither on silicon. Both are off until a board enables them by
-//! [`StreamConfig`]. After two failures in a row the engine does not use them any more.
+//! This project has seen neither method on real hardware. Both are off until a board enables them
+//! by [`StreamConfig`]. After two failures in a row the engine stops using them.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -37,25 +38,25 @@ const SELECT_CARD: u8 = 7;
 const STOP_TRANSMISSION: u8 = 12;
 const SEND_STATUS: u8 = 13;
 
-/// How writes stay open.
+/// How the driver keeps writes open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenWrites {
-    /// Not at all: each write is closed.
+    /// No write stays open: each write is closed.
     #[default]
     No,
-    /// By stops of SDMA; each request ends at a block gap. Memory must be whole boundaries of 4
-    /// KiB.
+    /// SDMA stops at boundaries, and each request ends at a block gap. Memory must consist of whole
+    /// boundaries of 4 KiB.
     Gap,
-    /// By data of a CMD13. Any memory.
+    /// Later data are sent as the data of a CMD13. Any memory is allowed.
     Carrier,
 }
 
-/// Which transfers a controller leaves open. Enable what was tried on it.
+/// Which transfers the driver keeps open. Enable only what was tried on the controller.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamConfig {
-    /// Whether reads stay open, by stops of SDMA. Memory must be whole boundaries of 4 KiB.
+    /// Whether reads stay open, by stops of SDMA. Memory must consist of whole boundaries of 4 KiB.
     pub reads: bool,
     /// How writes stay open.
     pub writes: OpenWrites,
@@ -64,54 +65,54 @@ pub struct StreamConfig {
 setters!(StreamConfig { reads: bool, writes: OpenWrites });
 
 impl StreamConfig {
-    /// No transfer stays open: the setting for an untried controller.
+    /// No transfer stays open: the setting for a controller on which nothing was tried.
     pub const NONE: StreamConfig = StreamConfig { reads: false, writes: OpenWrites::No };
 }
 
-/// An SDHCI driver that leaves transfers open where its board has enabled it.
+/// An SDHCI driver that keeps transfers open where its board has enabled it.
 ///
-/// Otherwise it works as without this type. It needs ADMA2, a declared SDMA, no cache line
-/// restrictions, and no quirk that excludes it.
+/// For other requests it works like the driver inside. It needs ADMA2, SDMA Support in the
+/// capabilities, a `Dma` without cache lines, and no quirk that excludes it.
 pub struct Streams<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     host: Sdhci<R, D, DESCRIPTORS>,
     caps: Caps,
     config: StreamConfig,
     open: Option<Open>,
-    /// The phase in progress, if it is one by stops.
+    /// The phase in progress, if it uses stops.
     run: Option<Run>,
-    /// The role of the phase in progress, if it is one of the driver inside.
+    /// The role of the phase in progress, if the driver inside executes it.
     plain: Plain,
     resets: Resets,
     /// The argument of the CMD7 that selected the card; 0: none is selected.
     selected: u32,
-    /// Errors in a carrier's response. The engine does not see that response, so the driver adds
-    /// them to the next one that the engine gets.
+    /// Errors in the response to a carrier's CMD13. The engine does not see that response, so the
+    /// driver adds the errors to the next response that the engine gets.
     told: u32,
 }
 
-/// A transfer whose end the card has not seen.
+/// An open transfer: the card has not seen its end.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Stops(Stops),
-    /// Only the card's transfer is open.
+    /// The card's transfer is open, the controller's is not.
     Carrier,
-    /// Nothing continues it.
+    /// The transfer cannot be continued.
     Ended,
 }
 
-/// The role of a phase of the driver inside.
+/// The role of a phase that the driver inside executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Other,
-    /// CMD12.
+    /// The phase sends CMD12.
     Stop,
-    /// CMD13.
+    /// The phase sends CMD13.
     Status,
-    /// CMD13 with data.
+    /// The phase sends CMD13 with data, as a carrier.
     Carrier,
 }
 
-/// Resets of CMD and DAT after an abort, one after the other [SDHC 3.8].
+/// State of the resets of CMD and DAT after an abort, one after the other [SDHC 3.8].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resets {
     Over,
@@ -120,9 +121,9 @@ enum Resets {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Makes a driver that leaves transfers open as far as `config` allows; writes no register.
+    /// Makes a driver that keeps transfers open as far as `config` allows; writes no register.
     ///
-    /// Without ADMA2, without SDMA, or where the CPU moves data, `config` has no effect.
+    /// Without ADMA2, without SDMA, or if the CPU moves data, `config` has no effect.
     pub fn new(host: Sdhci<R, D, DESCRIPTORS>, config: StreamConfig) -> Self {
         let able = host.model.mode == TransferMode::Adma2
             && host.model.by_cpu == ByCpu::Never
@@ -177,7 +178,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         }
     }
 
-    /// Converts a carrier's end for the engine, whose phase had no command.
+    /// Converts the end of a carrier's CMD13 for the engine, whose phase had no command.
     fn carried(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let end = end.map_err(|fault| Fault { response: None, ..fault })?;
         let status = R1(end.response.words[0]);
@@ -189,7 +190,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(Done::default())
     }
 
-    /// Handles the end of an ordinary phase while something special is going on.
+    /// Handles the end of a phase of the driver inside that was a CMD12, a CMD13 or a carrier.
     fn ended(&mut self, end: Result<Done, Fault>) -> Result<Done, Fault> {
         let plain = core::mem::replace(&mut self.plain, Plain::Other);
         if plain == Plain::Carrier {
@@ -202,7 +203,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             self.leave_stops();
             self.resets = Resets::Command;
             self.host.port.write8(RESET, RESET_CMD);
-            // Done at once on most controllers; else the next start looks.
+            // The resets end at once on most controllers; otherwise the next start checks them.
             let _ = self.finish_resets();
         }
         if plain != Plain::Other {
@@ -211,7 +212,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(done)
     }
 
-    /// Resets CMD, then DAT, without waiting.
+    /// Resets the CMD circuit, then the DAT circuit, without waiting; an error if the resets have
+    /// not ended.
     fn finish_resets(&mut self) -> Result<(), StartError> {
         if self.resets == Resets::Over {
             return Ok(());
@@ -227,7 +229,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Err(StartError::CommandLine)
     }
 
-    /// Forgets the open transfer: the lines, or all, are reset.
+    /// Forgets the open transfer, because the lines or the whole controller are reset.
     fn forget(&mut self) {
         if let Some(Open::Stops(_)) = self.open.take() {
             self.leave_stops();
@@ -236,7 +238,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         self.resets = Resets::Over;
     }
 
-    /// Handles events while a transfer is open and no phase is in progress: only those about the
+    /// Handles events while a transfer is open and no phase is in progress: only events about the
     /// card. Events of data are left for the next phase.
     fn take_rare_alone(&mut self) -> Events {
         let mut events = Events::default();
@@ -249,18 +251,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             self.host.take_rare(status, &mut events);
         }
         if status & super::events::OF_PHASE != 0 {
-            // What stays in the status interrupts no more.
+            // Status bits of data that stay set must not interrupt again.
             self.host.set_signal(super::events::RARE);
         }
         events
     }
 }
 
-// SAFETY: calls go to the driver inside, in their order and with the segments as they are, but for
-// phases by stops. Those give SDMA addresses made from the segments alone, one boundary at a time,
-// each wholly inside of a segment, and the controller stops at each: see `stops.rs`. A phase's end
-// is reported `Ok` when the controller stands at its last boundary and has no address beyond it; it
-// touches nothing until the next is written. After any other end a reset takes the memory from it.
+// SAFETY: all calls go to the driver inside, in their order and with the segments unchanged, except
+// phases by stops. For those, SDMA addresses come only from the segments, one boundary at a time,
+// each inside of a segment, and the controller stops at each: see `stops.rs`. A phase ends `Ok`
+// when the controller has stopped at its last boundary and has no address beyond it; it accesses no
+// memory until the next address is written. After any other end a reset stops its access.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DESCRIPTORS> {
     const CONTINUES: bool = true;
     const ALWAYS_CONTINUES: bool = false;
@@ -306,7 +308,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Streams<R, D, DE
             _ => Plain::Other,
         };
         if plain != Plain::Stop && matches!(self.open, Some(Open::Stops(_))) {
-            // The controller is in the middle of it.
+            // The controller is in the middle of an open transfer.
             return Err(StartError::Unsupported);
         }
         self.host.start(phase, segments, timeout_ns)?;

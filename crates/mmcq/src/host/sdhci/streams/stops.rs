@@ -1,9 +1,9 @@
-//! Data that stop at boundaries of memory.
+//! Transfers by SDMA that stop at boundaries of memory.
 //!
-//! The register of such a transfer counts 65 535 blocks, far more than will come. Its boundary is
-//! the largest that the memory of its first request allows, 4 KiB to 512 KiB, and stays the same
-//! until its end: each request is a number of steps from boundary to boundary. The engine closes
-//! the transfer before the count ends.
+//! The block count of such a transfer is 65 535, far more than will be transferred. The boundary is
+//! the largest that the memory of the first request allows, 4 KiB to 512 KiB, and stays the same
+//! until the transfer ends. So each request consists of whole steps from boundary to boundary. The
+//! engine closes the transfer before the block count reaches 0.
 
 use super::{Open, Streams};
 use crate::host::sdhci::Sdhci;
@@ -15,44 +15,45 @@ use crate::host::{
 };
 use crate::spec::response::Response;
 
-/// The smallest boundary, whose code in Block Size is 0 [SDHC 2.2.2].
+/// The smallest boundary in bytes, whose code in Block Size is 0 [SDHC 2.2.2].
 const STEP_MIN: u32 = 4096;
 const STEP_MAX: u32 = 512 * 1024;
 const BOUNDARY_SHIFT: u32 = 12;
 const BLOCK_BYTES: u32 = 512;
-/// Largest block count of the register.
+/// Largest value of the Block Count register.
 const COUNT: u32 = 65_535;
 
-/// The transfer that is stopped at a boundary.
+/// A transfer that is stopped at a boundary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stops {
     direction: Direction,
-    /// Bytes from boundary to boundary.
+    /// Bytes from one boundary to the next.
     step: u32,
-    /// Blocks that are left in the register.
+    /// Blocks that are left in the Block Count register.
     left: u32,
-    /// Whether it is stopped at a block gap: the card has taken all that was sent.
+    /// Whether the transfer is stopped at a block gap: the card has received all blocks that were
+    /// sent.
     at_gap: bool,
 }
 
 impl Stops {
-    /// Returns whether this memory can continue it.
+    /// Returns whether a request with this memory can continue the transfer.
     pub(super) fn takes(&self, segment: &Segment, blocks: u32, direction: Direction) -> bool {
         self.direction == direction && blocks < self.left && is_stepped(segment.bus, segment.len, self.step)
     }
 }
 
-/// The phase in progress of such a transfer.
+/// The phase in progress of a transfer by stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Whether CMD18 or CMD25 was sent before the data, and its response has not come.
+    /// Whether CMD18 or CMD25 was sent before the data, and its response was not received yet.
     answers: bool,
     begins: bool,
     segment: usize,
     offset: u32,
-    /// Steps that are left, including the one in progress.
+    /// Steps that are left, including the step in progress.
     steps: u32,
-    /// Gaps that may still come before that of the last block.
+    /// Block gaps that may still occur before the gap after the last block.
     gaps: u32,
 }
 
@@ -65,8 +66,8 @@ pub(super) fn fits(segment: &Segment, blocks: u32) -> bool {
     blocks < COUNT && is_stepped(segment.bus, segment.len, STEP_MIN)
 }
 
-/// Returns the largest boundary, in bytes, that fits these segments of exactly this many blocks;
-/// `None`: no boundary fits.
+/// Returns the largest boundary, in bytes, that fits the segments of exactly `blocks` blocks;
+/// `None` if no boundary fits.
 pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
     let mut bits = u64::from(STEP_MAX);
     let mut bytes = 0u64;
@@ -80,7 +81,7 @@ pub(super) fn step(segments: &[Segment], blocks: u32) -> Option<u32> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
-    /// Starts CMD18 or CMD25 with its first data.
+    /// Starts CMD18 or CMD25 with the data of the first request.
     pub(super) fn begin_stops(
         &mut self,
         phase: &Phase,
@@ -114,7 +115,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Continues with the next request's memory: one register write, or two.
+    /// Continues the transfer with the next request's memory, by one or two register writes.
     pub(super) fn continue_stops(
         &mut self,
         phase: &Phase,
@@ -144,13 +145,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Ok(())
     }
 
-    /// Does what every phase by stops has in common.
+    /// Prepares the driver's state for a phase by stops, whether it begins or continues a transfer.
     fn run_stops(&mut self, blocks: u32, step: u32, begins: bool) {
         let steps = blocks / (step / BLOCK_BYTES);
         self.run = Some(Run { answers: begins, begins, segment: 0, offset: 0, steps, gaps: blocks });
         let host = &mut self.host;
         (host.idle, host.fast_end, host.auto) = (false, NEVER, Automatic::Nothing);
-        // What the short way counts on to be in the registers is so no more.
+        // The registers no longer hold the values on which the fast path relies.
         (host.shadow.fast_blocks, host.shadow.adma_high) = (0, None);
         host.set_signal(host.shadow.base_signal | INT_TRANSFER | INT_DMA);
     }
@@ -213,7 +214,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
             }));
         }
         if run.answers {
-            // The data were faster than the response: its interrupt is wanted after all.
+            // The data ended before the response arrived, so enable Command Complete.
             self.host.set_signal(self.host.shadow.signal | INT_COMMAND);
             return None;
         }
@@ -222,7 +223,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
         Some(Ok(Done { response, ..Done::default() }))
     }
 
-    /// Sets DMA and block gap back to the values for ordinary transfers.
+    /// Sets DMA mode and Block Gap Control back to the values for ordinary transfers.
     pub(super) fn leave_stops(&mut self) {
         self.host.port.write8(BLOCK_GAP, 0);
         self.host.port.write8(CONTROL, self.host.bus.control());
@@ -230,8 +231,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Streams<R, D, DESCRIPTORS> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// Returns whether the segments are in reach: below version 4, or without its wide addresses,
-    /// SDMA has 32 bits.
+    /// Returns whether SDMA can reach the segments. Below version 4, or without 64-bit Addressing,
+    /// SDMA addresses have 32 bits.
     fn is_in_reach(&self, segments: &[Segment]) -> bool {
         let wide = self.model.v4 && self.model.wide;
         segments.iter().all(|segment| {
@@ -239,8 +240,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// Handles SDMA's stop at a boundary: continues with the next step, or ends if the memory is
-    /// over.
+    /// Handles SDMA's stop at a boundary: continues with the next step, or ends the phase after the
+    /// last one.
     fn pass_boundary(&mut self, stops: &Stops, run: &mut Run, segments: &[Segment]) {
         run.steps -= 1;
         run.offset += stops.step;
@@ -252,14 +253,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.set_sdma(segment.bus + u64::from(run.offset));
             }
         } else if stops.direction == Direction::Write {
-            // The last block is in the controller, and not yet on the card.
+            // The last block is in the controller, but was not yet sent to the card.
             self.port.write8(BLOCK_GAP, GAP_STOP);
         }
     }
 
-    /// Handles a block gap; returns true if it is that of the last block. A stop request that came
-    /// while an earlier block was on the line stops after that block; then the transfer continues
-    /// to the next gap.
+    /// Handles a stop at a block gap; returns true if it is the gap after the last block. A stop
+    /// request that came while an earlier block was being sent stops after that block. The transfer
+    /// then continues to the next gap.
     fn end_or_pass_gap(&mut self, stops: &mut Stops, run: &mut Run) -> bool {
         if u32::from(self.port.read16(BLOCK_COUNT)) <= stops.left {
             return true;

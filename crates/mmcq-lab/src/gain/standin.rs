@@ -1,0 +1,62 @@
+//! How far the stand-ins of Linux's stacks are off Linux itself.
+//!
+//! Linux itself ran some of these loads on the model of one board with a queue engine
+//! (docs/original.md, docs/laboratory.md). On other boards a stand-in may be off by as much.
+
+use crate::runner::Setting;
+
+/// What a load does, as far as a stand-in may be off in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads alone.
+    Reads,
+    /// Writes.
+    Writes,
+    /// Writes that are flushed one by one.
+    Flushes,
+}
+
+/// Requests a second of Linux itself and of the setting, by kind, and by depth or jobs. Of reads:
+/// both against the setting `none`.
+const MEASURED: [(Setting, Kind, u32, [f64; 2]); 13] = [
+    (Setting::None, Kind::Flushes, 1, [1461.0, 1383.0]),
+    (Setting::None, Kind::Flushes, 8, [3475.0, 3710.0]),
+    (Setting::None, Kind::Flushes, 32, [6319.0, 7048.0]),
+    (Setting::HsqTag, Kind::Flushes, 1, [1584.0, 1495.0]),
+    (Setting::HsqTag, Kind::Flushes, 8, [4155.0, 3245.0]),
+    (Setting::HsqTag, Kind::Flushes, 32, [4540.0, 3269.0]),
+    (Setting::LinuxCqe, Kind::Flushes, 1, [1748.0, 1616.0]),
+    (Setting::LinuxCqe, Kind::Flushes, 8, [5040.0, 4834.0]),
+    (Setting::LinuxCqe, Kind::Flushes, 32, [11871.0, 11350.0]),
+    (Setting::LinuxCqe, Kind::Reads, 1, [1.03, 1.03]),
+    (Setting::LinuxCqe, Kind::Reads, 8, [3.33, 3.43]),
+    (Setting::LinuxCqe, Kind::Reads, 32, [3.39, 3.76]),
+    // 111 and 135 us.
+    (Setting::LinuxCqe, Kind::Writes, 1, [9009.0, 7407.0]),
+];
+
+/// Returns the rate of Linux itself as a multiple of that of the setting, at the nearest depth that
+/// was measured; 1 if none was.
+pub fn ratio(setting: Setting, kind: Kind, depth: Option<u32>) -> f64 {
+    let away = |known: u32| {
+        let octaves = f64::from(depth.unwrap_or(1).max(1)) / f64::from(known);
+        octaves.log2().abs()
+    };
+    let known = MEASURED.iter().filter(|(of, what, ..)| *of == setting && *what == kind);
+    let nearest = known.min_by(|a, b| away(a.2).total_cmp(&away(b.2)));
+    nearest.map_or(1.0, |(.., [linux, model])| linux / model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_depth_counts() {
+        let at = |depth| ratio(Setting::HsqTag, Kind::Flushes, depth);
+        assert_eq!((at(Some(20)), at(Some(64))), (4540.0 / 3269.0, 4540.0 / 3269.0));
+        assert_eq!((at(Some(6)), at(None)), (4155.0 / 3245.0, 1584.0 / 1495.0));
+        assert_eq!(ratio(Setting::Mmcq, Kind::Flushes, Some(8)), 1.0);
+        assert_eq!(ratio(Setting::None, Kind::Reads, Some(8)), 1.0);
+    }
+}

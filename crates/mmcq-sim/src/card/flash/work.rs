@@ -1,0 +1,45 @@
+//! Work of the flash that the commands on the bus do not tell.
+
+/// How many times something happened, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// How many times.
+    pub count: u64,
+    /// Sum of the times in ns.
+    pub ns: u64,
+}
+
+impl Times {
+    pub(super) fn note(&mut self, ns: u64) {
+        self.count += 1;
+        self.ns = self.ns.saturating_add(ns);
+    }
+
+    fn add(&mut self, other: Times) {
+        self.count += other.count;
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+}
+
+/// Work of the flash: flushes, and what [`Spread`](super::Spread) adds to reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Flushes of the cache.
+    pub flushes: Times,
+    /// Reads that needed further tries.
+    pub retries: Times,
+    /// Writes that met garbage collection.
+    pub collections: Times,
+    /// Bytes that were programmed beyond the SLC cache.
+    pub beyond_slc_bytes: u64,
+}
+
+impl Work {
+    /// Adds the work of another run.
+    pub fn add(&mut self, other: &Work) {
+        self.flushes.add(other.flushes);
+        self.retries.add(other.retries);
+        self.collections.add(other.collections);
+        self.beyond_slc_bytes += other.beyond_slc_bytes;
+    }
+}
