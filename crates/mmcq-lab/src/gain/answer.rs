@@ -67,17 +67,17 @@ pub struct Effect {
     pub width_percent: f64,
 }
 
-/// What decides a gain.
+/// What decides how large a gain is.
 #[derive(Clone, Copy, Debug)]
 pub enum Decides<'a> {
-    /// A value of the board or the card.
+    /// A value of the board or the card that is not known exactly.
     Value(&'a Uncertain),
-    /// How far the stand-ins of Linux are off Linux itself.
+    /// The stand-ins of Linux, which differ from unmodified Linux.
     StandIn,
 }
 
 impl Decides<'_> {
-    /// Its key.
+    /// Returns the key of the value, or a name for the stand-ins.
     pub fn key(&self) -> &str {
         match self {
             Decides::Value(value) => &value.key,
@@ -85,7 +85,7 @@ impl Decides<'_> {
         }
     }
 
-    /// The last part of its key.
+    /// Returns the last part of the key, or a short name for the stand-ins.
     pub fn short(&self) -> &str {
         match self {
             Decides::Value(value) => value.short(),
@@ -93,7 +93,7 @@ impl Decides<'_> {
         }
     }
 
-    /// Whether nobody has measured it.
+    /// Returns whether this is a value that nobody has measured.
     pub fn is_prior(&self) -> bool {
         matches!(self, Decides::Value(value) if value.is_prior())
     }
@@ -114,15 +114,15 @@ pub struct Gain {
     pub mib_s: [f64; 2],
     /// Effects of values, the largest first. Values without an effect are left out.
     pub effects: Vec<Effect>,
-    /// By how much the gain moves, in percent, if the stand-ins of Linux are off Linux itself by as
-    /// much as where both ran.
+    /// Change of the gain in percent if the stand-ins of Linux differ from unmodified Linux by as
+    /// much as in the loads that both ran.
     pub stand_in_percent: f64,
     /// Rates in MiB/s at both ends of each value, by the value's index.
     rates: Vec<[Option<f64>; 2]>,
 }
 
 impl Gain {
-    /// What decides: the value with the widest effect, or the stand-in.
+    /// Returns what decides the gain: the value with the largest effect, or the stand-ins of Linux.
     pub fn decides<'a>(&self, answer: &'a Answer) -> Option<Decides<'a>> {
         let widest = self.effects.first();
         match widest.map_or(LEAST_PERCENT, |effect| effect.width_percent) {
@@ -144,7 +144,7 @@ pub struct Cell {
     pub title: String,
     /// Whether a flush follows each write.
     pub is_durable: bool,
-    /// What it does.
+    /// Kind of the load.
     pub kind: Kind,
     /// Depth of the load; with a durable load, number of jobs.
     pub depth: Option<u32>,
@@ -273,7 +273,8 @@ impl Answer {
                         gain.effects.push(effect);
                     }
                 }
-                // Both stacks as far off as Linux itself is.
+                // Moves the gain as if both settings differed from unmodified Linux by as much as
+                // their stand-ins.
                 let ratio = of_linux(gain.setting) / of_linux(first.setting);
                 let moved = |percent: f64| (100.0 + percent) * ratio - 100.0;
                 gain.stand_in_percent = (moved(gain.percent) - gain.percent).abs();

@@ -24,7 +24,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// What it does.
+    /// Returns the kind of the load, by which differences of the stand-ins are looked up.
     pub fn kind(&self) -> Kind {
         match self.file.jobs.iter().any(|job| job.rw.write) {
             _ if self.is_durable => Kind::Flushes,

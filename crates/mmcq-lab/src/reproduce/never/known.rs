@@ -1,7 +1,8 @@
-//! Open losses: cells in which mmcq is below the best of Linux, with what is known of the reason.
+//! Open losses: cells in which mmcq is below the best of Linux, with the known reason.
 //!
-//! Each is printed with its figures. The sweep fails if a cell is below and not in the list, and
-//! also if a cell in the list is not below any more: it must be removed then.
+//! Each is printed with its figures. The sweep fails if a cell is below that is not in the list. It
+//! also fails if a cell in the list is not below any more: that cell must then be removed from the
+//! list.
 
 use super::{Cell, Load};
 

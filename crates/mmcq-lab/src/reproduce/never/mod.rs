@@ -47,9 +47,10 @@ pub struct Place {
     pub platform: &'static str,
     /// Card.
     pub card: &'static str,
-    /// Linux's settings on that host.
+    /// Settings of Linux that the host of this board can run.
     pub linux: &'static [Setting],
-    /// Those of them that report a write as done before anything is known of it ([`TOLD_EARLY`]).
+    /// Settings among these that report a write as done before its result is known
+    /// ([`TOLD_EARLY`]).
     pub early: &'static [Setting],
 }
 
@@ -58,7 +59,7 @@ pub const TOLD_EARLY: &str = "the host does not tell the end of busy. There HSQ 
      and does not wait for the card (mmc_blk_hsq_req_done). mmcq-early does the same (Acknowledge::Transferred), and its next flush tells of \
      an error. Ours by default and none ask the card first (mmc_blk_card_busy)";
 
-/// Reason why a 99th percentile of Linux's is not compared.
+/// Reason why a 99th percentile of Linux is not compared.
 pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of them. The rate says the same, by Little's law: mean = requests under way / rate. \
      So the setting starves some requests, and the others get their time. What a client waits for is beyond that percentile. Or one request \
      waits for half of the run and more: one client gets nothing, and the others share what it would have had";
@@ -66,7 +67,7 @@ pub const STARVES: &str = "the mean of its latencies is longer than 99 of 100 of
 const QUEUES: &[Setting] = &[Setting::None, Setting::HsqTag, Setting::HsqFifo];
 const STREAMS: &[Setting] = &[Setting::Close, Setting::Patch];
 
-/// mmcq's settings: at Linux's prices, and at its own.
+/// mmcq's settings: with Linux's CPU costs, and with its own.
 pub const OURS: [Setting; 2] = [Setting::Mmcq, Setting::MmcqOwn];
 
 /// mmcq's settings with writes that are complete with their data.
@@ -99,7 +100,7 @@ const FLUSHED: [Place; 3] = [
     place("intel-jsl", "emmc-queue", &[Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::LinuxCqe]),
 ];
 
-/// Grid of the sweep.
+/// Grid of the sweep: values of each parameter of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Boards with cards.
@@ -209,12 +210,12 @@ impl Grid {
     }
 }
 
-/// Lengths, as multiples of the shortest, of further runs of a cell that is too near to a border.
-/// The last is for a setting beyond the limit: the card's cache takes that long to fill where it is
-/// filled hardly faster than it drains.
+/// Further lengths of runs, as multiples of the shortest, for a cell that is too near to a border.
+/// The last is for a setting beyond the limit: if a card's cache fills only a little faster than it
+/// drains, it takes that long to fill.
 const LONGER: [u64; 3] = [4, 16, 64];
-/// Conditions under which a request is left out of the figures: it waits for this part of the run,
-/// and for this many times the mean.
+/// A request is left out of the figures if it waits for this share of the run and for this many
+/// times the mean.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
 /// Runs one cell.
@@ -222,7 +223,7 @@ pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }
 
-/// Runs one cell on a board whose wake-ups have times of their own.
+/// Runs a cell on a board whose wake-up times are already set.
 fn measure_on(platform: &Platform, cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     let mut measured = once(platform, cell, seed, 1)?;
     for (length, times) in LONGER.into_iter().enumerate() {
@@ -257,7 +258,7 @@ fn figure(cell: &Cell, outcome: &Outcome) -> Figures {
     // A job waits for its write, and then for its flush.
     latency.pool(&group.sync);
     let p99_ns = latency.histogram.percentiles(&[99.0]).first().copied().unwrap_or(0);
-    // By Little's law a run takes so many means.
+    // By Little's law, a run lasts this many times the mean latency.
     let rounds = latency.ns.samples as f64 / f64::from(cell.under_way().max(1));
     let (share, means) = LEFT_OUT;
     let longest_us = latency.ns.max as f64 / 1e3;
@@ -305,8 +306,8 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
 mod tests {
     use super::*;
 
-    /// Checks that starving is detected. HSQ admits three requests. In the order of tags the three
-    /// other clients always come before the fourth, until one has no work left.
+    /// Checks that starving is detected. HSQ admits three requests. In tag order, three other
+    /// clients always come before the fourth, until one of them has no work left.
     #[test]
     fn a_client_that_is_left_out_while_three_are_served_is_seen() {
         let (cells, _) = Grid::FULL.cells(Some("generic"));
