@@ -31,6 +31,7 @@ fn percentile(report: &Value, direction: &str, at: &str) -> f64 {
 /// The published latencies were measured with fio at depth 1, with requests of 1 MiB; the sources
 /// are in the cards' files.
 #[test]
+#[ignore = "gigabytes of three cards: half a minute"]
 fn published_tails_are_met() {
     let th1520 = "--platform hsq-sprd --card emmc-th1520 --setting none";
     let sd = "--platform stream-rtsx --card pro-plus-128-spread --setting close";
@@ -75,7 +76,7 @@ fn shares_of_nothing_are_no_spread_at_all() {
         let report = report(line, &job);
         ["read", "write"].map(|direction| report["jobs"][0][direction]["clat_ns"].to_string())
     };
-    assert_eq!(times(plain), times(&format!("{spread} --set card.slc_mib=100000")));
+    assert_eq!(times(plain), times(&format!("{spread} --set card.slc_mib=8000")));
 }
 
 #[test]
