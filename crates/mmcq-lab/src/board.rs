@@ -62,15 +62,15 @@ pub enum BoardError {
     /// No card has this name.
     #[error("card {name}: unknown; expected a file ending in .toml or one of: {known}")]
     NoCard {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
-        /// The known names.
+        /// Names of the built-in cards.
         known: String,
     },
     /// The card's file cannot be read.
     #[error("card {name}: cannot be read: {source}")]
     CardFile {
-        /// The file.
+        /// Path of the card's file.
         name: String,
         /// Error of the operating system.
         source: std::io::Error,
@@ -81,7 +81,7 @@ pub enum BoardError {
          `mmcq reproduce sdio` and `mmcq trace --sdio`; Linux has it by `mmcq guest` and `mmcq device`"
     )]
     Io {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
         /// Description of the card.
         description: String,
@@ -89,7 +89,7 @@ pub enum BoardError {
     /// An image was given for a card with functions.
     #[error("card {name}: an I/O card has no blocks; expected no image")]
     IoImage {
-        /// The requested name.
+        /// Name of the card that was requested.
         name: String,
     },
     /// No card of the board's own kind can have the size of the image.
@@ -97,11 +97,11 @@ pub enum BoardError {
         "{image}: the image has {bytes} bytes ({}), and the board's own card, {name}, takes its size; expected {expected}", binary(*bytes)
     )]
     Image {
-        /// The image's file.
+        /// Path of the image file.
         image: String,
         /// Bytes of the image.
         bytes: u64,
-        /// The card.
+        /// Name of the board's own card.
         name: String,
         /// Sizes that are possible.
         expected: String,
@@ -112,7 +112,7 @@ pub enum BoardError {
          then the board's own card takes the image's size", binary(*capacity), binary(*bytes)
     )]
     Size {
-        /// The requested card.
+        /// Name of the card that was requested.
         name: String,
         /// Bytes of the card.
         capacity: u64,
@@ -128,11 +128,11 @@ pub enum BoardError {
     /// A range in a file does not contain its value.
     #[error("{name}: `{key} = {value}`: its range is {} to {}; expected a range that holds it", ends[0], ends[1])]
     Outside {
-        /// The file.
+        /// Name of the file.
         name: String,
         /// Key of the value and its range.
         key: String,
-        /// The value.
+        /// Value that the range does not contain.
         value: f64,
         /// Ends of the range.
         ends: [f64; 2],
@@ -142,7 +142,7 @@ pub enum BoardError {
     Change {
         /// The change as given, without `card.`.
         change: String,
-        /// What is wrong with it.
+        /// What is wrong with the change.
         what: String,
     },
     /// The card's profile is not valid.
@@ -156,17 +156,17 @@ pub enum BoardError {
     Driver {
         /// Name of the platform.
         platform: String,
-        /// Reason.
+        /// Reason why the driver refuses the controller.
         error: String,
     },
     /// The card cannot be brought up.
     #[error("platform {platform}, card {card}: bring-up failed: {error}{hint}")]
     BringUp {
-        /// Platform.
+        /// Name of the board.
         platform: String,
-        /// Card.
+        /// Name of the card.
         card: String,
-        /// Reason.
+        /// Reason why the card cannot be brought up.
         error: String,
         /// Possible reason, or empty.
         hint: &'static str,
@@ -208,7 +208,7 @@ pub fn card_with(
     Ok((profile, medium))
 }
 
-/// Whose CPU costs are charged for the stack.
+/// Choice of the CPU costs that are charged for the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
     /// The board's costs, which are Linux's.
@@ -226,15 +226,15 @@ pub struct Board<const N: usize> {
     pub stack: Stack<N>,
     /// EXT_CSD of an eMMC, as last read.
     pub ext_csd: Option<Box<[u8; 512]>>,
-    /// The controller's model.
+    /// Model of the controller.
     pub controller: Controller,
     /// Virtual time of the controller.
     pub time: Time,
     /// The card that was brought up.
     pub card: Card,
-    /// Costs of software.
+    /// CPU costs of the software around the stack.
     pub costs: Costs,
-    /// Number of cores.
+    /// Number of CPU cores.
     pub cores: u8,
     /// Probability, 0 to 1, that a thread changes its core without need.
     pub migration: f64,

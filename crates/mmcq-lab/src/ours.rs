@@ -30,7 +30,7 @@ const LOOKS_MAX: u64 = 64;
 /// Context that calls the engine, and the costs of entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The context.
+    /// Context that calls the engine.
     pub advance: Advance,
     /// Time in ns of interrupt entry and exit alone; part of
     /// [`Costs::irq_ns`](crate::system::Costs::irq_ns).
@@ -63,7 +63,7 @@ struct Newest {
 
 /// Front end of mmcq's engine. It knows for each slot which job waits.
 pub struct Ours<H: Host, const N: usize> {
-    /// mmcq's engine.
+    /// mmcq's engine, with the host driver.
     pub stack: Stack<(NoLock, H, Profile), N>,
     /// For each job, the I/O that it is submitting to the engine.
     entering: Vec<Option<Io>>,

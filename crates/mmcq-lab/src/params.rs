@@ -11,7 +11,7 @@ use toml::{Table, Value};
 /// One value, as `--set KEY=VALUE` changes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Param {
-    /// Key for `--set`.
+    /// Key of the value, as for `--set`.
     pub key: String,
     /// Value as in the file. `None`: the file has none, and the model has a default.
     pub value: Option<Value>,
@@ -24,7 +24,7 @@ pub struct Param {
     pub range: Option<[f64; 2]>,
     /// Lower and upper end of the 95 % interval that `mmcq fit` found.
     pub interval: Option<[f64; 2]>,
-    /// Source in words.
+    /// Source of the value in words.
     pub source: String,
     /// Meaning of the value in words; empty: not known.
     pub meaning: &'static str,

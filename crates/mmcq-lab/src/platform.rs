@@ -140,7 +140,7 @@ impl Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Busy {
-    /// The controller interrupts.
+    /// The controller raises an interrupt when the card's busy ends.
     Interrupt,
     /// The driver reads the level of DAT0 in a register.
     Level,
@@ -151,12 +151,12 @@ pub enum Busy {
 /// Which requests the host driver completes in a thread, not in its interrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defer {
-    /// No requests.
+    /// The driver completes no requests in a thread.
     #[default]
     Never,
     /// Reads, whose data must be copied or made visible to the CPU in a thread.
     Reads,
-    /// All requests.
+    /// The driver completes all requests in a thread.
     Always,
 }
 

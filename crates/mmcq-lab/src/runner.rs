@@ -207,9 +207,9 @@ pub enum RunError {
     /// The files of all jobs do not fit the card.
     #[error("file {name}: {bytes} bytes do not fit the card; {left} bytes are left")]
     Space {
-        /// The file.
+        /// Name of the job's file.
         name: String,
-        /// Its size.
+        /// Size of the file in bytes.
         bytes: u64,
         /// Bytes left on the card.
         left: u64,
@@ -217,7 +217,7 @@ pub enum RunError {
     /// A job names a partition other than the user area.
     #[error("file {name}: a partition of its own on the card, {why}")]
     Partition {
-        /// The device.
+        /// Path of the partition's device.
         name: String,
         /// Reason why jobs do not use it, and what they can use.
         why: String,
@@ -231,7 +231,7 @@ pub enum RunError {
     Flush {
         /// Name of the job.
         job: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
     },
     /// The setting does not support these requests: models of Linux discard nothing, and some
@@ -240,7 +240,7 @@ pub enum RunError {
         "setting {setting} has not all that the trace has; expected setting mmcq, mmcq-own or limit, or --without {without}"
     )]
     Recorded {
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
         /// Requests that are not supported.
         without: String,
@@ -248,7 +248,7 @@ pub enum RunError {
     /// The card supports only read, write and flush, but a job needs more.
     #[error("card {card}: discards and durable writes: {found}; expected --without discard,fua")]
     Extended {
-        /// The card.
+        /// Name of the card.
         card: String,
         /// Reason why the card does not support more.
         found: String,
@@ -256,9 +256,9 @@ pub enum RunError {
     /// The setting is not made for a host like this board's.
     #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
     Host {
-        /// The board.
+        /// Name of the board.
         platform: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
         /// What the host lacks, and which setting to use instead.
         misses: &'static str,
@@ -268,9 +268,9 @@ pub enum RunError {
         "card {card}, setting {setting}: no command queue: {found}; expected an eMMC with one (emmc-queue, say)"
     )]
     Queue {
-        /// The card.
+        /// Name of the card.
         card: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
         /// What the card or the controller has instead.
         found: String,
@@ -280,9 +280,9 @@ pub enum RunError {
         "card {card}, setting {setting}: no packed commands: {found}; expected an eMMC that takes them (emmc-packed, say)"
     )]
     Packed {
-        /// The card.
+        /// Name of the card.
         card: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
         /// What the card or the controller has instead.
         found: String,
@@ -290,9 +290,9 @@ pub enum RunError {
     /// The controller executes no chains.
     #[error("platform {platform}, setting {setting}: no ADMA3; expected a board with it (adma3-sprd, say)")]
     Chains {
-        /// The board.
+        /// Name of the board.
         platform: String,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
     },
     /// A completion was lost, so that jobs wait for ever.
@@ -308,7 +308,7 @@ pub enum RunError {
 pub struct Run<'a> {
     /// The jobs, expanded to workers.
     pub workers: &'a [FioWorker],
-    /// The board.
+    /// Board on which the jobs run.
     pub platform: &'a Platform,
     /// Card in place of the board's own.
     pub card: Option<&'a str>,
@@ -321,13 +321,13 @@ pub struct Run<'a> {
 /// Counters of a run besides fio's statistics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// Number of I/Os.
+    /// Number of I/Os of all jobs.
     pub ios: u64,
     /// Number of flushes that the jobs asked for, including those of durable writes.
     pub flushes: u64,
     /// Number of data commands.
     pub transfers: u64,
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub bytes: u64,
     /// Counters of the bus.
     pub bus: BusStats,
@@ -339,7 +339,7 @@ pub struct Counters {
     pub accesses: (u64, u64),
     /// Time in ns from the first submission to the last completion.
     pub elapsed_ns: u64,
-    /// Number of cores.
+    /// Number of CPU cores.
     pub cores: u8,
     /// Number of I/Os that failed.
     pub failed: u64,
@@ -397,7 +397,7 @@ impl Counters {
     }
 }
 
-/// A finished run.
+/// Results of a finished run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Statistics of each worker, in order.
@@ -406,7 +406,7 @@ pub struct Outcome {
     pub verify_errors: Vec<String>,
     /// fio's log files: name and content.
     pub logs: Vec<(String, String)>,
-    /// Counters.
+    /// Counters of the run besides fio's statistics.
     pub counters: Counters,
     /// Whether another seed may give another outcome. Only for the limit this can be false.
     pub seeded: bool,

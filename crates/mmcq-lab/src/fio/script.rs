@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads data.
+    /// Reads data from the card.
     Read,
-    /// Writes data.
+    /// Writes data to the card.
     Write,
     /// Writes data; complete only when they are on the medium.
     WriteDurable,
@@ -22,7 +22,7 @@ pub enum Op {
     Discard,
 }
 
-/// How a transfer is done.
+/// Way in which a transfer is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     /// An ordinary read or write.
@@ -66,7 +66,7 @@ pub struct Entry {
     pub due: Option<u64>,
 }
 
-/// How addresses of the load are mapped to a card of another size.
+/// Mapping of the load's addresses to a card of another size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remap {
     /// The load must fit on the card; otherwise it is refused.

@@ -55,7 +55,7 @@ impl std::fmt::Display for What {
     }
 }
 
-/// A measured figure.
+/// A figure that was measured on the board.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// File and place in it where the figure was read.
@@ -91,9 +91,9 @@ pub struct Load {
     pub trace: Arc<[Worker]>,
     /// Changes `key=value` of board, card and jobs for this load only: the axes of a sweep's row.
     pub changes: Vec<String>,
-    /// Name of the setting in a sweep's row; `None`: that of the fit.
+    /// Name of the setting in a sweep's row; `None`: the setting of the whole fit.
     pub setting: Option<String>,
-    /// Seed in a sweep's row; `None`: that of the fit.
+    /// Seed in a sweep's row; `None`: the seed of the whole fit.
     pub seed: Option<u64>,
     /// Figures of the load, at least one.
     pub figures: Vec<Figure>,

@@ -102,7 +102,7 @@ impl Decides<'_> {
 /// Gain of a setting in a cell, compared with the cell's first setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gain {
-    /// Setting that ran.
+    /// Setting whose gain this is.
     pub setting: Setting,
     /// Figures with all values as they are.
     pub point: Point,
@@ -204,7 +204,7 @@ pub struct Answer {
     pub values: Vec<Uncertain>,
     /// Ends of values with which a run was not possible, and why.
     pub left: Vec<String>,
-    /// Results by load.
+    /// Results of each load.
     pub cells: Vec<Cell>,
 }
 

@@ -1,8 +1,9 @@
-//! What other stacks bring on a board with its card, and how sure that is.
+//! Compares stacks on a board with its card: what each gains, and how certain that gain is.
 //!
-//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` how far
-//! Linux itself was off its stand-ins, [`answer`] what came out, [`report`] says it. Each load runs with each setting, once with all values as they are, and
-//! once for each end of each uncertain value: one value at a time.
+//! [`load`] has the loads, [`uncertain`] the values that are not known exactly, `standin` the
+//! differences between stand-ins and unmodified Linux, [`answer`] the results, and [`report`]
+//! writes them. Each load runs with each setting: once with all values as they are, and once for
+//! each end of each uncertain value, with one value changed at a time.
 
 pub mod answer;
 pub mod load;
@@ -70,7 +71,7 @@ pub struct Question {
     pub given: Vec<Given>,
     /// Whether to compute the intervals of the gains.
     pub has_intervals: bool,
-    /// Number of threads.
+    /// Number of threads for the runs.
     pub threads: usize,
 }
 

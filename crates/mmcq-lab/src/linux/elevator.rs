@@ -14,7 +14,7 @@ pub struct Request {
     pub direction: Direction,
     /// Address of its first block, in blocks.
     pub lba: u64,
-    /// Number of blocks.
+    /// Length of the request in blocks.
     pub blocks: u32,
     /// I/Os that were merged into this request, in the order of their addresses.
     pub ios: Vec<Io>,
@@ -48,7 +48,7 @@ pub struct DiskUse {
     pub ticks_ns: [u64; 2],
 }
 
-/// The scheduler's tunables.
+/// Tunables of the scheduler mq-deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
     /// Size of the largest request, in blocks.
@@ -75,7 +75,7 @@ impl Default for Tunables {
     }
 }
 
-/// The scheduler.
+/// Model of the scheduler mq-deadline.
 #[derive(Default)]
 pub struct Elevator {
     tunables: Tunables,

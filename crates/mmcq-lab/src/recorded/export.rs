@@ -52,7 +52,7 @@ pub(super) fn is_flush(io: &Io) -> bool {
 /// A completed I/O. Times count from the start of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
-    /// The I/O.
+    /// I/O that is complete.
     pub io: Io,
     /// Time in ns at which the job submitted it.
     pub came_ns: u64,
@@ -63,7 +63,7 @@ pub struct Completed {
     pub went_ns: u64,
     /// Time in ns at which it was complete.
     pub done_ns: u64,
-    /// Whether it succeeded.
+    /// Whether the I/O succeeded.
     pub ok: bool,
 }
 

@@ -43,12 +43,12 @@ pub enum Op {
     Discard,
 }
 
-/// A recorded request.
+/// A request as the trace recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Time in ns; the trace decides where it counts from.
     pub at_ns: u64,
-    /// Operation.
+    /// Operation of the request.
     pub op: Op,
     /// Whether the write is complete only when it is on the medium.
     pub durable: bool,
@@ -71,7 +71,7 @@ pub struct Record {
 /// Kind of an event in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A request begins.
+    /// A request begins: the field describes it.
     Begins(Record),
     /// All requests inside this range of a device are complete.
     Ends {
@@ -91,7 +91,7 @@ pub struct Event {
     pub at_ns: u64,
     /// File, and line or byte in it, for error messages.
     pub place: Place,
-    /// Kind of event.
+    /// Kind of the event.
     pub what: What,
 }
 
@@ -307,7 +307,7 @@ fn open(path: &Path, reading: &Reading) -> Result<(Events, Format), ParseError> 
     Ok((events, format))
 }
 
-/// Returns the format, detected from the begin of a file.
+/// Returns the format, detected from the start of a file.
 fn detect(head: &[u8]) -> Result<Format, String> {
     if head.starts_with(&[0x1f, 0x8b]) {
         return Err("compressed by gzip; expected what `gzip -dc FILE | mmcq replay -` reads".to_owned());

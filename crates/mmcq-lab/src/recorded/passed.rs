@@ -59,7 +59,7 @@ impl Gone {
 /// driver's queue, and because of a flush.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
-    /// The request.
+    /// Request that was overtaken.
     pub request: Completed,
     /// Number of younger requests that left the scheduler before this one.
     pub in_scheduler: u32,

@@ -184,7 +184,7 @@ pub(super) struct Perfetto {
     moment: Moment,
     devices: Devices,
     names: Names,
-    /// All events by time, the last one first, once they are read.
+    /// All events, the latest first; `None`: the file has not been read.
     events: Option<Vec<Event>>,
 }
 

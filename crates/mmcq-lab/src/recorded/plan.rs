@@ -11,7 +11,7 @@ use crate::fio::{Job, ParseError, Place, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// When requests start.
+/// Rule for when requests start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// At the times of the trace, even if the card is slower.
@@ -88,11 +88,11 @@ const DEVICE_ALIGN: u64 = 1 << 20;
 pub struct Plan {
     /// The workers with their scripts.
     pub workers: Vec<Worker>,
-    /// Number of requests.
+    /// Number of requests of the trace that are used.
     pub requests: usize,
     /// Time in ns from the first request to the last, as recorded.
     pub span_ns: u64,
-    /// Number of processes.
+    /// Number of processes in the trace.
     pub processes: usize,
     /// Number of devices or files.
     pub devices: usize,

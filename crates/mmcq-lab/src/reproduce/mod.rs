@@ -59,7 +59,7 @@ pub struct Amount {
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,
-    /// Number of threads.
+    /// Number of threads that run the jobs.
     pub threads: usize,
 }
 

@@ -120,7 +120,7 @@ impl State {
 pub struct Watch(Rc<RefCell<State>>);
 
 impl Watch {
-    /// Returns the counts.
+    /// Returns the counts of the chances of merging.
     pub fn take(&self) -> Chances {
         self.0.borrow().seen
     }

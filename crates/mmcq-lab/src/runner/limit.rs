@@ -35,7 +35,7 @@ const BATCHES: u64 = 8;
 
 /// Jobs in the form that is fastest for wire and card.
 pub(super) struct Perfect {
-    /// Workers to run.
+    /// Workers that represent the jobs.
     pub(super) workers: Vec<Worker>,
     /// For each of these workers, how many requests of the jobs one of its requests represents.
     requests: Vec<u64>,
@@ -149,7 +149,7 @@ enum Lane {
     Tasks,
     /// The card's command queue, driven by the controller's command queue engine (CQHCI).
     Engine,
-    /// Packed commands.
+    /// Packed commands, which transfer several requests at once.
     Packed,
     /// Chains that the controller executes.
     Chains,
@@ -205,10 +205,10 @@ fn pauses(worker: &Worker) -> bool {
         || script.is_some_and(|script| script.entries.iter().any(|entry| after(entry.when)))
 }
 
-/// Runs the jobs at their limit, which is that of the best lane. On lanes that give the card
-/// several requests at a time, the jobs run both in batches and one by one: the card's units may
-/// read single requests side by side. The first of the workers that became one gets the statistics
-/// of all.
+/// Runs the jobs at their limit: on each lane, of which the fastest counts. On lanes that give the
+/// card several requests at a time, the jobs run both in batches and one by one, since the card's
+/// units may read single requests in parallel. Where workers became one, the first of them gets the
+/// statistics of all.
 pub(super) fn run(
     run: &Run<'_>,
     medium: Option<Medium>,

@@ -231,7 +231,7 @@ pub trait Carried: Workload {
 /// Counts that a load makes itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Number of I/Os.
+    /// Number of I/Os of all jobs.
     pub ios: u64,
     /// Number of flushes that the jobs asked for.
     pub flushes: u64,

@@ -90,7 +90,7 @@ fn a_board_leaves_nothing_behind() {
         });
         assert!(built > 0 && crate::counted::lent_now() == before, "{name}");
     }
-    // The same if the card cannot be brought up.
+    // A card that cannot be brought up gives an error, too.
     let platform = Platform::load("fifo-allwinner").unwrap();
     assert!(Board::<SLOTS>::new(&platform, Some("sdxc-64g-a2"), None, Price::Linux).is_err());
     assert_eq!(crate::counted::lent_now(), before);

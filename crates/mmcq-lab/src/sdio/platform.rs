@@ -50,7 +50,7 @@ pub struct Board {
     pub description: String,
     /// Name of its card.
     pub card: String,
-    /// Its controller.
+    /// Kind of the board's controller.
     pub controller: Kind,
     /// Clock in Hz at the controller's input.
     pub pclk_hz: u32,

@@ -39,7 +39,7 @@ pub enum Op {
 /// Result of an operation.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done.
+    /// The operation is done and has no data to return.
     Done,
     /// Data of a read.
     Data(Vec<u8>),

@@ -19,7 +19,7 @@ pub const ALLOCATION_ID: u32 = 1;
 pub struct Export {
     /// Name of the export; the empty name is accepted, too.
     pub name: String,
-    /// Size in bytes.
+    /// Size of the export in bytes.
     pub bytes: u64,
     /// Whether no client may write.
     pub read_only: bool,

@@ -100,7 +100,7 @@ const OF_DIRECTION: [&str; 11] = [
     "lat_max_us",
     "starves",
 ];
-/// Of the whole run, the same in each of its rows; phases follow.
+/// Columns of the whole run, equal in each of its rows. Columns for the phases follow.
 const OF_RUN: [&str; 15] = [
     "run_s",
     "run_mib_s",

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub enum Start {
     /// At power-on. Without a length, the window ends where the jobs begin.
     BringUp,
-    /// This time in ns after the jobs begin.
+    /// At this time in ns after the jobs begin.
     At(u64),
     /// At the n-th token of a command, counted from power-on.
     Command {

@@ -35,21 +35,21 @@ use std::sync::Arc;
 /// Phases of a run in nanoseconds; the fields add up to the whole time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// Commands and responses.
+    /// Time in ns for commands and responses on the bus.
     pub command_ns: u64,
-    /// Blocks.
+    /// Time in ns for data blocks, with their gaps and CRC status.
     pub data_ns: u64,
-    /// The bus waits for a block of a read.
+    /// Time in ns in which the bus waits for a block of a read.
     pub access_ns: u64,
-    /// The bus waits for DAT0.
+    /// Time in ns in which the bus waits for the end of the card's busy on DAT0.
     pub busy_ns: u64,
-    /// The controller has no room or no data.
+    /// Time in ns in which the controller has no room or no data, and so stops the bus.
     pub held_ns: u64,
-    /// The card's queue holds tasks, and none is ready.
+    /// Time in ns in which the card's queue holds tasks but none is ready.
     pub fetching_ns: u64,
-    /// The stack has a request, but bus and card are quiet.
+    /// Time in ns in which the stack has a request, but bus and card are quiet.
     pub cpu_ns: u64,
-    /// No job has work for the bus.
+    /// Time in ns in which no job has work for the bus.
     pub waiting_ns: u64,
 }
 
@@ -102,7 +102,7 @@ impl Phases {
 pub struct Why {
     /// Board, card and setting, as the user named them.
     pub title: String,
-    /// The run.
+    /// Counters of the run.
     pub counters: Counters,
     /// Counters of the same job at its physical limit.
     pub limit: Counters,
@@ -221,7 +221,7 @@ impl Why {
         allowed_mib_per_s(&self.limit, &self.counters)
     }
 
-    /// Converts the rate of requests like those of this run to the unit of the report.
+    /// Converts a rate in MiB/s, for requests like those of this run, into the unit of the report.
     fn told(&self, mib_per_s: f64) -> f64 {
         self.rate.of(mib_per_s, self.counters.ios as f64, self.counters.bytes as f64)
     }

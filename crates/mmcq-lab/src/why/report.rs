@@ -16,7 +16,7 @@ pub struct Fact {
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,
-    /// The number.
+    /// Value of the fact.
     pub value: f64,
     /// Unit of the number; empty for a count.
     pub unit: &'static str,

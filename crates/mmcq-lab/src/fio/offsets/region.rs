@@ -9,7 +9,7 @@ use crate::fio::job::{Job, Size};
 pub struct Region {
     /// Offset of its first byte in the file.
     pub start: u64,
-    /// Length in bytes.
+    /// Length of the part in bytes.
     pub len: u64,
     /// Length of the whole file in bytes.
     pub file_bytes: u64,

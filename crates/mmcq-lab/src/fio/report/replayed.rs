@@ -1,4 +1,5 @@
-//! What a report says of a replayed trace: the trace itself, and each program of it.
+//! Part of a report about a replayed trace: facts about the trace, and measurements of each
+//! program.
 
 use crate::fio::programs::{ProgramStats, Programs, Taken};
 use std::fmt::Write;
@@ -14,7 +15,7 @@ pub enum Fact {
     Count(u64),
     /// A number with a fraction.
     Number(f64),
-    /// A word.
+    /// A fact that is a word.
     Word(String),
 }
 
@@ -42,24 +43,24 @@ pub struct Replayed {
 /// A program of a trace, with what its requests took.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name in the trace.
+    /// Name of the program in the trace.
     pub name: String,
-    /// What was measured.
+    /// Measurements of the program's requests.
     pub stats: ProgramStats,
 }
 
 /// Latency of one kind of requests, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Number of requests.
+    /// Number of requests of this kind.
     pub ios: u64,
-    /// Bytes of all.
+    /// Number of bytes of all requests of this kind.
     pub bytes: u64,
-    /// Mean.
+    /// Mean latency in us.
     pub mean_us: f64,
-    /// In the order of the percentiles 50, 95, 99 and 99.9.
+    /// Latencies in us that 50, 95, 99 and 99.9 % of the requests do not exceed.
     pub percentiles_us: [f64; PERCENTILES.len()],
-    /// The longest.
+    /// Longest latency in us.
     pub max_us: f64,
 }
 
@@ -83,7 +84,8 @@ impl Figures {
 }
 
 impl Program {
-    /// Returns the programs of these names that have requests, the one with most of them first.
+    /// Returns the programs with these names that have requests, sorted by their number of
+    /// requests, the largest first.
     pub fn all(names: &[String], programs: &Programs) -> Vec<Program> {
         let all = programs.iter().filter_map(|(number, stats)| {
             let name = names.get(usize::from(*number))?.clone();

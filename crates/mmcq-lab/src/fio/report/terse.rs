@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Number of percentiles in the format.
 const PERCENTILES: usize = 20;
 
-/// Writes the lines.
+/// Returns the report in terse format, one line for each job.
 pub fn terse(report: &Report) -> String {
     let mut out = String::new();
     for entry in &report.entries {

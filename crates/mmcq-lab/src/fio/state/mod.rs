@@ -42,13 +42,13 @@ use written::Written;
 pub struct Io {
     /// Direction of the data.
     pub dir: Dir,
-    /// How the transfer is done.
+    /// Way in which the transfer is done.
     pub how: How,
     /// Index of the file among the worker's files.
     pub file: usize,
     /// Offset in bytes in the file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the transfer in bytes.
     pub bytes: u64,
     /// Identity of a write's content, which a read of the verify phase must find again.
     pub stamp: Option<Stamp>,
@@ -220,7 +220,7 @@ impl JobState {
         })
     }
 
-    /// Returns the job.
+    /// Returns the worker's job.
     pub fn job(&self) -> &Job {
         &self.job
     }

@@ -1,4 +1,4 @@
-//! One cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
+//! A cell of the sweep: board and card, load, depth, cost of a wake-up, and the amount of work.
 
 use super::{EARLY, OURS, Pause, Place};
 use crate::fio::Worker;
@@ -29,8 +29,8 @@ pub enum Load {
     Mixed,
     /// Writes at random places of the card, each of which its job flushes and waits for.
     Flushed,
-    /// One job reads 4 KiB at random places, one request at a time, while the other jobs write in
-    /// sequence.
+    /// A single job reads 4 KiB at random places, one request at a time, while the other jobs write
+    /// sequentially.
     Beside,
 }
 
@@ -67,7 +67,7 @@ impl Load {
 pub(super) struct Side {
     /// mmcq's settings: with Linux's CPU costs, and with its own.
     pub ours: [Setting; 2],
-    /// Linux's settings.
+    /// Linux's settings that are compared.
     pub linux: Vec<Setting>,
 }
 
@@ -82,7 +82,7 @@ pub struct Cell {
     pub bytes: u64,
     /// Requests that a job has under way; with [`Load::Beside`], a writer.
     pub depth: u32,
-    /// Number of jobs.
+    /// Number of jobs that run at the same time.
     pub jobs: u32,
     /// Time in us to wake a thread.
     pub wake_us: u32,

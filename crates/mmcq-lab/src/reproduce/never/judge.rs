@@ -22,7 +22,7 @@ const LIMIT_PERCENT: f64 = 0.5;
 /// Figures of a setting in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Rate in MiB/s.
+    /// Rate of the setting in MiB/s.
     pub mib_per_s: f64,
     /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
@@ -44,7 +44,7 @@ impl Figures {
 /// A cell with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The cell.
+    /// Cell that was measured.
     pub cell: Cell,
     /// Length of the run as a multiple of the shortest.
     pub times: u64,
@@ -203,7 +203,7 @@ impl Measured {
         !near && !tail && self.passes().is_none()
     }
 
-    /// Returns the verdict.
+    /// Returns the verdict on the cell.
     pub fn verdict(&self) -> Verdict {
         self.verdict_with(KNOWN)
     }

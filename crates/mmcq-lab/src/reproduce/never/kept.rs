@@ -20,7 +20,7 @@ pub enum KeptError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What is missing.
+        /// Name of what the line lacks.
         what: &'static str,
     },
 }

@@ -9,7 +9,7 @@ use super::{Cell, Load};
 /// A cell that is below the best of Linux.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Board and card.
+    /// Names of board and card.
     pub place: (&'static str, &'static str),
     /// Load of the jobs.
     pub load: Load,
@@ -17,7 +17,7 @@ pub struct Known {
     pub bytes: u64,
     /// Requests that a job has under way.
     pub depth: u32,
-    /// Number of jobs.
+    /// Number of jobs that run at the same time.
     pub jobs: u32,
     /// Time to wake a thread, in microseconds.
     pub wake_us: u32,

@@ -43,9 +43,9 @@ use mmcq_sim::parallel;
 /// A board with a card, and Linux's settings on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Board.
+    /// Name of the board.
     pub platform: &'static str,
-    /// Card.
+    /// Name of the card.
     pub card: &'static str,
     /// Settings of Linux that the host of this board can run.
     pub linux: &'static [Setting],
@@ -103,13 +103,13 @@ const FLUSHED: [Place; 3] = [
 /// Grid of the sweep: values of each parameter of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// Boards with cards.
+    /// Boards with their cards.
     pub places: &'static [Place],
     /// Bytes of a request.
     pub sizes: &'static [u64],
     /// Requests that each job has under way.
     pub depths: &'static [u32],
-    /// Numbers of jobs.
+    /// Numbers of jobs that run at the same time.
     pub jobs: &'static [u32],
     /// Times to wake a thread, in microseconds.
     pub wakes_us: &'static [u32],
@@ -133,7 +133,7 @@ pub struct Pauses {
 }
 
 impl Grid {
-    /// The whole grid.
+    /// The whole grid of the sweep.
     pub const FULL: Grid = Grid {
         places: &PLACES,
         sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],
@@ -218,7 +218,7 @@ const LONGER: [u64; 3] = [4, 16, 64];
 /// times the mean.
 const LEFT_OUT: (f64, f64) = (0.5, 8.0);
 
-/// Runs one cell.
+/// Runs a cell with this seed and returns its figures.
 pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
     measure_on(&cell.platform().map_err(BoardError::from)?, cell, seed)
 }

@@ -18,7 +18,7 @@ const MODULE: Setting = Setting::Mmcq;
 /// Result of a cell on unmodified Linux.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// The cell.
+    /// Cell that Linux ran.
     pub cell: Cell,
     /// Rates in MiB/s by setting. The rate of `mmcq.ko` is listed with the setting of the simulated
     /// stack.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Counts of cells by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All cells.
+    /// Number of all cells.
     pub cells: usize,
     /// Cells by verdict, in the order of [`Verdict`].
     pub by_verdict: [usize; 6],
@@ -24,7 +24,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts these cells.
+    /// Counts these cells by verdict.
     pub fn of(measured: &[Measured]) -> Self {
         Self::with(measured, KNOWN)
     }
