@@ -1,12 +1,12 @@
 //! Exports a run as Linux's block layer would have recorded it: a file of blktrace, or a list of
 //! its requests ([`snoop`](super::snoop)).
 //!
-//! Each I/O is a request of its own. It comes (Q, G, I), is given to the driver (D) and completes
-//! (C). The time of D is the begin of the data command that names the I/O's first block, or the
+//! Each I/O is a separate request. It arrives (Q, G, I), is given to the driver (D) and completes
+//! (C). The time of D is the start of the data command that names the I/O's first block, or the
 //! first block of an I/O that it continues. An I/O that no command names (its transfer was already
-//! open, or it was packed) gets the newest data command since it came. A flush gets the command
-//! that writes the card's cache, which may serve several flushes. Times count from the begin of the
-//! load.
+//! open, or it was packed) gets the newest data command since its arrival. A flush gets the command
+//! that flushes the card's cache, which may serve several flushes. Times count from the start of
+//! the load.
 
 use super::blktrace::{MAGIC, RECORD_BYTES, category, event};
 use crate::system::{How, Io, System};

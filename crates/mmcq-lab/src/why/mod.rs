@@ -2,19 +2,21 @@
 //! time was spent.
 //!
 //! Every nanosecond from the first submission to the last completion is in one phase:
-//! - wire: commands with their responses, data with their gaps and CRC status;
-//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0), fetching
-//!   (its queue holds tasks, and none of them is ready);
-//! - held: the controller has no room, or no data;
-//! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake
-//!   up;
-//! - CPU: the rest, in which the wires are quiet although a request is with the stack: interrupts,
-//!   wake-ups, the work of driver and engine, the time that a controller itself takes to begin and
-//!   to report, and pauses between polls of a card whose busy the host does not see.
 //!
-//! A command during busy counts as wire, not busy, and so do the few clocks of a gap that both
-//! could claim. The physical limit is the same job with software that takes no time, in perfect
-//! batches ([`Setting::Limit`]).
+//! - wire: commands with their responses, and data with their gaps and CRC status;
+//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0), fetching
+//!   (the card's queue holds tasks, and none of them is ready);
+//! - held: the controller has no room, or no data, so the bus stops;
+//! - waiting: the wires are quiet and the stack has no request, since the jobs think, sleep or wake
+//!   up;
+//! - CPU: all other time, in which the wires are quiet although the stack has a request.
+//!   Interrupts, wake-ups, the work of driver and engine, and the controller's own time to begin
+//!   and to report belong here. So do pauses between polls of a card whose busy the host does not
+//!   see.
+//!
+//! A command during busy counts as wire, not as busy. So do the few clocks of a gap that belong to
+//! both. The physical limit is the same job with software that takes no time, in perfect batches
+//! ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;

@@ -1,5 +1,5 @@
-//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in
-//! its own time, and says when it was over.
+//! A running worker, without a clock and without I/O. The runner asks for the next action, executes
+//! it in its own time, and reports when it was complete.
 //!
 //! ```text
 //! let mut state = JobState::new(&worker, &file_bytes, run_seed)?;
@@ -15,8 +15,8 @@
 //! }
 //! let stats = state.finish(now);
 //! ```
-//! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are
-//! outstanding.
+//! The times in successive calls never decrease. At most [`crate::fio::Job::depth`] transfers and
+//! flushes are outstanding.
 
 mod complete;
 mod pace;

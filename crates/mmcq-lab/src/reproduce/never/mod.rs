@@ -1,22 +1,22 @@
-//! Never slower: mmcq's engine against the best of Linux's settings, over boards, cards, loads,
-//! sizes, depths, jobs and wake-up times.
+//! Never slower: compares mmcq's engine with the best of Linux's settings, over boards, cards,
+//! loads, sizes, depths, jobs and wake-up times.
 //!
 //! A cell is *below* in two cases: mmcq is more than 1 % slower than the best setting of Linux, or
-//! the 99th percentile of its latency is more than 2 % longer than that of the best one. The
-//! percentile is compared for random loads, and for a reader beside a writer; where writes are
-//! flushed it is that of writes and flushes together. Only the open losses
-//! of [`KNOWN`] may be below.
+//! the 99th percentile of mmcq's latency is more than 2 % longer than that of Linux's best setting.
+//! The percentile is compared for random loads, and for a reader beside a writer. With a flush
+//! after each write, it is that of writes and flushes together. Only the open losses of [`KNOWN`]
+//! may be below.
 //!
 //! Some of Linux's settings report writes as done before the card has answered for them. mmcq is
-//! compared with these when it does the same, and with the others by default ([`TOLD_EARLY`]). A
-//! 99th percentile beyond which requests starve is not compared ([`STARVES`]).
+//! compared with these settings when it does the same, and by default with all others
+//! ([`TOLD_EARLY`]). A 99th percentile beyond which requests starve is not compared ([`STARVES`]).
 //!
-//! Where the best of Linux is within 1 % of what wire and card allow there is nothing to gain: the
-//! cell is *at the limit*. Of the other sequential cells at least half must be faster.
+//! If the best of Linux is within 1 % of what wire and card allow, nothing can be gained: the cell
+//! is *at the limit*. Of the other sequential cells, at least half must be faster.
 //!
-//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a border
-//! is run again, four and sixteen times as long, before the verdict, and 64 times if it is beyond
-//! the limit. So a rate that is not yet steady decides nothing.
+//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell whose result is near a
+//! border runs again, four and sixteen times as long, before the verdict, and 64 times as long if
+//! it is beyond the limit. So a rate that is not yet steady decides nothing.
 
 mod cell;
 mod judge;
