@@ -7,12 +7,13 @@
 //!   from the card's delay, which is learned by class ([`WaitStrategy::saw`]).
 //! - Answer of [`WaitStrategy::choose`]: spin for some time, or leave, and which context advances.
 //!
-//! It has no clock and no lock, and uses integers only; the next phase makes up for an update that
-//! two cores lose. [`Stack::request_with`](crate::task::Stack::request_with) uses it.
+//! This code has no clock and no lock, and uses integers only; the next phase makes up for an
+//! update that two cores lose. [`Stack::request_with`](crate::task::Stack::request_with) uses this
+//! code.
 //!
 //! The rule: spin if the phase is expected to take less time than the CPU time of leaving and
-//! coming back, and give up after twice that. So a wrong guess costs at most three times the price
-//! of leaving at once. A spin that did not see the end raises the next expectation.
+//! coming back, and give up after twice that. A wrong guess therefore costs at most three times the
+//! CPU time of leaving at once. A spin that did not see the end raises the next expectation.
 
 use crate::host::{Data, Direction, Phase, Width};
 pub use crate::spec::bus::Bus;
@@ -35,7 +36,7 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Leaving the hard interrupt, and the next hard interrupt up to the call of the engine.
+    /// Leaving the hard interrupt, and the next hard interrupt up to its call of the engine.
     pub interrupt_ns: u32,
     /// Leaving the deferred interrupt, and the next hard and deferred interrupt.
     pub deferred_ns: u32,
@@ -68,7 +69,7 @@ setters!(Costs {
 });
 
 impl Costs {
-    /// Everything free or unknown, no limits: a board sets what it knows.
+    /// All costs free or unknown, and no limits: a board sets what it knows.
     pub const UNKNOWN: Costs = Costs {
         interrupt_ns: 0,
         deferred_ns: 0,
@@ -81,7 +82,7 @@ impl Costs {
         deferred_max_ns: u32::MAX,
     };
 
-    /// Returns from how many bytes on DMA costs the CPU less than copying them; `None`: never.
+    /// Returns the least number of bytes for which DMA costs the CPU less than copying, if any.
     ///
     /// ```
     /// use mmcq::advance::Costs;
@@ -118,7 +119,7 @@ impl Costs {
     }
 }
 
-/// Classes of waits. Those of one class have about the same delay besides their bits on the wire.
+/// Classes of waits. In one class the delay besides the bits on the wire is about the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A command without data or busy: CMD13, CMD52.
@@ -129,7 +130,7 @@ pub enum Class {
     Read,
     /// Data to the card, and its busy.
     Write,
-    /// From one service of a controller's FIFO to the next.
+    /// The wait from one service of a controller's FIFO to the next.
     Fifo,
 }
 
@@ -140,11 +141,11 @@ impl Class {
 /// A wait for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Its class.
+    /// The class of the wait.
     pub class: Class,
-    /// Bits of the response.
+    /// Bits of the response; 0: there is none.
     pub response_bits: u8,
-    /// Bytes of data before the wait ends.
+    /// Bytes of data that are transferred before the wait ends.
     pub bytes: u32,
     /// Blocks that end before the wait ends.
     pub blocks: u32,
@@ -206,7 +207,7 @@ impl Wait {
         };
         match self.class {
             Class::Command | Class::Busy => answered,
-            // The card may begin before it has answered.
+            // The card may begin its data before its response.
             Class::Read => answered.max(TOKEN + GAP + data),
             Class::Write => answered + data,
             Class::Fifo => bits,
@@ -214,7 +215,7 @@ impl Wait {
     }
 }
 
-/// What code does until the phase ends.
+/// The advice to code that waits for the end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Poll the controller again and again, and leave after this time at the latest.
@@ -226,12 +227,12 @@ pub enum Advice {
     Leave(Context),
 }
 
-/// A new sample has a weight of one in `1 << SHIFT`.
+/// Weight of a new sample in the mean: one in `1 << SHIFT`.
 const SHIFT: u32 = 3;
-/// No delay has been measured.
+/// Stands for a delay that has not been measured.
 const UNKNOWN: i32 = i32::MIN;
 
-/// The policy of a board; see the documentation of this module.
+/// A board's policy of waiting; see the documentation of this module.
 #[derive(Debug)]
 pub struct WaitStrategy {
     costs: Costs,
@@ -307,8 +308,8 @@ impl WaitStrategy {
         Bus { clock_hz: self.clock_hz.load(Relaxed), width, ddr: lines & 8 != 0 }
     }
 
-    /// Returns how long the wait is expected to take from its beginning. `None`: nothing is known
-    /// of it, or the clock is stopped.
+    /// Returns how long the wait is expected to take from its beginning. `None`: no wait of its
+    /// class was measured yet, or the clock is stopped.
     pub fn expected_ns(&self, wait: &Wait) -> Option<u64> {
         let wire_ns = self.wire_ns(wait)?;
         let delay_ns = self.delays_ns.get(wait.class as usize)?.load(Relaxed);
@@ -350,8 +351,8 @@ impl WaitStrategy {
         }
     }
 
-    /// Returns which context advances at the end of a wait that is left: the first that may do the
-    /// work at that end (words through the FIFO, cache maintenance) without a break.
+    /// Returns which context advances the stack after a wait that is left: the first that may do
+    /// the work at its end (words through the FIFO, cache maintenance) without a break.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
         let may = |context: &Context| work_ns <= self.longest_ns(*context);
@@ -370,7 +371,7 @@ impl WaitStrategy {
         let after = match before {
             UNKNOWN => delay_ns,
             _ => {
-                // Rounded away from zero, so that it gets there.
+                // Rounded away from zero, so that the stored delay reaches the measured one.
                 let step = delay_ns.saturating_sub(i64::from(before));
                 i64::from(before) + step / (1 << SHIFT) + step.signum() * i64::from(step % (1 << SHIFT) != 0)
             }
@@ -378,7 +379,7 @@ impl WaitStrategy {
         known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
     }
 
-    /// Learns from a spin that did not see the end: the wait takes at least this long.
+    /// Learns from a spin that did not see the end of its wait: the wait takes at least this long.
     pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
         if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
             self.saw(wait, waited_ns);
@@ -458,7 +459,7 @@ mod tests {
         let read =
             |blocks| Wait::of(&phase(command::read_multiple_block(0), data(Direction::Read, 512, blocks)));
         assert_eq!(advance.expected_ns(&read(1)), None, "without knowledge of the card it leaves");
-        // Command, gap, 1024 clocks on four lines, and what is around a block.
+        // Command, gap, 1024 clocks on four lines, and the bits around a block.
         let wire_ns = (48 + 8 + 1024 + 26) * 100;
         advance.saw(&read(1), wire_ns + 50_000);
         assert_eq!(advance.expected_ns(&read(1)), Some(wire_ns + 50_000));
@@ -467,7 +468,7 @@ mod tests {
             Some(wire_ns + 50_000 + 105_000),
             "learned once for all sizes"
         );
-        // At twice the clock and both edges the wire's part shrinks, and the card's does not.
+        // At twice the clock and on both edges the wire's part shrinks, and the card's does not.
         advance.set_bus(Bus { clock_hz: 20_000_000, ddr: true, ..BUS });
         assert_eq!(advance.expected_ns(&read(1)), Some((48 + 8 + 512 + 26) * 50 + 50_000));
         let write = Wait::of(&phase(command::write_block(0), data(Direction::Write, 512, 1)));
@@ -537,7 +538,7 @@ mod tests {
         assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Advice::Leave(Context::Interrupt));
         (0..100).for_each(|_| advance.saw(&wait, 3_000));
         assert_eq!(advance.expected_ns(&wait), Some(3_000), "faster than the prior, too");
-        // A hiccup is forgotten, and hostile times do no harm.
+        // A single outlier is forgotten, and extreme times do no harm.
         for took_ns in [0, u64::MAX, 0, u64::MAX] {
             advance.saw(&wait, took_ns);
             assert!(advance.expected_ns(&wait).is_some());
@@ -587,7 +588,7 @@ mod tests {
         advance.slept(Context::Thread, 90_400, 10_400);
         assert_eq!(advance.price_ns(Context::Thread), Some(80_000));
         assert!(matches!(advance.choose(&wait, Context::Thread, 0), Advice::Spin { at_most_ns: 160_000 }));
-        // Held up by another driver for 10 ms: an eighth more, no more.
+        // Delayed by another driver for 10 ms: the cost grows by an eighth, and no more.
         advance.slept(Context::Thread, 10_000_000, 10_400);
         assert_eq!(advance.price_ns(Context::Thread), Some(90_000));
         (0..20).for_each(|_| advance.slept(Context::Thread, 90_400, 10_400));

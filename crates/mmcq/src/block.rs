@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
 
-/// One block, aligned to cache lines of its own: memory that every controller accepts. (A plain
+/// Memory of one block, aligned to cache lines of its own, which every controller accepts. (A plain
 /// array of bytes begins at any address, and may be refused: [`Geometry::align`].)
 ///
 /// # Examples
@@ -38,7 +38,7 @@ pub struct Block(pub [u8; BLOCK_BYTES as usize]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Geometry {
-    /// Blocks of 512 bytes.
+    /// Size of the card in blocks of 512 bytes.
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
@@ -59,8 +59,9 @@ pub struct Geometry {
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
     /// bring-up.
     pub erase_blocks: u32,
-    /// Whether an erase can write zeroes. False also where `discard_blocks` is 0 for want of
-    /// `enable_extended_ops`.
+    /// Whether erased blocks read as zeros, so that an erase can write zeroes. Also false where
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since
+    /// bring-up.
     pub zeros_by_erase: bool,
     /// Whether the card is write-protected.
     pub protected: bool,
@@ -72,7 +73,7 @@ pub struct Geometry {
 pub struct BlockError {
     /// Why the request failed.
     pub error: Error,
-    /// Blocks done from the start of the request, at least.
+    /// Number of blocks from the start of the request that are certainly done.
     pub blocks_done: u32,
 }
 
@@ -88,7 +89,7 @@ impl core::error::Error for BlockError {
     }
 }
 
-/// Drops the number of blocks done.
+/// Converts to the error alone, without the number of blocks done.
 impl From<BlockError> for Error {
     fn from(partial: BlockError) -> Error {
         partial.error
@@ -97,8 +98,8 @@ impl From<BlockError> for Error {
 
 /// A handle on a card. A program may have any number of handles; all share one queue.
 ///
-/// A handle is bound to the card that was in the slot when the handle was made, or to the next card
-/// if the slot was empty. When another card has taken its place, each call fails with
+/// A handle is bound to the card that was in the card slot when the handle was made, or to the next
+/// card if that slot was empty. When another card has taken its place, each call fails with
 /// [`Error::Changed`]: so what a file system knows of one card is never written to the next. A card
 /// that was taken out and put back also counts as another card, for its blocks may have changed
 /// meanwhile. A program that has examined the new card makes a new handle, or calls
@@ -108,9 +109,9 @@ impl From<BlockError> for Error {
 /// once per handle. Users that do not see each other's flushes need a handle each.
 ///
 /// The queue has `N` slots ([`Stack`]), or [`Config::admitted`](crate::engine::Config::admitted) if
-/// that is less. No call waits for a free slot: while all are taken a call returns [`Error::Full`],
-/// nothing was begun, and the buffer comes back at once. So a program has no more requests under
-/// way than slots, or tries again when one of its requests has ended.
+/// that is less. No call waits for a free slot: while all are in use a call returns
+/// [`Error::Full`], nothing was begun, and the buffer comes back at once. So a program has no more
+/// requests under way than slots, or tries again when one of its requests has ended.
 ///
 /// All handles are client 0 of a [scheduler](crate::sched), and no call takes a priority or a time
 /// limit. A program that wants a client number of its own uses [`Stack::request`] and
@@ -124,7 +125,7 @@ pub struct BlockDevice<'a, B: Platform, const N: usize> {
     losses: AtomicU8,
 }
 
-/// The copy counts a loss as reported if the original has reported it.
+/// Makes a copy of the handle, which counts a loss as reported if the original has reported it.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
         BlockDevice { stack: self.stack, card: self.card, losses: AtomicU8::new(self.losses.load(Relaxed)) }
@@ -134,13 +135,14 @@ impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
 impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// Makes a handle on the card behind `stack`. The card has been brought up before.
     pub fn new(stack: &'a Stack<B, N>) -> Self {
-        // Made inside another call it knows of none, and its first flush tells of those that were.
+        // A handle made inside another call knows no earlier losses: its first flush reports them.
         let losses = AtomicU8::new(losses(stack).unwrap_or(0));
         BlockDevice { stack, card: stack.enter(CardNumber::ANY, |engine| engine.card_number()), losses }
     }
 
-    /// Binds the handle to the card that is in the slot now, as a new handle would be. The program
-    /// calls this when it has examined this card and dropped what it knew of the one before.
+    /// Binds the handle to the card that is in the card slot now, as a new handle would be. The
+    /// program calls this when it has examined this card and dropped what it knew of the previous
+    /// card.
     pub fn rebind(&mut self) {
         *self = BlockDevice::new(self.stack);
     }
@@ -149,7 +151,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Request::new(kind, buf).for_card(self.card)
     }
 
-    /// Returns size and abilities of the card; `None` without a card.
+    /// Returns size and abilities of the card; `None`: there is no card, or it is not the handle's.
     pub fn geometry(&self) -> Option<Geometry> {
         self.stack.with(|engine| {
             let target = *engine.card_params()?;
@@ -194,7 +196,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Writes as [`write`](Self::write) does, but on success the data are on the medium, past every
-    /// cache. Earlier writes need not be.
+    /// cache. Earlier writes need not be on the medium then.
     ///
     /// Works after any bring-up. After
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) the call is one reliable
@@ -214,9 +216,10 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Declares the content of these blocks as not needed any more. Until they are written again, a
-    /// read returns the old content or that of erased blocks, and not the same each time: the card
-    /// may free them later, and no flush changes that. Blocks that the card cannot free exactly
-    /// keep their content. Other requests run in between; requests that overlap keep their order.
+    /// read may return the old content or that of erased blocks, and one read may differ from the
+    /// next: the card may free the blocks later, and no flush changes that. Blocks that the card
+    /// cannot free exactly keep their content. Other requests run in between; requests that overlap
+    /// keep their order.
     ///
     /// # Errors
     /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops)
@@ -232,7 +235,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// itself. `None`: the card keeps these blocks, and nothing has to be sent.
     pub fn discard_kind(&self, lba: u64, blocks: u32) -> Result<Option<Kind>, Error> {
         let (how, grain) = self.equipped(Erasing::discarding)?;
-        // Whole pieces inside; at most the edges are kept.
+        // Whole units inside of the range are freed; blocks at its edges may be kept.
         let first = lba.checked_next_multiple_of(grain).ok_or(Error::Unsupported)?;
         let end = lba.checked_add(blocks.into()).ok_or(Error::Unsupported)? / grain * grain;
         let inside = u32::try_from(end.saturating_sub(first)).unwrap_or(0);
@@ -243,8 +246,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// a caller that submits it itself.
     ///
     /// # Errors
-    /// As of [`erase`](Self::erase). [`Error::Unsupported`] also where the card's erased blocks are
-    /// not zeros, or where an erase would clear more than these blocks: use
+    /// The errors of [`erase`](Self::erase). [`Error::Unsupported`] also where the card's erased
+    /// blocks are not zeros, or where an erase would clear more than these blocks: use
     /// [`write_zeroes`](Self::write_zeroes) there.
     pub fn zero_kind(&self, lba: u64, blocks: u32) -> Result<Kind, Error> {
         let (how, _) = self.equipped(|erase| erase.zeroing(lba, blocks))?;
@@ -336,7 +339,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
             Ok(_) if now != before => Err(Error::CacheLost),
             _ => result.map(|_| ()),
         };
-        // Only these say that something is lost. Another answer leaves it to the next flush.
+        // Only these results report a loss. Any other result leaves the loss to the next flush.
         if let Err(Error::CacheLost | Error::Program(_)) = told {
             self.losses.store(now, Relaxed);
         }
@@ -428,7 +431,7 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
-/// Returns the bytes of the whole blocks in a buffer.
+/// Returns the number of bytes of the whole blocks in a buffer.
 fn bounce_bytes(buf: &DmaBuf) -> usize {
     (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
 }
@@ -468,7 +471,8 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         let mut left = memory;
         while !left.is_empty() {
             let bounce = self.bounce().map_err(|error| BlockError { error, blocks_done: done })?;
-            // Split by what `min` has just bounded: the compiler sees that it cannot fail.
+            // The length was just bounded by `min`, so the compiler sees that the split cannot
+            // fail.
             let bytes = left.len().min(bounce_bytes(&bounce));
             let (now, later) = left.split_at_mut(bytes);
             let blocks = bytes as u32 / BLOCK_BYTES;
@@ -509,17 +513,17 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
         Ok(done)
     }
 
-    /// Binds the device to the present card, as [`BlockDevice::rebind`].
+    /// Binds the device to the present card, as [`BlockDevice::rebind`] does.
     pub fn rebind(&mut self) {
         self.device.rebind();
     }
 
-    /// Returns the handle without the copy.
+    /// Returns the handle on the card, which does not copy.
     pub fn device(&self) -> &BlockDevice<'a, B, N> {
         &self.device
     }
 
-    /// Flushes, as [`BlockDevice::flush`].
+    /// Flushes, as [`BlockDevice::flush`] does.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.device.flush().await
     }

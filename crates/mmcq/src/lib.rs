@@ -1,12 +1,12 @@
 //! A portable stack for MMC, SD, eMMC and SDIO cards.
 //!
-//! The heart is a state machine, [`engine::Engine`]. Each call passes it the time; it does one
-//! bounded piece of work and returns the time of its next call. The platform chooses who calls it:
-//! the hard interrupt, a deferred interrupt, a thread or a spinning loop. Programs use it through
-//! futures that borrow a slot ([`task`]) and through plain calls ([`block`]).
+//! The core is a state machine, [`engine::Engine`]. Each call passes it the time; the engine does
+//! one bounded piece of work and returns the time of its next call. The platform chooses who calls
+//! it: the hard interrupt, a deferred interrupt, a thread or a spinning loop. Programs use it
+//! through futures that borrow a slot ([`task`]) and through plain calls ([`block`]).
 //!
-//! Nothing here allocates, blocks, reads a clock or panics. Nothing spins, except a thread that
-//! asks for it: it spins no longer than [`advance`] allows.
+//! No code of this crate allocates, blocks, reads a clock or panics. None spins, except in a thread
+//! that asks for it, and there no longer than [`advance`] allows.
 //!
 //! From power-up to the first block, with a stack of eight slots that lives in the program's static
 //! memory:
@@ -58,17 +58,17 @@
 //! bus ([`host::spi`]).
 //!
 //! # The crates beside it
-//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings it to embassy,
+//! [`mmcq-embassy`](https://docs.rs/mmcq-embassy) brings the stack to embassy,
 //! [`mmcq-c`](https://docs.rs/mmcq-c) to C, and [`mmcq-vfio`](https://docs.rs/mmcq-vfio) to a PCI
 //! card reader under Linux. [`mmcq-sim`](https://docs.rs/mmcq-sim) has the models of controllers
 //! and cards. [`mmcq-torture`](https://docs.rs/mmcq-torture) has faults and power cuts on the
 //! models. [`mmcq-lab`](https://docs.rs/mmcq-lab) has the program `mmcq`, which measures on the
 //! models.
 #![no_std]
-// docs.rs says of each item which feature it needs.
+// docs.rs shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of
-// their own.
+// Unsafe code is allowed again in the files that docs/safety.md lists; the tests of drivers have
+// raw memory of their own.
 #![cfg_attr(not(test), deny(unsafe_code))]
 
 #[macro_use]

@@ -2,7 +2,7 @@
 //! that is polled from the interrupt, blocking calls.
 //!
 //! A future only has the number of a slot; the slot owns the buffer. So a future may be dropped or
-//! forgotten at any point. If it is dropped, its request is taken back or ends by itself; if it is
+//! forgotten at any point. If it is dropped, its request is cancelled or ends by itself; if it is
 //! forgotten, its slot stays in use. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
@@ -90,7 +90,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Makes the same value as [`with_policy`](Self::with_policy), directly in the memory where it
+    /// Makes a stack as [`with_policy`](Self::with_policy) does, directly in the memory where it
     /// will stay. This is for threads with a short stack: a `Stack` of 33 slots has 9 KiB, and none
     /// of it is on the caller's stack.
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -102,11 +102,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         config: Config,
         policy: B::Profile,
     ) -> &mut Self {
-        // A field that is new belongs below too.
+        // A new field must also be written below.
         let _all = |Stack { lock: _, clock: _, engine: _, dropped: _ }: Self| ();
         let stack = place.as_mut_ptr();
         // SAFETY: the reference is to aligned memory of the right size, which is ours. All four
-        // fields are written, and then it is a stack.
+        // fields are written before the memory is used as a `Stack`.
         unsafe {
             (&raw mut (*stack).lock).write(lock);
             (&raw mut (*stack).clock).write(clock);
@@ -173,8 +173,9 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Sets the alarm, as the version with less code: one copy for all callers, which reads the
-    /// deadline itself. With `alarm`, because the alarm has rung, it is always set.
+    /// Sets the alarm if it would ring too late. This version is for engines without a fast path:
+    /// it needs less code, and reads the deadline itself. `alarm`: the alarm has rung, so it is set
+    /// in any case.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, alarm: bool) {
         let next_ns = engine.next_ns();
@@ -192,18 +193,18 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Runs `f` with exclusive access to the engine. A call from inside another one returns
-    /// `nested`, and does nothing. `f` leaves no waker of a request that will not be woken, or
-    /// takes it out.
+    /// `nested`, and does nothing. `f` must leave no waker of a request that will not be woken: it
+    /// takes such a waker out.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
-        // What answers a nested call owns nothing, so nothing is dropped.
+        // The value for a nested call owns nothing, so nothing is dropped here.
         let mut alone =
             |engine: &mut EngineOf<B, N>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
         if Engine::<B::Host, N, B::Profile>::FAST {
             self.inside(|engine| engine.map_or((), alone));
         } else {
-            // Less code: one copy of what keeps the others out.
+            // Without a fast path there is one copy of the code that keeps other calls out.
             self.inside_once(&mut alone);
         }
         result
@@ -214,8 +215,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|engine| engine.map_or((), f));
     }
 
-    /// Runs `f` with the engine, the only access to it; with `None` in a call from inside another
-    /// one. What the host has to wake is woken after that.
+    /// Runs `f` with the engine, the only access to it; in a call from inside another one `f` gets
+    /// `None`. Afterwards the task is woken that the host has to wake.
     #[inline(always)]
     fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         if !B::Host::WAKES {
@@ -323,8 +324,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
     }
 
-    /// Does the work of `on_irq` or `poll`, as the version with less code: one function for both,
-    /// which wakes at its end.
+    /// Does the work of `on_irq` or `poll` of an engine without a fast path: one function for both,
+    /// which wakes at its end, needs less code.
     #[inline(never)]
     fn move_once(&self, alarm: bool) {
         let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
@@ -370,7 +371,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
         }
         let mut left = completed;
-        // As often as there are bits, and twice more.
+        // The loop has one turn for each bit at most, and two more.
         while let Some(waker) = self.enter(None, |engine| {
             while left != 0 {
                 let index = left.trailing_zeros() as usize;
@@ -430,7 +431,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         });
     }
 
-    /// Returns the shortest and the longest time between two such polls, in nanoseconds.
+    /// Returns the shortest and the longest time between two polls of the card's interrupt, in
+    /// nanoseconds.
     pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
         self.enter(Config::DEFAULT.card_irq_looks_ns, |engine| engine.card_irq_looks_ns())
     }
@@ -461,12 +463,12 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         (done.result, done.buf)
     }
 
-    /// Makes one change of the bus.
+    /// Makes one change of the bus, such as its clock or its width.
     pub async fn bus(&self, op: BusOp) -> Result<(), Error> {
         self.request(Request::new(Kind::Bus(op), DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// Pauses the queue for this time.
+    /// Pauses the queue for this time: no request starts.
     pub async fn pause(&self, ns: u64) -> Result<(), Error> {
         self.request(Request::new(Kind::Pause { ns }, DmaBuf::EMPTY)).await.result.map(|_| ())
     }

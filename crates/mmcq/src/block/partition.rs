@@ -99,7 +99,7 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
             let ended =
                 self.device.stack.request(self.device.request(Kind::PartitionAccess(visit), rest)).await;
-            // What is refused comes back as it went in.
+            // A refused request returns the part of the buffer that it was given.
             buf = ended.buf.whole();
             if let Err(error) = ended.result {
                 return (Err(BlockError { error, blocks_done: done }), buf);

@@ -22,7 +22,7 @@ impl<const BLOCKS: usize> Buffer<BLOCKS> {
         Buffer { memory: Once::new(Lines([[0; BLOCK_BYTES as usize]; BLOCKS])) }
     }
 
-    /// Returns the memory once; `None` from then on.
+    /// Returns the memory at the first call, and `None` at every later one.
     pub fn take(&'static self) -> Option<DmaBuf> {
         self.memory.take().map(|lines| DmaBuf::from_static(lines.0.as_flattened_mut()))
     }

@@ -52,7 +52,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         Some(stack)
     }
 
-    /// Returns the stack; `None` before `put`.
+    /// Returns the stack; `None` before [`put`](Self::put).
     #[inline]
     pub fn get(&'static self) -> Option<&'static Stack<B, N>> {
         // SAFETY: `ready` is true after the stack was written, and it is never written again.
@@ -67,7 +67,7 @@ impl<B: Platform, const N: usize> Home<B, N> {
         }
     }
 
-    /// Does what is due; the alarm calls this.
+    /// Does all that is due; the alarm calls this.
     #[inline]
     pub fn poll(&'static self) {
         if let Some(stack) = self.get() {

@@ -9,8 +9,8 @@ use core::marker::PhantomData;
 /// No lock: for a stack that one context polls, such as a boot loader or a superloop without
 /// interrupts.
 ///
-/// A stack with it cannot be in a `static`, and an interrupt handler cannot reach it: the type is
-/// not `Sync`.
+/// A stack with this lock cannot be in a `static`, and an interrupt handler cannot reach it: the
+/// type is not `Sync`.
 ///
 /// ```compile_fail
 /// # use mmcq::{board::NoLock, host::{regs::Mmio, sdhci::Sdhci}, task::Stack};

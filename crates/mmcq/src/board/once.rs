@@ -60,7 +60,7 @@ impl<T> Once<T> {
         Once { first: First::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Returns the value once; `None` from then on.
+    /// Returns the value at the first call, and `None` at every later one.
     #[expect(clippy::mut_from_ref, reason = "`first` sees to it that there is one")]
     pub fn take(&'static self) -> Option<&'static mut T> {
         // SAFETY: `first` is true once, so this is the first and only reference.

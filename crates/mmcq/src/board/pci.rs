@@ -24,8 +24,8 @@ use core::ops::RangeInclusive;
 
 /// Base class and subclass of SD host controllers.
 pub const SD_HOST: u16 = 0x0805;
-/// Vendor of Realtek's readers; [`RtsxConfig`](crate::host::rtsx::RtsxConfig) takes the device's
-/// number.
+/// Vendor ID of Realtek's readers; [`RtsxConfig`](crate::host::rtsx::RtsxConfig) takes the device
+/// ID.
 pub const REALTEK: u16 = 0x10ec;
 
 const ID: u16 = 0x00;
@@ -34,20 +34,21 @@ const CLASS: u16 = 0x08;
 const HEADER: u16 = 0x0c;
 const BAR: u16 = 0x10;
 const INTERRUPT: u16 = 0x3c;
-/// Command register: the function responds to memory accesses, and may itself access memory.
+/// Bits of the command register: the function responds to memory accesses, and may itself access
+/// memory.
 const MEMORY_AND_MASTER: u32 = 6;
-/// In [`HEADER`]: the device has more than one function.
+/// Bit of the register at [`HEADER`]: the device has more than one function.
 const MULTIPLE: u32 = 1 << 23;
 const BARS: u8 = 6;
 
 /// The bus address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Bus.
+    /// Number of the bus.
     pub bus: u8,
-    /// Device, 0 to 31.
+    /// Number of the device on the bus, 0 to 31.
     pub device: u8,
-    /// Function, 0 to 7.
+    /// Number of the function in the device, 0 to 7.
     pub function: u8,
 }
 
@@ -105,13 +106,13 @@ impl ConfigSpace for Ecam {
 /// A PCI function that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PciFunction {
-    /// Its bus address.
+    /// The bus address of the function.
     pub address: Address,
-    /// Vendor.
+    /// Vendor ID of the function.
     pub vendor: u16,
-    /// Device.
+    /// Device ID of the function.
     pub device: u16,
-    /// Base class and subclass.
+    /// Base class (upper byte) and subclass (lower byte) of the function.
     pub class: u16,
 }
 
@@ -144,7 +145,7 @@ impl PciFunction {
         }
         let low = space.read(self.address, offset);
         let high = match low >> 1 & 3 {
-            // 64 bits.
+            // The memory has an address of 64 bits: the next register has the upper half.
             2 if bar + 1 < BARS => space.read(self.address, offset + 4),
             _ => 0,
         };
@@ -152,8 +153,9 @@ impl PciFunction {
         (low & 1 == 0 && address != 0).then_some(address)
     }
 
-    /// Sets the address of the function's memory number `bar`, where firmware has set none. Nothing
-    /// else is at this address, nor within the memory's size after it.
+    /// Sets the address of the function's memory number `bar`, where firmware has set none. The
+    /// caller makes sure that nothing else is at this address, nor within the memory's size after
+    /// it.
     pub fn set_memory<S: ConfigSpace>(&self, space: &S, bar: u8, address: u32) {
         if bar < BARS {
             space.write(self.address, BAR + 4 * u16::from(bar), address);

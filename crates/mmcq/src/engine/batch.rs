@@ -258,8 +258,8 @@ impl<const N: usize> Batch<N> {
 }
 
 impl<const N: usize> Batch<N> {
-    /// Finds one of `left` that continues the transfer on either side and may join it. If several
-    /// begin with the same block, returns the one that belongs to the last member.
+    /// Finds a request of `left` that continues the transfer on either side and may join it. Of
+    /// several, returns the one that fits best after the last member (`Slots::apart`).
     fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = left & slots.near(start, end);

@@ -23,7 +23,7 @@ pub struct DmaBuf {
 /// Identifies the owner of a buffer for [`Engine::reclaim`](super::Engine::reclaim). Made from the
 /// buffer before it goes into a request.
 ///
-/// Only code that had the buffer can make its claim. So no client gets another client's buffer.
+/// Only code that had the buffer can make its claim, so no client gets another client's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(usize);
 
@@ -109,7 +109,7 @@ impl DmaBuf {
     /// Returns all of the memory again, after [`after`](Self::after).
     pub(crate) fn whole(self) -> Self {
         let bytes = self.skipped & !LENT;
-        // SAFETY: `after` has gone forward by just so many bytes.
+        // SAFETY: `after` has moved the pointer forward by exactly this many bytes.
         let ptr = unsafe { self.ptr.sub(bytes as usize) };
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
     }

@@ -21,17 +21,16 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Returns whether the request waits and nothing of it was done. A write of which a part was
-    /// sent, or that is repeated because its fate is not known, cannot be taken back.
+    /// sent, or that is repeated because its result is not known, may have changed blocks.
     fn is_untouched(&self, index: u8) -> bool {
         let slot = self.slots.at(index);
         slot.state() == State::Queued && slot.moved_blocks() == 0 && !(P::RECOVERS && slot.redone())
     }
 
-    /// Cancels a request whose client has gone. If the controller has not got it yet, it is taken
-    /// out. Otherwise it ends by itself, and its buffer comes back through
-    /// [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does
-    /// nothing. Only the slot's number is checked: the caller makes sure that the request is its
-    /// own.
+    /// Cancels a request whose client has gone. If the request has not been sent to the controller,
+    /// it leaves the queue. Otherwise it ends by itself, and [`reclaim`](Self::reclaim) returns its
+    /// buffer. Returns the buffer if it is free at once. A second call does nothing. Only the
+    /// slot's number is checked: the caller makes sure that the request is its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at(id.index);
         // A request that was cancelled before is not changed: it may be queued again by now, and

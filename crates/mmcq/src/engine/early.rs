@@ -4,9 +4,9 @@
 //! the next transfer. That R1 is there long before the transfer's end. Two cases make it worth an
 //! interrupt. First, a write waits for it and nothing else is queued: its submitter may be waiting
 //! too, and the next request would come too late to follow the running transfer at once. Second,
-//! few requests are in the engine: a write would then take a transfer longer than a read, which
-//! with four requests is a quarter. In these cases the engine asks the host for the R1
-//! ([`Host::early_r1`]); a host without it delivers the R1 at the end, as usual.
+//! few requests are in the engine: a write would then complete one transfer later than a read,
+//! which with four requests is a quarter more time. In these cases the engine asks the host for the
+//! R1 ([`Host::early_r1`]); a host without it delivers the R1 at the end, as usual.
 
 use super::Engine;
 use super::slot::NONE;

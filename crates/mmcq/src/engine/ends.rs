@@ -8,7 +8,7 @@ use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
 impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
-    /// Returns a request as the policy sees it; `None`: the policy is not told of requests.
+    /// Returns a request as the policy sees it; `None`: requests are not reported to the policy.
     pub(super) fn policy_view(&self, index: u8) -> Option<Waiting> {
         if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
@@ -39,7 +39,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Gives all earlier writes their result, by this status of the card.
     pub(super) fn settle(&mut self, status: u32) {
-        // One mask, so that a status which says nothing costs nothing.
+        // The test uses one mask, so a status without errors and events takes no more than that
+        // test.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
         if bad != 0 && self.rewrite_suspects(bad) || self.pack_keeps(status) {

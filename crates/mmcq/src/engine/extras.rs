@@ -79,7 +79,7 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and a request needs its user area.
     Return,
-    /// The control request is taken back between its steps, or is about to begin again.
+    /// The control request was cancelled between its steps, or is about to begin again.
     BreaksOff,
 }
 
@@ -158,8 +158,8 @@ pub(super) struct Memory {
     began_ns: u64,
     /// The partition the card is in.
     area: Area,
-    /// Transfers that the partition access has done; and the memory that is mapped for the one in
-    /// progress.
+    /// Transfers that the partition access has done; and the memory mapped for the current
+    /// transfer.
     moves: u8,
     mapped: Option<(Segment, Direction)>,
     /// The result of the earlier pieces of the write in progress.

@@ -257,7 +257,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// general path.
     #[inline(always)]
     fn ended_fast(&mut self, FastEnd { status, stop }: FastEnd, now_ns: u64) -> bool {
-        // Only CMD13 may find the card programming, and then the busy is not over.
+        // Only the response to CMD13 may show that the card is programming; then the card is still
+        // busy.
         if (status | stop) & WRONG | status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }

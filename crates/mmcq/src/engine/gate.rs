@@ -49,8 +49,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let helps = request.urgent && self.supervisor.helping().asks();
         self.blockers.refuses(request.urgent, helps)?;
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.card.target().as_ref()) {
-            // No transfer is left open in front of that block either: the card would read ahead
-            // into it.
+            // A read that ends just before the last block is `durable` too, so no transfer is left
+            // open there: the card would read ahead into the last block.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
             request.durable = end >= target.sectors && target.quirks.has(Quirks::LAST_BLOCK_ALONE);
         }

@@ -3,9 +3,10 @@
 //!
 //! There may be fewer mappings (bounce memory, addresses of an IOMMU) than the queue wants. Then
 //! waiting requests may use all of them, and a part of the recovery that every request waits for
-//! gets none. So a mapping ahead of its turn is a loan. A request whose turn it is, and which finds
-//! no mapping, asks for a `poll`. In `poll`, a context that may unmap, all queued requests lose
-//! their mappings, and the request is mapped. Requests that have ended are unmapped first.
+//! gets none. A request that is mapped before its turn may therefore lose the mapping again. A
+//! request whose turn it is, and which finds no mapping, asks for a `poll`. In `poll`, a context
+//! that may unmap, all queued requests lose their mappings, and the request is mapped. Requests
+//! that have ended are unmapped first.
 
 use super::phases::Stage;
 use super::slot::State;

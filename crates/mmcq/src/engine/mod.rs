@@ -177,7 +177,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 durability: _, incident: _, supervisor: _, services: _, record: _,
             } = engine;
         };
-        // SAFETY: the caller's promise; each field of `with_policy` is written once, and none is read.
+        // SAFETY: the caller's promise; each field of `with_policy` is written once, none is read.
         unsafe {
             (&raw mut (*place).bus).write(Bus::new(host));
             (&raw mut (*place).config).write(config);

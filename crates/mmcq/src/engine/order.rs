@@ -6,12 +6,12 @@
 //! another request of the same client continues: those two go together. A request of more blocks
 //! than the limits allow goes in pieces, with no request in between.
 //!
-//! So without a policy, and where nothing fails, a request waits for at most the pieces of the
-//! requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
+//! Without a policy, and while nothing fails, a request therefore waits for at most the pieces of
+//! the requests before it. `b` blocks go in `ceil(b / m)` pieces, where `m` is the least of
 //! [`Caps::max_blocks`](crate::host::Caps::max_blocks),
-//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. For an erase before it, it
-//! waits for one piece. Under any policy nothing passes a barrier, an overlapping write, or (if it
-//! is a write) an overlapping read that is older than it.
+//! [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535. If an erase is before it,
+//! the request waits for one piece of the erase. Under any policy nothing passes a barrier, an
+//! overlapping write, or (if it is a write) an overlapping read that is older than it.
 //!
 //! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All other
 //! conditions are checked for a neighbour only, against the spans of the at most 64 waiting

@@ -186,8 +186,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
         let judged = !self.lane.has_control() && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
-        // The card takes no data for protected blocks: it has refused this write. A write before that
-        // waits for its status may have been refused as well, and is written once more.
+        // The card takes no data for protected blocks: it has refused this write. A write before it
+        // that waits for its status may have been refused as well, and is written once more.
         let writes = self.bus.phase().data.is_some_and(|data| data.direction == Direction::Write);
         let refused = writes && fault.stage == FaultStage::Data && status & R1::WP_VIOLATION != 0;
         let alone = !self.slots.is_settling() && !self.durability.is_unsettled();

@@ -30,7 +30,7 @@ pub(super) enum Stage {
     Main,
     /// CMD12 after the data.
     Stop,
-    /// CMD12 to a transfer that no request waits for any more.
+    /// CMD12 that ends a transfer for which no request waits any more.
     Close,
     /// Waiting before the next poll of a busy card.
     BusyPause,
@@ -322,7 +322,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if outcome == (Outcome::Again { first: true })
             && let Some(patience_ns) = self.patience_ns()
         {
-            // This deadline also holds for all further tries.
+            // This deadline covers this start and all its further tries.
             self.timers.give_up_at(later(later(now_ns, patience_ns), SLACK_NS));
         }
         if P::RECOVERS && outcome == Outcome::Late {

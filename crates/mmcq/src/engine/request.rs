@@ -121,8 +121,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether the request may be urgent: a step of recovery's conversation with the card,
-    /// which need not wait for the queue.
+    /// Returns whether the request may be urgent: a step of the supervisor, which need not wait for
+    /// the queue.
     pub(super) const fn may_be_urgent(&self) -> bool {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }

@@ -10,7 +10,7 @@ pub(super) struct Open {
     pub direction: Direction,
     /// The block at which a request would continue the transfer.
     pub next: u64,
-    /// When the first of its writes was completed; `None`: no write was.
+    /// When the first write of this transfer was completed; `None`: no write was.
     pub told_ns: Option<u64>,
     /// Blocks left of the count that CMD23 set; 0: no CMD23 was sent.
     pub counted: u32,
@@ -86,7 +86,7 @@ impl Run {
     }
 }
 
-/// The runs of one direction: that of the last request, and another one, which may continue.
+/// The runs of one direction: the run of the last request, and another run, which may continue.
 #[derive(Clone, Copy, Debug)]
 struct Runs {
     last: Run,
@@ -104,7 +104,8 @@ impl Runs {
             let think_ns = self.last.think_ns;
             core::mem::swap(&mut self.last, &mut self.other);
             if lba != self.last.next {
-                // As a rule the client has gone to other blocks, and its usual pause stays.
+                // Most likely the same client has gone to other blocks, so the learned pause is
+                // kept.
                 self.last = Run { think_ns, ..Run::NEW };
             }
         }

@@ -29,7 +29,7 @@ pub(super) enum State {
     Kept,
     /// The data are written; the card's next status shows whether they were programmed.
     Settling,
-    /// The result is known and the controller does not use the memory any more; it is still mapped.
+    /// The result is known and the controller has stopped using the memory, which is still mapped.
     Ended,
     /// The completion can be taken.
     Done,
@@ -139,8 +139,8 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     /// A bit for each free slot.
     free: SlotSet,
-    /// A bit for each slot in state Settling; in state Ended; in state Done, if that has not been
-    /// reported.
+    /// A bit for each slot: in state Settling (`settling`), in state Ended (`ended`), in state Done
+    /// and not reported yet (`unreported`).
     settling: SlotSet,
     ended: SlotSet,
     unreported: SlotSet,
@@ -343,8 +343,8 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                // This case is rare, and neighbours are not searched: no slot counts as without
-                // neighbours any more.
+                // A request with a span is rare here; its neighbours are not searched, so no slot
+                // counts as without neighbours any more.
                 self.lone = 0;
                 self.enter_span(index, Span { direction, start, end, age });
             }

@@ -250,8 +250,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Decides whether the client of a collected write gets its result before the transfer is
-    /// closed for another waiting request. A client that usually pauses does, as it would if
-    /// nothing waited: the transfer is closed in its pause.
+    /// closed for another waiting request. A client that usually pauses gets it, as it would if
+    /// nothing waited: the transfer is closed in the client's pause.
     fn prefer_pause(&mut self) -> bool {
         let direction = self.batch.direction();
         let pauses = self.hold_ns() > 0 && self.lane.streams().pauses(direction);

@@ -6,8 +6,8 @@
 //!   `CardParams::flush`. Otherwise flushes are those of a card without a cache.
 //! - *The report of failed packs.* The supervisor restores it, and reports that by
 //!   [`Engine::restore_packs`]. Otherwise no packs are used.
-//! - *A card's command queue.* The engine switches it on before the next task. Without its cache the
-//!   queue of an SD card is not used.
+//! - *A card's command queue.* The engine switches it on before the next task. Without its cache
+//!   the queue of an SD card is not used.
 
 use super::{Engine, FlushBy};
 use crate::host::{Direction, Host};

@@ -186,7 +186,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// to the card's pages, its end is left for the next batch, so that this one and later ones are
     /// aligned.
     fn square(&mut self, requests: u8) {
-        // Another client's requests might come between this one's end and what continues it.
+        // Another client's requests might come between the end of this batch and the request that
+        // continues it.
         if self.slots_in_use() != usize::from(requests) {
             return;
         }
@@ -310,7 +311,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
-        // No request is in progress: a request that does not wait is about to leave its slot.
+        // No request is in progress: any request that does not wait is about to leave its slot.
         let most = self.blockers.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {

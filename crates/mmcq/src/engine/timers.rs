@@ -27,15 +27,15 @@ pub(super) struct Timers {
     wake_ns: u64,
     /// When the engine gives up the phase.
     limit_ns: u64,
-    /// When the engine gives up the command during data; while there is none, when it tries the
-    /// next again.
+    /// When the engine gives up the command during data; while no such command is sent, when it
+    /// tries the next one again.
     concurrent_ns: u64,
     /// When the card is polled for a function that requests attention.
     look_ns: u64,
     /// When the engine tries again to stop a controller that still uses memory.
     kept_ns: u64,
-    /// When the stack's alarm rings; never later than the next deadline at the end of each of its
-    /// calls.
+    /// When the stack's alarm rings. At the end of each call of the engine it is not later than the
+    /// next deadline.
     alarm_ns: u64,
     /// Until when an open transfer waits for a request.
     hold_ns: u64,

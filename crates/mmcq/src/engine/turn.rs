@@ -155,7 +155,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.go_on(now_ns);
     }
 
-    /// Notes that the host has seen a card come or go. Requests for the card before end at once.
+    /// Notes that the host has seen a card come or go. Requests for the previous card end at once.
     /// When the card slot has been stable for 50 ms, the engine reports to the supervisor what is
     /// in it.
     #[cold]
@@ -180,8 +180,9 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
 
     /// Reports the result of help. `Ok`: the card is in `tran`, and these are its parameters;
     /// queued requests continue. An error leads to the next step of the recovery ladder, and at
-    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the card before. Returns
-    /// false and does nothing if there was no request for help, or another one meanwhile.
+    /// last to [`Error::Dead`]; [`Error::Changed`] ends all requests for the previous card. Returns
+    /// false and does nothing if help was not requested, or if another request for help has
+    /// replaced that one.
     pub(crate) fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) -> bool {
         let heard = self.hear_help(result, now_ns);
         self.go_on(now_ns);
@@ -260,7 +261,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the turns that are due, if a part of the engine has noted news of the bus.
     #[inline(always)]
     fn go_on(&mut self, now_ns: u64) {
-        // Lean firmware checks for news in one place.
+        // An engine without a fast path checks for news in one place.
         if !Self::FAST || self.lane.has_news() {
             rarely();
             self.take_turns(now_ns);

@@ -22,8 +22,8 @@ const LOOK_AGAIN_NS: u64 = 60_000_000_000;
 /// The chores and their times.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Whether the supervisor wants to know what the exception bit means; whether the bit was seen;
-    /// when the exceptions may be read next.
+    /// `listens`: the supervisor wants to know what the exception bit means. `seen`: the bit was
+    /// seen. `look_ns`: when the exceptions may be read next.
     listens: bool,
     seen: bool,
     look_ns: u64,
@@ -31,8 +31,8 @@ pub(super) struct Upkeep {
     known: u16,
     /// When waiting background operations begin at the latest.
     work_by_ns: u64,
-    /// Interval of tunings in nanoseconds, 0: never; when the last one was, and the number of
-    /// transfers then.
+    /// Interval of tunings in nanoseconds, 0: never; when the last tuning was, and the number of
+    /// transfers so far at that time.
     tune_every_ns: u64,
     tuned_ns: u64,
     tuned_transfers: Count,
@@ -136,8 +136,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         new
     }
 
-    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: they
-    /// are done.
+    /// Plans background operations for a quiet moment, and at this time at the latest; `None`: none
+    /// are planned.
     pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
         self.supervisor.upkeep_mut().work_by_ns = by_ns.unwrap_or(NEVER);
         if by_ns.is_none() {
@@ -192,7 +192,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     pub(super) fn note_rest(&mut self, now_ns: u64) {
         self.record.rest_begun();
         if self.supervisor.helping_mut().begin_rest() {
-            // No time limit holds for a rest.
+            // A rest has no time limit.
             self.timers.help_until(NEVER);
         }
         if self.lane.is_idle() {

@@ -56,7 +56,7 @@ impl Lean {
     }
 }
 
-/// The measured prices of one direction, and its decisions.
+/// The measured times of one direction, and its decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// Time from CMD12, or from the end of the data, until the card takes the next command; 0: not
@@ -123,7 +123,7 @@ impl Worth {
     /// Learns from a pause of this length, after which the next request has continued the transfer
     /// or not.
     ///
-    /// A write that is closed at once is complete when it is closed, so its client pays for all of
+    /// A write that is closed at once is complete when it is closed, so its client waits for all of
     /// the close. The close of a read passes during its client's pause. A read that is not kept
     /// open ends by itself where CMD23 counts, so a read that was kept open for nothing loses the
     /// whole close. A write of a run that was kept open for nothing delays the next request by the

@@ -37,7 +37,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Returns the number of its response.
+    /// Returns the number of the response to this kind of request.
     pub const fn response(self) -> u16 {
         (self as u16) << 8
     }
@@ -48,15 +48,15 @@ impl Ask {
 pub struct Fields {
     /// The number that the response must repeat.
     pub nonce: [u8; 16],
-    /// Writes so far.
+    /// Number of authenticated writes so far (the write counter).
     pub counter: u32,
-    /// Unit of 256 bytes.
+    /// Number of the first unit of 256 bytes.
     pub address: u16,
-    /// Units.
+    /// Number of units of 256 bytes.
     pub blocks: u16,
-    /// The result; bit 7: the counter has reached its end.
+    /// Result of the request; bit 7: the write counter has reached its end.
     pub result: u16,
-    /// Request or response.
+    /// Kind of request or response.
     pub kind: u16,
 }
 
@@ -122,7 +122,8 @@ pub fn put_key(frame: &mut Frame, key: &Key) {
     put(frame, at::MAC, key.0);
 }
 
-/// Signs a sequence of frames: the MAC is in the last one.
+/// Signs a sequence of frames: the MAC of all is written into the last one. Returns false if that
+/// fails.
 pub fn sign(key: &Key, frames: &mut [Frame]) -> bool {
     let Some(mac) = mac(key, frames.iter()) else { return false };
     let bytes: [u8; 32] = mac.finalize().into_bytes().into();
@@ -133,7 +134,7 @@ pub fn sign(key: &Key, frames: &mut [Frame]) -> bool {
     true
 }
 
-/// Returns whether the sequence is signed by this key. In constant time.
+/// Returns whether the sequence is signed by this key. The check takes constant time.
 pub fn signed(key: &Key, frames: &[Frame]) -> bool {
     let (Some(mac), Some(last)) = (mac(key, frames.iter()), frames.last()) else { return false };
     mac.verify_slice(&get::<32>(last, at::MAC)).is_ok()
@@ -146,8 +147,8 @@ mod tests {
 
     const KEY: Key = Key(*b"0123456789abcdef0123456789abcdef");
 
-    /// A write of one unit: bytes 0 to 255, counter 7, address 3. The MAC was computed by Python's
-    /// hmac module.
+    /// Makes the frame that writes one unit: bytes 0 to 255, counter 7, address 3. The MAC was
+    /// computed by Python's hmac module.
     fn write() -> Frame {
         let mut frame = [0xee; FRAME_BYTES];
         let data: std::vec::Vec<u8> = (0..=255).collect();

@@ -32,28 +32,28 @@ impl core::fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpmbError {
-    /// The exchange itself failed.
+    /// The exchange with the card failed with this error.
     Card(engine::Error),
-    /// The card refused: its result code, 1 to 6 (general, authentication, counter, address, write,
-    /// read).
+    /// The card refused the request. The value is its result code, 1 to 6 (general, authentication,
+    /// counter, address, write, read).
     Refused(u8),
     /// No key has been programmed (result 7).
     NoKey,
-    /// The counter has reached its end: the area can only be read.
+    /// The write counter has reached its end: the area can only be read.
     Expired,
     /// The response does not come from the card: MAC, nonce, kind, address or counter is wrong. No
     /// write was counted.
     Forged,
     /// The write was not done, because of this error. It may be tried again.
     NotWritten(engine::Error),
-    /// It is not known whether the write was done: its response was lost, and the counter could not
+    /// Unknown whether the write was done: its response was lost, and the write counter could not
     /// be read either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
     Size {
-        /// Bytes given.
+        /// Number of bytes that the caller gave.
         given: usize,
-        /// Most units of the call, by card and host.
+        /// Most units that the call may have, by card and host.
         most: u16,
     },
 }
@@ -84,10 +84,10 @@ impl core::error::Error for RpmbError {
     }
 }
 
-/// The flag of an expired counter in the result.
+/// Flag in a result: the write counter has reached its end.
 const EXPIRED: u16 = 1 << 7;
 
-/// Returns the result as an error, if it is one.
+/// Returns the error that a result stands for; `Ok`: the request went well.
 fn judged(result: u16) -> Result<(), RpmbError> {
     match result & !EXPIRED {
         0 if result & EXPIRED != 0 => Err(RpmbError::Expired),
@@ -102,7 +102,7 @@ fn judged_read(result: u16) -> Result<(), RpmbError> {
     judged(result & !EXPIRED)
 }
 
-/// A handle on the replay-protected area.
+/// A handle on the replay-protected area of an eMMC.
 #[derive(Debug)]
 pub struct Rpmb<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -120,7 +120,7 @@ const BUF_FRAMES: usize = 3;
 
 impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units
-    /// at once needs n + 2 times 512. On failure it comes back.
+    /// at once needs n + 2 times 512. On failure the buffer comes back.
     pub async fn open(
         stack: &'a Stack<B, N>,
         card: &Card,
@@ -148,12 +148,14 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Returns the most units of one write, by card and host; with buffers of that size.
+    /// Returns the most units of one write that card and host allow; the buffer must be long enough
+    /// for them.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
     }
 
-    /// Returns the most units of one read, by the host; with buffers of that size.
+    /// Returns the most units of one read that the host allows; the buffer must be long enough for
+    /// them.
     pub fn read_units_max(&self) -> u16 {
         self.read_units
     }
@@ -208,7 +210,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         if answer.kind != Ask::Counter.response() {
             return Err(RpmbError::Forged);
         }
-        // Without a key there is nothing to sign with.
+        // A card without a key cannot sign its response.
         if answer.result & !EXPIRED == 7 {
             return Err(RpmbError::NoKey);
         }
@@ -311,7 +313,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             Ok(Some((answer, true))) if answer.kind == Ask::Write.response() && answer.address == address => {
                 match judged(answer.result) {
                     Ok(()) if answer.counter == counter.wrapping_add(1) => Ok(()),
-                    // Answers to writes carry no nonce: an old one may be played back.
+                    // Responses to writes carry no nonce: an attacker may play back an old one.
                     Ok(()) => self.find_out(key, after, counter, RpmbError::Forged).await,
                     Err(error) => self.find_out(key, after, counter, error).await,
                 }
@@ -363,8 +365,8 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(RpmbError::Card(engine::Error::Full))
     }
 
-    /// Sends `out` frames, requests the result if the kind needs that, and returns what `R` reads
-    /// from all frames, responses included.
+    /// Sends `out` frames, requests the result if `ask`, receives `back` frames, and returns what
+    /// `look` reads from all frames.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,
@@ -378,7 +380,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             switch_ns: self.layout.switch_ns,
             lba: 0,
             out,
-            // Writes of key and data are reliable writes; questions are not.
+            // Writes of key and data are reliable writes; requests to read are not.
             reliable: ask,
             ask,
             back,

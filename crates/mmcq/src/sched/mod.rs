@@ -45,7 +45,7 @@ use crate::host::Direction;
 /// A waiting request as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The request's index, which identifies it until it has been sent or taken back.
+    /// The request's index, which identifies it until it has been sent or cancelled.
     pub index: u8,
     /// Whether the request reads or writes.
     pub direction: Direction,
@@ -53,9 +53,9 @@ pub struct Waiting {
     pub lba: u64,
     /// Blocks that are still to be transferred.
     pub blocks: u32,
-    /// The client that submitted it: see [`Origin`].
+    /// The client that submitted the request: see [`Origin`].
     pub origin: Origin,
-    /// When it was submitted, in nanoseconds.
+    /// When the request was submitted, in nanoseconds.
     pub arrived_ns: u64,
 }
 
@@ -128,7 +128,7 @@ pub trait Policy {
         let _ = (request, now_ns);
     }
 
-    /// Notes that a request was taken back before it was sent.
+    /// Notes that a request was cancelled before it was sent.
     fn cancelled(&mut self, request: &Waiting) {
         let _ = request;
     }

@@ -23,7 +23,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             if let Poll::Ready(output) = polled(future.as_mut(), &mut context) {
                 return output;
             }
-            // Before the turn: what a turn completes is looked at before the next sleep.
+            // `idle` runs before the turn: so the future is polled after each turn, before the next
+            // sleep.
             idle(&at);
             if at.turns() {
                 self.turn();
@@ -51,8 +52,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind)
         // before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
-        // Before the request: functions of the platform run inside of its submission, and any may
-        // panic.
+        // Computed before the request is submitted: functions of the platform run inside of the
+        // submission, and any may panic.
         let memory = buf.claim();
         let request = Request { buf, ..request };
         let mut quiesce = Quiesce { op: self.request(request), memory };
@@ -79,22 +80,22 @@ pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
 
 impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
     fn drop(&mut self) {
-        // Not known while the request is being submitted: then it is the one that has the memory,
-        // if one has it.
+        // The slot is not known while the request is being submitted. If a request has the memory
+        // then, it is this one.
         let known = match core::mem::replace(&mut self.op.at, At::After) {
             At::In(id) => Some(id),
             _ => None,
         };
         let (stack, memory) = (self.op.stack, self.memory);
-        // A call from inside another of this stack has handed nothing over.
+        // A call from inside another call of this stack has passed no memory to the engine.
         if known.is_none() && stack.with(|engine| engine.is_nested()) {
             return;
         }
         // A request that waits is taken out, and every step of an abort has a deadline, so this
         // ends; returning earlier would free memory that is still being written.
         while stack.with(|engine| {
-            // Where several calls write from the same memory it is not known which is ours. Then
-            // all of them are waited for.
+            // Where several calls write from the same memory it is not known which request is this
+            // call's. Then the loop waits for all of them.
             if let Some(id) = known.or_else(|| engine.only_lent(memory)) {
                 engine.forsake(id, stack.now_ns());
             }

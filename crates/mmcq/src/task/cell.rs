@@ -13,7 +13,7 @@ pub(super) use loom::hint::spin_loop;
 
 use core::cell::Cell;
 
-/// Of all threads in a blocking call, the [mark](super::Idle) of the one that polled last; 0 once a
+/// The [mark](super::Idle) of the blocking call that polled its future last, of all threads; 0 if a
 /// waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -80,7 +80,7 @@ impl<T> Locked<T> {
     /// `place` is aligned memory of a cell's size that nothing else uses now. `write` initialises
     /// the value in the memory that it is passed.
     pub unsafe fn write_to(place: *mut Self, write: impl FnOnce(*mut T)) {
-        // A field that is new belongs below too.
+        // A new field must also be written below.
         #[cfg(not(all(test, loom)))]
         let _all = |Locked { value: _, inside: _, unfinished: _, io_resets: _ }: Self| ();
         // SAFETY: the caller's promise; each field is written once, and none is read.

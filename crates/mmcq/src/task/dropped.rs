@@ -11,7 +11,7 @@ use core::cell::Cell;
 /// rest of the outer call may end such a request and put another one into its slot. So each entry
 /// also has the use number of its slot.
 pub(super) struct Dropped<const N: usize> {
-    /// The slots, one bit each.
+    /// The slots of these requests, bit n for slot n.
     slots: Cell<SlotSet>,
     /// The low 8 bits of each slot's use number. No call fills one slot 256 times and drops the
     /// first future last.
@@ -47,14 +47,14 @@ impl<const N: usize> Dropped<N> {
 impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
     fn drop(&mut self) {
         if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller waits for `reclaim`, like
-            // that of one that had. Its waker is dropped outside of the lock.
+            // The buffer waits for `reclaim`, whether the request had reached the controller or
+            // not. The waker is dropped outside of the lock.
             let left = self.stack.enter(None, |engine| {
                 engine.abandon(id);
                 Some(engine.take_stale_waker())
             });
             if B::Profile::RECOVERS && left.is_none() {
-                // Inside another call: the next one gives it up.
+                // This drop is inside another call: the next call abandons the request.
                 self.stack.inside(|_| self.stack.dropped.note(id));
             }
         }
@@ -88,13 +88,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.end_dropped(engine) || request.urgent && engine.asks_for_help()
     }
 
-    /// Notes that the function's transfer did not end well, so that an abort must come before its
-    /// next one. May be called from inside another call.
+    /// Notes that the transfer of this I/O function did not end well, so that an abort must come
+    /// before its next transfer. May be called from inside another call.
     pub(crate) fn owe_abort(&self, function: u8) {
         self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }
 
-    /// Takes the function's abort if it owes one. True: the caller must send it.
+    /// Takes the note that this I/O function needs an abort. Returns true if the caller must send
+    /// it.
     pub(crate) fn take_abort(&self, function: u8) -> bool {
         self.inside(|_| {
             let (all, bit) = (self.engine.unfinished.get(), 1 << (function & 7));
@@ -109,8 +110,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
     }
 
-    /// Returns the number of resets. If a later call returns the same number, the card was not
-    /// reset between them.
+    /// Returns the number of resets of the I/O card so far. If a later call returns the same
+    /// number, the card was not reset between the two calls.
     pub(crate) fn io_resets(&self) -> u32 {
         self.inside(|_| self.engine.io_resets.get())
     }

@@ -49,7 +49,7 @@ macro_rules! verbs {
     };
 }
 
-/// As `verbs!`, for methods that only read.
+/// Makes methods as `verbs!` does, for methods that only read.
 macro_rules! questions {
     ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
         $(
@@ -91,80 +91,80 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     verbs! { false:
-        /// [`Engine::take`]. Nested: `None`.
+        /// Calls [`Engine::take`]. In a nested call returns `None`.
         pub fn take(&mut self, id: SlotId) -> Option<Completion> = { let _ = id; None };
-        /// [`Engine::set_waker`]. Nested: the waker comes back.
+        /// Calls [`Engine::set_waker`]. In a nested call the waker itself is returned.
         #[must_use = "to be dropped outside of any lock"]
         pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> = { let _ = id; Some(waker) };
-        /// [`Engine::take_waker`]. Nested: `None`.
+        /// Calls [`Engine::take_waker`]. In a nested call returns `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
         pub fn take_waker(&mut self, index: usize) -> Option<Waker> = { let _ = index; None };
     }
 
     verbs! { true:
-        /// [`Engine::submit`]. Nested: [`Error::Reentered`].
+        /// Calls [`Engine::submit`]. In a nested call returns [`Error::Reentered`].
         pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
             = Err((Error::Reentered, request));
-        /// [`Engine::on_irq`]. Nested: nothing has happened, and a poll is due.
+        /// Calls [`Engine::on_irq`]. In a nested call nothing is done, and a poll is due.
         pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
+        /// Calls [`Engine::poll`]. In a nested call nothing is done, and a poll is due.
         pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
-        /// [`Engine::cancel`]. Nested: `None`, and the request continues.
+        /// Calls [`Engine::cancel`]. In a nested call returns `None`, and the request continues.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::take_back`]. Nested: `None`, and the request continues.
+        /// Calls [`Engine::take_back`]. In a nested call returns `None`, and the request continues.
         pub fn take_back(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
-        /// [`Engine::abandon`]. Nested: the request continues.
+        /// Calls [`Engine::abandon`]. In a nested call the request continues.
         pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
-        /// [`Engine::reclaim`]. Nested: `None`.
+        /// Calls [`Engine::reclaim`]. In a nested call returns `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
-        /// [`Engine::set_card_params`]. Nested: nothing is done.
+        /// Calls [`Engine::set_card_params`]. Does nothing in a nested call.
         pub fn set_card_params(&mut self, target: Option<CardParams>) = { let _ = target; };
-        /// [`Engine::enable_extended_ops`]. Nested: nothing is done.
+        /// Calls [`Engine::enable_extended_ops`]. Does nothing in a nested call.
         pub fn enable_extended_ops(&mut self) = {};
-        /// [`Engine::set_abilities`]. Nested: nothing is done.
+        /// Calls [`Engine::set_abilities`]. Does nothing in a nested call.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
-        /// [`Engine::set_task_queue`]. Nested: `false`.
+        /// Calls [`Engine::set_task_queue`]. In a nested call returns `false`.
         pub fn set_task_queue(&mut self, depth: u8) -> bool = { let _ = depth; false };
-        /// [`Engine::set_packed`]. Nested: `false`.
+        /// Calls [`Engine::set_packed`]. In a nested call returns `false`.
         pub fn set_packed(&mut self, writes: u8, reads: u8) -> bool = { let _ = (writes, reads); false };
-        /// [`Engine::set_chains`]. Nested: `false`.
+        /// Calls [`Engine::set_chains`]. In a nested call returns `false`.
         pub fn set_chains(&mut self, most: u8) -> bool = { let _ = most; false };
-        /// [`Engine::set_sd_task_queue`]. Nested: `false`.
+        /// Calls [`Engine::set_sd_task_queue`]. In a nested call returns `false`.
         pub fn set_sd_task_queue(&mut self, queue: crate::sched::SdTaskQueue) -> bool
             = { let _ = queue; false };
-        /// [`Engine::always_use_task_queue`]. Nested: nothing is done.
+        /// Calls [`Engine::always_use_task_queue`]. Does nothing in a nested call.
         pub fn always_use_task_queue(&mut self, always: bool) = { let _ = always; };
-        /// [`Engine::set_page`]. Nested: the page comes back as an error.
+        /// Calls [`Engine::set_page`]. In a nested call the page is returned as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// [`Engine::set_concurrent_commands`]. Nested: nothing is done.
+        /// Calls [`Engine::set_concurrent_commands`]. Does nothing in a nested call.
         pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
-        /// [`Engine::suspend`]. Nested: nothing is done.
+        /// Calls [`Engine::suspend`]. Does nothing in a nested call.
         pub fn suspend(&mut self) = {};
-        /// [`Engine::resume`]. Nested: nothing is done.
+        /// Calls [`Engine::resume`]. Does nothing in a nested call.
         pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// [`Engine::halt`]. Nested: nothing is done.
+        /// Calls [`Engine::halt`]. Does nothing in a nested call.
         pub fn halt(&mut self) = {};
-        /// [`Engine::abort`]. Nested: nothing is done.
+        /// Calls [`Engine::abort`]. Does nothing in a nested call.
         pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// [`Engine::presence_changed`]. Nested: nothing is done.
+        /// Calls [`Engine::presence_changed`]. Does nothing in a nested call.
         pub fn presence_changed(&mut self, now_ns: u64) = { let _ = now_ns; };
-        /// [`Engine::take_card_irq`]. Nested: `false`.
+        /// Calls [`Engine::take_card_irq`]. In a nested call returns `false`.
         pub fn take_card_irq(&mut self) -> bool = false;
-        /// [`Engine::set_card_irq_waker`]. Nested: the waker comes back.
+        /// Calls [`Engine::set_card_irq_waker`]. In a nested call the waker itself is returned.
         #[must_use = "to be dropped outside of any lock"]
         pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
-        /// [`Engine::take_card_irq_waker`]. Nested: `None`.
+        /// Calls [`Engine::take_card_irq_waker`]. In a nested call returns `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
         pub fn take_card_irq_waker(&mut self) -> Option<Waker> = None;
-        /// [`Engine::unmask_card_irq`]. Nested: nothing is done.
+        /// Calls [`Engine::unmask_card_irq`]. Does nothing in a nested call.
         pub fn unmask_card_irq(&mut self) = {};
-        /// [`Engine::mask_card_irq`]. Nested: nothing is done.
+        /// Calls [`Engine::mask_card_irq`]. Does nothing in a nested call.
         pub fn mask_card_irq(&mut self) = {};
-        /// [`Engine::take_retune`]. Nested: `false`.
+        /// Calls [`Engine::take_retune`]. In a nested call returns `false`.
         pub fn take_retune(&mut self) -> bool = false;
-        /// [`Engine::take_continue_lost`]. Nested: `false`.
+        /// Calls [`Engine::take_continue_lost`]. In a nested call returns `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// [`Engine::dismiss_supervisor`]. Nested: `false`.
+        /// Calls [`Engine::dismiss_supervisor`]. In a nested call returns `false`.
         pub fn dismiss_supervisor(&mut self) -> bool = false;
 
         pub(crate) fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
@@ -191,47 +191,47 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
     }
 
     questions! {
-        /// [`Engine::next_deadline_ns`]. Nested: `Some(0)`, a poll is due.
+        /// Calls [`Engine::next_deadline_ns`]. In a nested call returns `Some(0)`: a poll is due.
         pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
-        /// [`Engine::id_of`]. Nested: `None`.
+        /// Calls [`Engine::id_of`]. In a nested call returns `None`.
         pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
-        /// [`Engine::will_wake`]. Nested: `false`.
+        /// Calls [`Engine::will_wake`]. In a nested call returns `false`.
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
-        /// [`Engine::card_params`]. Nested: `None`.
+        /// Calls [`Engine::card_params`]. In a nested call returns `None`.
         pub fn card_params(&self) -> Option<&CardParams> = None;
-        /// [`Engine::abilities`]. Nested: [`Abilities::NONE`].
+        /// Calls [`Engine::abilities`]. In a nested call returns [`Abilities::NONE`].
         pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
-        /// [`Engine::caps`]. Nested: [`Caps::NONE`].
+        /// Calls [`Engine::caps`]. In a nested call returns [`Caps::NONE`].
         pub fn caps(&self) -> &Caps = &Caps::NONE;
-        /// [`Engine::stats`]. Nested: all zeros.
+        /// Calls [`Engine::stats`]. In a nested call returns all zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
-        /// [`Engine::task_stats`]. Nested: `None`.
+        /// Calls [`Engine::task_stats`]. In a nested call returns `None`.
         pub fn task_stats(&self) -> Option<&TaskStats> = None;
-        /// [`Engine::pack_stats`]. Nested: `None`.
+        /// Calls [`Engine::pack_stats`]. In a nested call returns `None`.
         pub fn pack_stats(&self) -> Option<&PackStats> = None;
-        /// [`Engine::chain_stats`]. Nested: `None`.
+        /// Calls [`Engine::chain_stats`]. In a nested call returns `None`.
         pub fn chain_stats(&self) -> Option<&ChainStats> = None;
-        /// [`Engine::card_number`]. Nested: [`CardNumber::ANY`].
+        /// Calls [`Engine::card_number`]. In a nested call returns [`CardNumber::ANY`].
         pub fn card_number(&self) -> CardNumber = CardNumber::ANY;
         pub(crate) fn is_meant(&self, card: CardNumber) -> bool = { let _ = card; false };
         pub(crate) fn number_of(&self, identity: u32) -> CardNumber = { let _ = identity; CardNumber::ANY };
-        /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
+        /// Calls [`Engine::losses`]. In a nested call ([`is_nested`](Self::is_nested)) returns 0.
         pub fn losses(&self) -> u8 = 0;
-        /// [`Engine::holds`]. Nested: all zeros.
+        /// Calls [`Engine::holds`]. In a nested call returns all zeros.
         pub fn holds(&self) -> Holds = Holds::default();
-        /// [`Engine::held_until_ns`]. Nested: `None`, as without a start that is delayed.
+        /// Calls [`Engine::held_until_ns`]. In a nested call returns `None`: no start is delayed.
         pub fn held_until_ns(&self) -> Option<u64> = None;
-        /// [`Engine::slots_in_use`]. Nested: `N`, all slots.
+        /// Calls [`Engine::slots_in_use`]. In a nested call returns `N`: all slots are in use.
         pub fn slots_in_use(&self) -> usize = N;
-        /// [`Engine::is_idle`]. Nested: `false`.
+        /// Calls [`Engine::is_idle`]. In a nested call returns `false`.
         pub fn is_idle(&self) -> bool = false;
-        /// [`Engine::is_quiet`]. Nested: `false`.
+        /// Calls [`Engine::is_quiet`]. In a nested call returns `false`.
         pub fn is_quiet(&self) -> bool = false;
-        /// [`Engine::awaited`]. Nested: `None`.
+        /// Calls [`Engine::awaited`]. In a nested call returns `None`.
         pub fn awaited(&self) -> Option<&Phase> = None;
-        /// [`Engine::last_phase`]. Nested: `None`.
+        /// Calls [`Engine::last_phase`]. In a nested call returns `None`.
         pub fn last_phase(&self) -> Option<Span> = None;
-        /// [`Engine::bus`]. Nested: one data line, clock stopped.
+        /// Calls [`Engine::bus`]. In a nested call returns one data line and a stopped clock.
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn is_unheard(&self) -> bool = false;
@@ -245,47 +245,47 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         pub(crate) fn damaged_often(&self) -> bool = false;
     }
 
-    /// [`Engine::incidents`]. Nested: no incident.
+    /// Calls [`Engine::incidents`]. In a nested call returns no incident.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.engine.as_ref().into_iter().flat_map(|engine| engine.incidents())
     }
 
-    /// [`Engine::host`]. Nested: `None`.
+    /// Calls [`Engine::host`]. In a nested call returns `None`.
     pub fn host(&self) -> Option<&H> {
         self.engine.as_ref().map(|engine| engine.host())
     }
 
-    /// [`Host::present`]. Nested: `false`.
+    /// Calls [`Host::present`]. In a nested call returns `false`.
     pub fn present(&self) -> bool {
         self.host().is_some_and(Host::present)
     }
 
-    /// [`Host::dat0_busy`]. Nested: `false`.
+    /// Calls [`Host::dat0_busy`]. In a nested call returns `false`.
     pub fn dat0_busy(&self) -> bool {
         self.host().is_some_and(Host::dat0_busy)
     }
 
-    /// [`Host::dat_levels`]. Nested: the levels of a busy card.
+    /// Calls [`Host::dat_levels`]. In a nested call returns the levels of a busy card.
     pub fn dat_levels(&self) -> u8 {
         self.host().map_or(0, Host::dat_levels)
     }
 
-    /// [`Host::supply_ma`]. Nested: the value for "not known".
+    /// Calls [`Host::supply_ma`]. In a nested call returns 0, which stands for "not known".
     pub fn supply_ma(&self) -> u16 {
         self.host().map_or(0, Host::supply_ma)
     }
 
-    /// [`Host::write_protected`]. Nested: `false`.
+    /// Calls [`Host::write_protected`]. In a nested call returns `false`.
     pub fn write_protected(&self) -> bool {
         self.host().is_some_and(Host::write_protected)
     }
 
-    /// [`Host::retune_ns`]. Nested: 0.
+    /// Calls [`Host::retune_ns`]. In a nested call returns 0.
     pub fn retune_ns(&self) -> u64 {
         self.host().map_or(0, Host::retune_ns)
     }
 
-    /// [`Engine::host_mut`]. Nested: `None`.
+    /// Calls [`Engine::host_mut`]. In a nested call returns `None`.
     ///
     /// # Safety
     /// As for [`Engine::host_mut`].
@@ -295,12 +295,12 @@ impl<'a, H: Host, const N: usize, P: Profile> Entry<'a, H, N, P> {
         self.engine.as_mut().map(|engine| unsafe { engine.host_mut() })
     }
 
-    /// [`Engine::policy`]. Nested: `None`.
+    /// Calls [`Engine::policy`]. In a nested call returns `None`.
     pub fn policy(&self) -> Option<&P::Policy> {
         self.engine.as_ref().map(|engine| engine.policy())
     }
 
-    /// [`Engine::policy_mut`]. Nested: `None`.
+    /// Calls [`Engine::policy_mut`]. In a nested call returns `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P::Policy> {
         self.begun = true;
         self.engine.as_mut().map(|engine| engine.policy_mut())

@@ -86,9 +86,9 @@ impl Idle {
     /// second case one turn may be for nothing. Takes no lock, and may be called with interrupts
     /// masked.
     pub fn may_sleep(&self) -> bool {
-        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is
-        // never taken for none. The order of these accesses comes from the lock of what was polled,
-        // and from how the platform ends a sleep.
+        // A waker stores 0, another blocking call stores its own mark; only `look` stores this
+        // call's mark again. So no wake-up is missed. The order of these accesses comes from the
+        // lock of what was polled, and from how the platform ends a sleep.
         LAST.load(Relaxed) == self.mark()
     }
 
@@ -101,7 +101,7 @@ impl Idle {
     /// use mmcq::task::{Idle, Platform, Stack};
     /// static MOVED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     ///
-    /// /// Of each thread that waits.
+    /// /// Runs in each thread that waits.
     /// fn idle(idle: &Idle) {
     ///     let guard = MOVED.0.lock().unwrap();
     ///     drop(MOVED.1.wait_while(guard, |()| idle.may_sleep()).unwrap());
@@ -119,7 +119,8 @@ impl Idle {
         self.skips.set(true);
     }
 
-    /// Takes whether the turn after this sleep is wanted.
+    /// Returns whether the turn after this sleep is wanted, and forgets
+    /// [`skip_turn`](Self::skip_turn).
     pub(super) fn turns(&self) -> bool {
         !self.skips.take()
     }
@@ -145,6 +146,6 @@ const TABLE: RawWakerVTable =
     RawWakerVTable::new(|_| RawWaker::new(null(), &TABLE), |_| wake(), |_| wake(), |_| {});
 
 fn wake() {
-    // No object lies at address 0.
+    // The mark 0 belongs to no blocking call: no object lies at address 0.
     LAST.store(0, Relaxed);
 }

@@ -30,7 +30,7 @@ struct TaskState {
 // context at a time poll it.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync` above.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 
@@ -70,16 +70,16 @@ impl<L: Lock> IrqTask<L> {
             });
             let Some(Some(future)) = future else { return false };
             let turn = Turn(self);
-            // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall
-            // before it lets go; `polling` is ours.
+            // SAFETY: `scope` keeps the future pinned in its frame, and waits until `polling` is
+            // false before it lets go; this call has set `polling`.
             let ready =
                 unsafe { Pin::new_unchecked(&mut *future) }.poll(&mut Context::from_waker(waker)).is_ready();
             let again = self.with(|state| {
                 if ready {
                     state.future = None;
                 }
-                // At once with the look at `again`: a call that comes from now on takes the next
-                // turn itself.
+                // Cleared under the same lock in which `again` is read: a call that comes from now
+                // on takes the next turn itself.
                 state.polling = false;
                 state.again && !ready
             });

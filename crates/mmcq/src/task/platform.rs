@@ -26,10 +26,10 @@ pub trait Clock {
     /// Returns the nanoseconds since some fixed moment. The value never goes back, also between
     /// contexts.
     ///
-    /// It may be called at any time from any context, with the lock held and without it
-    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. So a
-    /// counter that is extended in software protects itself. The time that is passed to the engine
-    /// is read with the lock held.
+    /// This function may be called at any time from any context, with the lock held and without it
+    /// ([`Stack::now_ns`](super::Stack::now_ns)), also in an interrupt that interrupted it. A clock
+    /// that extends a counter in software must therefore protect that counter. The time that is
+    /// passed to the engine is read with the lock held.
     fn now_ns(&self) -> u64;
 
     /// Sets the alarm: the platform calls [`Stack::poll`](super::Stack::poll) at this time (at once
@@ -43,12 +43,12 @@ pub trait Clock {
     fn set_alarm(&self, at_ns: Option<u64>);
 }
 
-/// A [`Clock`] of two functions.
+/// A [`Clock`] that consists of two functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// [`Clock::now_ns`].
+    /// The function for [`Clock::now_ns`].
     pub now_ns: fn() -> u64,
-    /// [`Clock::set_alarm`].
+    /// The function for [`Clock::set_alarm`].
     pub set_alarm: fn(Option<u64>),
 }
 
@@ -77,13 +77,13 @@ impl Clock for Timer {
 /// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler or
 /// profile.
 pub trait Platform {
-    /// Keeps other contexts out of the engine.
+    /// The lock, which keeps other contexts out of the engine.
     type Lock: Lock;
-    /// Reads the time, and sets the alarm.
+    /// The clock, which reads the time and sets the alarm.
     type Clock: Clock;
     /// The controller's driver.
     type Host: Host;
-    /// The scheduler, and what firmware carries around it.
+    /// The profile: the scheduler, and which parts of the stack the firmware contains.
     type Profile: Profile;
 }
 

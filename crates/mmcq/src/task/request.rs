@@ -8,9 +8,9 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 pub(super) enum At {
-    /// Not submitted yet.
+    /// The request is not submitted yet.
     Before(Request),
-    /// In this slot.
+    /// The request is in this slot.
     In(SlotId),
     /// The result has been returned.
     After,
@@ -23,7 +23,7 @@ pub struct RequestFuture<'a, B: Platform, const N: usize> {
     pub(super) at: At,
 }
 
-/// What the future found under the lock.
+/// The result of a look at the request under the lock.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
     /// The request is over.
@@ -38,12 +38,12 @@ pub(super) enum Look {
     Again,
 }
 
-/// What goes in and out of a poll under the lock.
+/// The values that go in and out of a look under the lock.
 pub(super) struct Seen {
     pub(super) completion: Option<Completion>,
-    /// The task's waker that is to be set; afterwards the one that was not kept.
+    /// The task's waker that is to be set; afterwards the waker that is no longer used.
     pub(super) waker: Option<Waker>,
-    /// The waker that the request had.
+    /// The waker that the slot of the completed request had.
     pub(super) own: Option<Waker>,
 }
 
@@ -58,9 +58,9 @@ impl Seen {
 
 impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
     /// Submits the request if that has not been done; otherwise checks whether it is complete. A
-    /// refused request is over, and its buffer comes back.
+    /// refused request is over, and its buffer comes back in `seen`.
     ///
-    /// Wakers are neither cloned nor dropped under the lock: both may run anything.
+    /// Wakers are neither cloned nor dropped under the lock: both may run any code.
     #[inline]
     pub(super) fn look(&mut self, known: &Waker, seen: &mut Seen) -> Look {
         let RequestFuture { stack, at } = self;
@@ -128,7 +128,8 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
                 seen.completion = self.turned_away();
             }
             if seen.completion.is_none() {
-                // Not here and now, but soon.
+                // The request cannot be submitted in this call, but soon: the task is woken to try
+                // again.
                 context.waker().wake_by_ref();
             }
         }

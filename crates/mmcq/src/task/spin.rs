@@ -48,7 +48,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.with(|engine| engine.take(id))
     }
 
-    /// Calls `turn` until a phase ends. Returns false if none ended in that time.
+    /// Calls `turn` until a phase ends. Returns false if no phase has ended in `at_most_ns`.
     fn spin_while(&self, at_most_ns: u64, advance: &WaitStrategy, wait: &Wait) -> bool {
         let before = self.with(|engine| engine.last_phase());
         let (mut looks, began_ns) = (0, self.now_ns());
@@ -70,7 +70,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 }
 
-/// Guard: while it exists, no handler serves the controller's interrupt.
+/// Guard: while it exists, no interrupt handler serves the controller's interrupt.
 struct Quiet<'a>(&'a WaitStrategy);
 
 impl<'a> Quiet<'a> {
@@ -101,7 +101,7 @@ impl<B: Platform, const N: usize> Future for Spinning<'_, B, N> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (stack, advance) = (self.op.stack, self.advance);
         if matches!(self.op.at, At::Before(_)) {
-            // Without a waker: a thread that spins need not be woken.
+            // Submitted without a waker: a thread that spins need not be woken.
             let mut seen = Seen::nothing();
             if matches!(self.op.look(context.waker(), &mut seen), Look::Nested) {
                 seen.completion = self.op.turned_away();

@@ -13,16 +13,17 @@ pub(super) const NO_PHASE: Phase = Phase::of(Command::new(0, 0, Resp::None));
 /// Longest time of a command alone. The wire needs microseconds, and half a millisecond at the
 /// slowest clock.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
-/// Time that the engine waits beyond the card's limit: it matters where the controller's own timer
+/// Time that the engine waits beyond the card's limit; only needed if the controller's own timer
 /// has failed.
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// Time until the engine tries a start again that was refused because the lines were in use.
 pub(super) const START_RETRY_NS: u64 = 10_000;
-/// Longest time in which the engine tries such a start again. No card is busy for longer after a
-/// write [SD 4.6.2.2], so lines that are still in use will stay in use.
+/// Longest time for which the engine repeats a start that was refused because the lines were in
+/// use. No card is busy for longer after a write [SD 4.6.2.2], so lines that are still in use will
+/// stay in use.
 const START_TIMEOUT_NS: u64 = 500_000_000;
-/// Longest time of such tries where the CMD line is in use: the slowest command uses the line no
-/// longer.
+/// Longest time for which the engine repeats a start that was refused because the CMD line was in
+/// use: the slowest command uses the line no longer than this.
 const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 
 /// A phase that ended, well or not.
@@ -31,9 +32,9 @@ const LINE_TIMEOUT_NS: u64 = COMMAND_TIMEOUT_NS + SLACK_NS;
 pub struct Span {
     /// The phase.
     pub phase: Phase,
-    /// When the controller got it.
+    /// When the controller got the phase.
     pub began_ns: u64,
-    /// When its end was known.
+    /// When the engine learned that the phase had ended.
     pub ended_ns: u64,
 }
 

@@ -24,7 +24,7 @@ const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 const NEW_CARD_NS: u64 = 240_000_000_000;
 
 /// Requests of the engine to its supervisor ([`card::supervise`](crate::card::supervise)), for work
-/// that needs a conversation (several commands) with the card.
+/// that needs several commands to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceRequest {
     /// Find a new sampling point, in the same bus mode.
@@ -55,8 +55,8 @@ pub(in super::super) struct Helping {
     asked: Option<ServiceRequest>,
     /// Whether the supervisor has taken the open request.
     taken: bool,
-    /// Whether the supervisor is dismissed, and has not been told yet. Requests that the card needs
-    /// go before.
+    /// Whether the program has dismissed the supervisor, and the supervisor does not know that yet.
+    /// Requests that the card needs go before.
     dismissed: bool,
     /// Whether the card rests; then the supervisor has to wake it.
     rest: Resting,
@@ -70,14 +70,14 @@ pub(in super::super) struct Helping {
     waker: Option<Waker>,
 }
 
-/// Progress of the supervisor's conversation with the card.
+/// Progress of the supervisor's commands to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// Nothing has been sent to the card yet.
     Unbegun,
-    /// The last step of the conversation began at this time, in nanoseconds.
+    /// The supervisor's last step began at this time, in nanoseconds.
     Step(u64),
-    /// The machine was suspended: a gap was between two steps.
+    /// The machine was suspended: the time between two steps was longer than [`GAP_NS`].
     Gap,
     /// The time limit has been granted a second time.
     Again,
@@ -148,7 +148,7 @@ impl Helping {
         self.pace = Pace::Unbegun;
     }
 
-    /// Notes that a step of the supervisor's conversation with the card begins.
+    /// Notes that the supervisor begins a step: a command to the card, a bus operation or a pause.
     fn note_step(&mut self, now_ns: u64) {
         self.pace = match self.pace {
             Pace::Unbegun => Pace::Step(now_ns),
@@ -158,7 +158,8 @@ impl Helping {
         };
     }
 
-    /// Returns whether the clock has jumped during the conversation: the machine was suspended.
+    /// Returns whether the clock has jumped since the supervisor's last step: the machine was
+    /// suspended.
     fn has_gap(&self, now_ns: u64) -> bool {
         match self.pace {
             Pace::Step(at_ns) => now_ns.saturating_sub(at_ns) > GAP_NS,
@@ -205,7 +206,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.supervisor.helping_mut().taken |= wanted;
         let help = if wanted { self.supervisor.helping().asked } else { None };
         if wanted && self.supervisor.helping().is_for_trouble() && (self.incident.open || !self.has_chore()) {
-            // This supervisor may have come after another one that has gone.
+            // This supervisor may have replaced another one, which took the request and has gone.
             self.timers.help_may_last();
         }
         if help == Some(ServiceRequest::Dismissed) {
@@ -374,7 +375,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.timers.take_cycle(now_ns, POWER_CYCLE_PAUSE_NS)
     }
 
-    /// Returns whether a conversation with a card without a fault is open.
+    /// Returns whether the supervisor has a request for a chore: work on a card that has no fault.
     pub(in super::super) fn has_chore(&self) -> bool {
         matches!(
             self.supervisor.helping().asked,
@@ -559,7 +560,7 @@ impl Incident {
         self.retuned_ns = 0;
     }
 
-    /// Clears the faults of the card before: another card is in the card slot.
+    /// Clears the faults of the previous card: another card is in the card slot.
     fn reset_for_card(&mut self) {
         (self.open, self.retuned_ns, self.untuned, self.damages) = (false, 0, false, [0; 3]);
     }

@@ -1,16 +1,17 @@
-//! Failures of transfers: the recovery ladder, as far as it needs no conversation with the card.
+//! Failures of transfers: the steps of the recovery ladder that the engine takes without the
+//! supervisor.
 //!
 //! An *incident* begins with a failed phase or a deadline that passed without an answer. It ends
 //! when its transfer has gone well, or when its requests have been answered. Each pass of an
 //! incident (this file) first makes commands possible again. The lines are reset, CMD13 reads the
 //! state, CMD12 ends what is still open. If that does not help, the whole controller is reset. Then
-//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need a
-//! conversation with the card are requested from the supervisor (`help.rs`). `classify.rs`
-//! distinguishes failures. `salvage.rs` stores what was done, and decides which request reports
-//! what was lost. `lost.rs` ends the requests of a lost card.
+//! `ladder.rs` chooses the next measure, each stronger than the last. Measures that need several
+//! commands to the card in a row (such as a tuning) are requested from the supervisor (`help.rs`).
+//! `classify.rs` distinguishes failures. `salvage.rs` stores what was done, and decides which
+//! request reports what was lost. `lost.rs` ends the requests of a lost card.
 //!
-//! No buffer is returned before the controller has stopped using it. All steps are bounded in
-//! number, and an incident in time.
+//! No buffer is returned before the controller has stopped using it. The number of steps is
+//! bounded, and so is the time of an incident.
 
 mod classify;
 mod failed;
@@ -64,7 +65,8 @@ pub(super) struct Incident {
     failed: Failed,
     /// Whether an incident is under way.
     open: bool,
-    /// Number of failed tries of the same transfer, and the slot that was first in it.
+    /// `tries`: number of failed tries of the same transfer. `owner` and `generation`: the slot
+    /// that was first in it.
     tries: u8,
     owner: u8,
     generation: u32,
@@ -91,8 +93,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, bit n for slot n.
     redo: SlotSet,
-    /// Writes that were sent once more and whose result is not known yet: nothing else may be sent
-    /// in between that could lose it again.
+    /// Writes that were sent once more and whose result is not known yet: no command that could
+    /// lose this result again may be sent before.
     doubted: SlotSet,
     /// The number of transfers so far at the last damages on the bus, newest first.
     damages: [Count; 3],
@@ -210,8 +212,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         self.record.climbed(RecoveryEvent { at_ns: now_ns, status: self.incident.failed.status(), step });
     }
 
-    /// Returns whether the request's client alone handles the failure, and not the ladder: so for a
-    /// raw phase (of the recovery itself, say) or a phase of an I/O function.
+    /// Returns whether the request's client handles the failure, and not the ladder. This holds for
+    /// a raw phase (of the recovery itself, say) and a phase of an I/O function.
     fn owner_recovers(&self) -> bool {
         let kind = &self.slots.at(self.lane.control()).kind();
         let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
@@ -278,7 +280,7 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
                 Error::Card(_) | Error::Program(_) => true,
-                // The status may have had errors of earlier writes too, which wait for one.
+                // The status may have had errors of earlier writes too, which wait for a status.
                 Error::Protected => !self.slots.is_settling() && !self.durability.is_unsettled(),
                 _ => false,
             };

@@ -128,10 +128,10 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
             }
-            // The command queue engine has the request: its task ends by itself, or that engine is
-            // halted.
+            // The command queue engine has the request: its task ends by itself, or the command
+            // queue engine is halted.
             State::Active if self.engine_has(id.index) => {}
-            // A policy has panicked when it was told of the end of this transfer.
+            // A policy has panicked when the end of this transfer was reported to it.
             State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
             State::Active => self.stop_transfer(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}

@@ -3,8 +3,8 @@
 //! end of a task to its result, and from there to the next request in the queue.
 //!
 //! This corresponds to the [fast path](super::super::fast) for a transfer: the checks of
-//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. This path opens and
-//! closes as the fast path does.
+//! [`hosted`](super::hosted) are skipped, and the state afterwards is the same. The
+//! [`blockers`](super::super::blockers) open and close this path as they do the fast path.
 
 use super::super::lane::Lane;
 use super::super::slot::NONE;

@@ -38,7 +38,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         let gone = self.card.target().is_none();
         let Some(tasks) = self.lane.tasks_mut() else { return };
         if held {
-            // The controller still uses the tasks' memory: they come back when it has let go.
+            // The controller still uses the tasks' memory: the tasks go back to the queue when it
+            // has stopped.
             return tasks.mark_lost();
         }
         for index in bits(tasks.fall_back()) {

@@ -88,7 +88,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     }
 
     /// Takes the tasks from the command queue engine, because no request needs them any more, or
-    /// their memory is needed. If that engine is being stopped already, this changes nothing.
+    /// their memory is needed. If the command queue engine is being stopped already, this changes
+    /// nothing.
     #[cold]
     pub(in super::super) fn take_tasks_away(&mut self, why: Why, now_ns: u64) {
         if self.lane.hosted().is_some_and(|hosted| hosted.at() == At::On) {

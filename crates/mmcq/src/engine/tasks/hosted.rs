@@ -1,5 +1,5 @@
 //! The card's queue, driven by the controller's command queue engine (`CommandQueueHost`). In this
-//! file "queue engine" always means that one.
+//! file "queue engine" always means the controller's.
 //!
 //! Order, batches and the rules for sending a task are those of the lane. But a task is *rung* (its
 //! doorbell bit is written) instead of announced, and the next event is its end. While the queue

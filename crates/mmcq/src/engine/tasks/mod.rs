@@ -43,7 +43,7 @@ use crate::spec::command::emmc;
 /// Time after which an empty queue is switched off, so that the card may rest.
 const IDLE_NS: u64 = 10_000_000;
 
-/// What the lane of tasks has done, as the loop needs to know.
+/// The answer of the lane of tasks to the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The queue is off: the single lane continues.
@@ -169,7 +169,8 @@ impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
         if !pays || self.is_left_open() || !self.has_only_tasks(now_ns) || !self.knows_switch() {
             return Turn::Pass;
         }
-        // The request that the policy picks may be none for the queue although the oldest is one.
+        // The request that the policy picks may not be one for the queue, although the oldest
+        // request is.
         match self.pick(self.slots.head(), now_ns) {
             Some(first) if self.is_ordinary_task(first) => {}
             _ => return Turn::Pass,

@@ -89,7 +89,7 @@ impl Client {
         self.last_done_ns = now_ns;
     }
 
-    /// Notes that a synchronous request was taken back.
+    /// Notes that a synchronous request was cancelled.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }

@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn what_took_longer_is_left_again_although_the_costs_speak_for_it() {
-        // Only the trials of the other way, and the transfers that measure it, are not delayed.
+        // The only transfers that are not delayed are the trials of the other way and those that
+        // measure it.
         assert!(not_held(6_000, true) < 6_000 / 16, "{}", not_held(6_000, true));
         // The costs favour the wrong way; the first trial shows that.
         assert!(not_held(6_000, false) < 6_000 / 8, "{}", not_held(6_000, false));

@@ -25,9 +25,9 @@
 //! several missing requests comes late, the engine expects the others to come with it.
 //!
 //! *Written bound: a start is held no longer than `a`; the end of a batch that was left out, no
-//! longer than twice the usual time until the first of the sent requests comes back, and 2 us.
+//! longer than twice the usual time until the first of the sent requests comes back, plus 2 us.
 //! Neither is held longer than [`Config::tail_ns`](crate::engine::Config::tail_ns); nor, without an
-//! arrival, longer than twice the usual time of the next request and 2 us.* Each hold is paid from
+//! arrival, longer than twice the usual time of the next request plus 2 us.* Each hold is paid from
 //! an account: the hold's gain is added, its loss is subtracted. The account begins with
 //! [`CREDIT_NS`], and gets 1/256 of the time of all transfers. So the losses of holds, beyond the
 //! gains of others, are at most that sum and one hold. A client that stays away costs one wait, and
@@ -124,7 +124,7 @@ pub struct Hold {
     /// Number of transfers until the end of a batch may be left out for the next one again.
     uncut: u8,
     /// Age of the oldest request that later requests have overtaken, and the number of blocks of
-    /// those later ones.
+    /// those later requests.
     passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,

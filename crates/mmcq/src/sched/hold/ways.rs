@@ -3,16 +3,16 @@
 use super::costs::Costs;
 use super::streams::Stream;
 
-/// Two ways are close if they differ by less than this part (1 / n) or by less than [`CLOSE_NS`]:
+/// Two ways are close if their times differ by less than 1 / `CLOSE` or by less than [`CLOSE_NS`]:
 /// then both are tried.
 const CLOSE: u64 = 8;
-/// Two ways are close if they differ by less than this time: a wake-up, by which the learned times
-/// of streams may be wrong.
+/// Two ways are close if their times differ by less than this: a wake-up, by which the learned
+/// times of streams may be wrong.
 const CLOSE_NS: u64 = 20_000;
-/// Two ways are level if they differ by less than this part (1 / n): then the last decision is
+/// Two ways are level if their times differ by less than 1 / `LEVEL`: then the last decision is
 /// repeated.
 const LEVEL: u64 = 48;
-/// A hold is chosen only if it saves more than this part (1 / n) of the time.
+/// A hold is chosen only if it saves more than 1 / `MARGIN` of the time.
 const MARGIN: u64 = 128;
 
 /// The requests of a closed loop: how many wait here, how many are away, and the blocks of each.

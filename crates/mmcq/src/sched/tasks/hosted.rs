@@ -1,8 +1,8 @@
 //! State of the controller's command queue engine, which drives the card's queue: its mode and its
-//! time limits. In this file "the engine" means that one.
+//! time limits.
 //!
-//! While the engine is on, it owns the lines and the memory of its tasks. Nothing here accesses its
-//! registers; `engine/tasks/hosted.rs` does.
+//! While the command queue engine is on, it owns the lines and the memory of its tasks. Nothing
+//! here accesses its registers; `engine/tasks/hosted.rs` does.
 
 use crate::host::QueueFault;
 

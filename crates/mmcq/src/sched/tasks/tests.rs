@@ -34,7 +34,7 @@ fn no_more_are_announced_than_the_card_holds_and_than_pay() {
             count += 1;
         }
         assert_eq!(count, most);
-        // One that is executed has its number until its end.
+        // A task that is executed keeps its number until it ends.
         tasks.apply_ready_bits(1, 0).unwrap();
         assert_eq!(tasks.execute(), Some(0));
         assert!(!tasks.has_room(0));
@@ -43,7 +43,7 @@ fn no_more_are_announced_than_the_card_holds_and_than_pay() {
     }
 }
 
-/// The written bound: while a task has waited for `AGE_NS`, no other is announced.
+/// Tests the written bound: once a task has waited for `AGE_NS`, no other is announced.
 #[test]
 fn a_task_that_starves_ends_the_announcing_of_others() {
     let mut tasks = queue(32);
@@ -87,7 +87,7 @@ fn what_was_announced_first_is_executed_first() {
     tasks.apply_ready_bits(0b1110, 100).unwrap();
     assert_eq!(tasks.execute(), Some(ids[1]));
     tasks.clear_running(100);
-    // Its number is free again, and the next task that gets it is the youngest.
+    // The number of the executed task is free again; the next task that gets it is the youngest.
     assert_eq!(announce(&mut tasks, Direction::Read, 800, 4, 200), ids[1]);
     tasks.apply_ready_bits(0b1110, 300).unwrap();
     assert_eq!([tasks.execute(), tasks.execute(), tasks.execute()], [Some(2), Some(3), Some(1)]);

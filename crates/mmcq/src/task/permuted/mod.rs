@@ -1,5 +1,5 @@
-//! The edges under loom: every interleaving of threads and interrupts with at most three
-//! preemptions.
+//! Tests of calls from several threads and interrupts under loom: every interleaving with at most
+//! three preemptions.
 //!
 //! An interrupt handler is a thread here: it may run at any moment, also beside the thread that it
 //! interrupts, as it does on a machine with several cores. Run by `tools/loom.sh`.
@@ -38,8 +38,8 @@ fn loom_a_thread_waits_and_the_interrupt_completes() {
     });
 }
 
-/// The second request gets the slot of the first while the interrupt may still be looking for the
-/// first one's waker.
+/// Tests a slot that is used again: the second request gets the slot of the first while the
+/// interrupt may still be looking for the first one's waker.
 #[test]
 fn loom_a_slot_is_used_again() {
     permuted("two requests, one slot", || {
@@ -68,7 +68,7 @@ fn loom_two_threads_share_one_queue() {
     });
 }
 
-/// Two interrupt handlers at once: the card's and the alarm's, say.
+/// Tests two interrupt handlers that run at once: the controller's and the alarm's, for example.
 #[test]
 fn loom_two_interrupts_at_once() {
     permuted("two interrupts", || {
@@ -144,8 +144,8 @@ fn loom_a_future_is_dropped_while_its_request_completes() {
     });
 }
 
-/// Taken back while the interrupt may be completing it: the buffer comes at once or by `reclaim`,
-/// never by both.
+/// Tests requests that are cancelled while the interrupt may be completing them: the buffer comes
+/// back at once or by `reclaim`, never by both.
 #[test]
 fn loom_a_request_is_cancelled_while_it_completes() {
     permuted("cancelled request", || {
@@ -154,7 +154,7 @@ fn loom_a_request_is_cancelled_while_it_completes() {
         let (first, second) = (buffer(), buffer());
         let claims = [first.0.claim(), second.0.claim()];
         let ids = rig.stack.submit(read(7, first.0)).and_then(|id| {
-            // This one waits behind the first.
+            // The second request waits behind the first.
             Ok((id, rig.stack.submit(read(100, second.0))?))
         });
         let Ok((first_id, second_id)) = ids else { panic!("refused") };
@@ -163,7 +163,7 @@ fn loom_a_request_is_cancelled_while_it_completes() {
             back.extend(rig.stack.with(|engine| engine.cancel(id)).map(|buf| buf.as_non_null()));
         }
         irq.join().unwrap();
-        // The second may have been started by the interrupt that ended the first.
+        // The second request may have been started by the interrupt that ended the first.
         if rig.ended.load(Relaxed) < 2 && rig.stack.with(|engine| !engine.is_idle()) {
             rig.stack.on_irq();
         }
@@ -209,7 +209,7 @@ fn loom_a_card_interrupt_finds_its_waiter() {
     });
 }
 
-/// A waiter that gives up takes no interrupt with it.
+/// Tests that a waiter that gives up takes no interrupt with it.
 #[test]
 fn loom_a_dropped_waiter_loses_no_card_interrupt() {
     permuted("dropped waiter", || {
@@ -255,7 +255,7 @@ fn loom_lent_memory_is_ours_when_the_call_returns() {
     });
 }
 
-/// Unwinding out of such a call while the interrupt may be ending the transfer.
+/// Tests unwinding out of a call with lent memory while the interrupt may be ending its transfer.
 #[test]
 fn loom_lent_memory_is_ours_when_the_call_unwinds() {
     permuted("lent memory, unwound", || {
@@ -280,7 +280,7 @@ fn loom_lent_memory_is_ours_when_the_call_unwinds() {
     });
 }
 
-/// Polls its task when woken.
+/// A waker that polls its task when it is woken.
 struct Polls(Arc<IrqTask<LoomLock>>);
 
 impl Wake for Polls {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::Wake;
 use std::vec;
 
-/// Every interleaving with up to three preemptions; prints how many there were.
+/// Runs `f` in every interleaving with up to three preemptions, and prints how many there were.
 pub(super) fn permuted(name: &str, f: impl Fn() + Sync + Send + 'static) {
     let count = Arc::new(AtomicU32::new(0));
     let counted = count.clone();
@@ -45,7 +45,7 @@ impl LoomLock {
     }
 }
 
-// SAFETY: a mutex; what nests `with` is a deadlock that loom finds.
+// SAFETY: the lock is a mutex; a nested call of `with` is a deadlock that loom finds.
 unsafe impl Lock for LoomLock {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let _held = self.0.lock().unwrap();
@@ -53,7 +53,7 @@ unsafe impl Lock for LoomLock {
     }
 }
 
-/// An interrupt line, or a sleeping thread: raised or not.
+/// An interrupt line, or a sleeping thread: raised (the flag is true) or not.
 pub(super) struct Signal(Mutex<bool>, Condvar);
 
 impl Signal {
@@ -66,12 +66,12 @@ impl Signal {
         self.1.notify_one();
     }
 
-    /// What raised it is over.
+    /// Lowers the signal: its cause is over.
     fn lower(&self) {
         *self.0.lock().unwrap() = false;
     }
 
-    /// Until it is raised; it stays so.
+    /// Waits until the signal is raised; the signal stays raised.
     pub fn level(&self) {
         let mut raised = self.0.lock().unwrap();
         while !*raised {
@@ -94,7 +94,7 @@ impl Wake for Signal {
     }
 }
 
-/// Threads that sleep in blocking calls.
+/// The threads that sleep in blocking calls.
 pub(super) struct Sleepers(Mutex<()>, Condvar);
 
 impl Sleepers {
@@ -107,7 +107,7 @@ impl Sleepers {
         self.1.notify_all();
     }
 
-    /// As the contract of [`Idle`] says for a condition variable.
+    /// Sleeps as the contract of [`Idle`] demands it with a condition variable.
     pub fn idle(&self, idle: &Idle) {
         let mut held = self.0.lock().unwrap();
         while idle.may_sleep() {
@@ -130,15 +130,16 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-// Loom's threads share one of the system's: these are for all of them.
+// All threads of loom run on one thread of the system, so all of them share these values.
 std::thread_local! {
-    /// The alarm's registers; set without the engine's lock, it is a data race.
+    /// The alarm's registers; to set them without the engine's lock is a data race, which loom
+    /// finds.
     static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
-    /// What is told of an alarm that is due at once.
+    /// The signal that is raised for an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
 }
 
-/// The alarm's registers, as they are or as they shall be.
+/// Returns the time in the alarm's registers, after setting it to `set` if that is given.
 fn alarm_ns(set: Option<Option<u64>>) -> Option<u64> {
     let alarm = ALARM.with_borrow(|alarm| alarm.clone()).unwrap();
     alarm.with_mut(|at_ns| {
@@ -163,14 +164,16 @@ pub(super) const TIMER: Timer = Timer {
 pub(super) struct LoomHost {
     caps: Caps,
     running: Option<Phase>,
-    /// Phases that ended.
+    /// Number of phases that have ended.
     pub ended: Arc<AtomicU32>,
     pub line: Arc<Signal>,
-    /// The interrupt goes away with its cause; otherwise the interrupt controller keeps it.
+    /// Whether the interrupt goes away with its cause; otherwise the interrupt controller stores
+    /// it.
     pub level: bool,
-    /// What the controller's DMA touches; all other code may only while no phase runs.
+    /// The memory that the controller's DMA touches; other code may touch it only while no phase
+    /// runs.
     pub memory: Arc<Watched<u32>>,
-    /// Card interrupts to come; may the next be reported?
+    /// Number of card interrupts to come, and whether the next may be reported.
     pub asks: u32,
     listens: bool,
 }
@@ -291,7 +294,7 @@ impl<const N: usize> Rig<N> {
         Rig { stack: Arc::new(stack), line, ended, memory }
     }
 
-    /// The interrupt handler of another core, until so many phases have ended.
+    /// Starts the interrupt handler of another core, which runs until this many phases have ended.
     pub fn interrupts(&self, phases: u32) -> thread::JoinHandle<()> {
         let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
         thread::spawn(move || {
@@ -302,8 +305,8 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after
-    /// each interrupt it notifies the sleepers.
+    /// Starts the interrupt handler of a machine with threads, for a line that falls with its
+    /// cause: after each interrupt it notifies the sleepers.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);
@@ -318,13 +321,13 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// The controller has moved data so often, and nothing moves them now.
+    /// Returns how many times the controller has moved data. Nothing moves data now.
     pub fn moved(&self) -> u32 {
         // SAFETY: loom watches the cell.
         self.memory.with(|memory| unsafe { *memory })
     }
 
-    /// All threads have ended: nothing may be left.
+    /// Checks, after all threads have ended, that nothing is left.
     pub fn end(&self) {
         self.stack.with(|engine| {
             assert_eq!(engine.slots_in_use(), 0, "a slot leaked");
@@ -357,7 +360,7 @@ pub(super) fn read(lba: u64, buf: DmaBuf) -> Request {
     Request::new(Kind::Read { lba, blocks: 1 }, buf)
 }
 
-/// Reads a block and has its own buffer back.
+/// Reads a block, and checks that its own buffer comes back.
 pub(super) fn reads<const N: usize>(stack: &Stack<N>, lba: u64) {
     let (buf, at) = buffer();
     let done = block_on(stack.request(read(lba, buf)));

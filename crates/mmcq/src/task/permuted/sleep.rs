@@ -25,7 +25,7 @@ fn loom_a_thread_that_lends_memory_sleeps_and_is_woken() {
     });
 }
 
-/// Two sleeps in a row: the mark of the first must not count for the second.
+/// Tests two sleeps in a row: the mark of the first must not count for the second.
 #[test]
 fn loom_a_thread_that_runs_a_future_sleeps_and_is_woken() {
     permuted("asleep over a future", || {
@@ -42,7 +42,8 @@ fn loom_a_thread_that_runs_a_future_sleeps_and_is_woken() {
     });
 }
 
-/// They share the mark: what one looks at may only cost the other a look.
+/// Tests two threads that sleep. They share the mark: a look of one thread may only cost the other
+/// one more look.
 #[test]
 fn loom_two_threads_sleep_and_each_is_woken() {
     permuted("two asleep", || {
@@ -58,7 +59,7 @@ fn loom_two_threads_sleep_and_each_is_woken() {
     });
 }
 
-/// A semaphore remembers, so the thread need not ask.
+/// Tests a semaphore, which remembers that it was given: the thread need not call `may_sleep`.
 #[test]
 fn loom_a_semaphore_that_is_given_after_the_interrupt_is_enough() {
     permuted("asleep on a semaphore", || {
@@ -75,8 +76,8 @@ fn loom_a_semaphore_that_is_given_after_the_interrupt_is_enough() {
     });
 }
 
-/// `wfi` with interrupts masked: the line alone ends the sleep, and the thread's own turn lowers
-/// it.
+/// Tests `wfi` with interrupts masked: the line alone ends the sleep, and the thread's own turn
+/// lowers the line.
 #[test]
 fn loom_a_thread_with_interrupts_masked_sleeps_on_the_line() {
     permuted("asleep on the line", || {
