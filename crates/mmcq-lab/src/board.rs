@@ -99,11 +99,11 @@ pub enum BoardError {
     Image {
         /// Path of the image file.
         image: String,
-        /// Bytes of the image.
+        /// Size of the image in bytes.
         bytes: u64,
         /// Name of the board's own card.
         name: String,
-        /// Sizes that are possible.
+        /// Sizes that are possible, as a text for the error message.
         expected: String,
     },
     /// The image is smaller than the card.
@@ -114,9 +114,9 @@ pub enum BoardError {
     Size {
         /// Name of the card that was requested.
         name: String,
-        /// Bytes of the card.
+        /// Capacity of the card in bytes.
         capacity: u64,
-        /// Bytes of the image.
+        /// Size of the image in bytes.
         bytes: u64,
     },
     /// A range has no values between its ends.
@@ -406,7 +406,7 @@ impl<const N: usize> Board<N> {
         self.enable_extended_ops()
     }
 
-    /// Returns the boot areas of an eMMC, if it has some.
+    /// Returns the boot areas of an eMMC; `None` if the card has none.
     pub fn boot(&self) -> Option<Boot> {
         let ext_csd = ExtCsd::parse(self.ext_csd.as_deref()?).ok()?;
         let (config, switch_ns) = (ext_csd.partition_config() & !7, ext_csd.part_switch_time_ns());
@@ -479,7 +479,7 @@ impl<const N: usize> Board<N> {
         if let Some(error) = error.filter(|error| *error != Error::Unsupported) {
             return Err(error.to_string());
         }
-        // The models of cards are known to support the queue; a real card might not.
+        // The models of cards are known to support the SD queue; a real card might not.
         let how = SdQueue::DEFAULT.any(true);
         let future = mmcq::card::enable_sd_task_queue(&self.stack, &self.card, scratch, how);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
@@ -491,7 +491,8 @@ impl<const N: usize> Board<N> {
 /// Result of bringing a card up: the card, and EXT_CSD of an eMMC.
 type Found = (Card, Option<Box<[u8; 512]>>);
 
-/// Returns a hint if the card is of another kind than the board's own one.
+/// Returns a hint if the card is of another kind than the board's own card, otherwise an empty
+/// text.
 fn other_kind(platform: &Platform, card: &CardProfile) -> &'static str {
     match (card_profile(&platform.card).is_ok_and(|own| own.is_emmc()), card.is_emmc()) {
         (true, false) => "; the board is made for an eMMC, and this is an SD card",

@@ -44,7 +44,7 @@ struct Open {
     went_ns: Option<u64>,
 }
 
-/// Returns whether an I/O is a flush.
+/// Returns whether an I/O is a flush of the card's cache.
 pub(super) fn is_flush(io: &Io) -> bool {
     io.blocks == 0
 }
@@ -242,12 +242,12 @@ pub(crate) fn watch(sys: &mut System, jobs: u32, block_addressed: bool) {
     sys.also_tell(Box::new(move |io, result, now_ns| keeper.borrow_mut().io(io, result, now_ns)));
 }
 
-/// Returns whether the machine that runs now is recorded.
+/// Returns whether the machine that runs on this thread is recorded.
 pub(crate) fn is_kept() -> bool {
     KEEPER.with(|keeper| keeper.borrow().is_some())
 }
 
-/// Records an event on the bus of the machine that runs now.
+/// Records an event on the bus of the machine that runs on this thread.
 pub(crate) fn note(event: BusEvent) {
     let BusEvent::Command { index, arg, start_ns, .. } = event else { return };
     // Commands that begin a transfer, or queue one, at the block of their argument. Also commands

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// A fact: a number, and the same number per unit of something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Group that it belongs to.
+    /// Name of the group that the fact belongs to.
     pub group: &'static str,
     /// Name of the fact.
     pub name: String,

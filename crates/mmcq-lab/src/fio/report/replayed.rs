@@ -32,11 +32,11 @@ impl std::fmt::Display for Fact {
 /// A trace that is replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// The trace, and the options of the replay, as name and value.
+    /// Facts about the trace and the options of the replay, each as name and value.
     pub facts: Vec<(String, Fact)>,
-    /// The trace in sentences, for a page.
+    /// Description of the trace in sentences, for a page.
     pub told: Vec<String>,
-    /// Names of its programs, by their number; empty: the trace has none.
+    /// Names of the trace's programs, by their number; empty if the trace names no programs.
     pub names: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Figures {
             return None;
         }
         let found = taken.clat.histogram.percentiles(&PERCENTILES.map(|(at, _)| at));
-        // The middle of a bucket may lie beyond the longest.
+        // The middle of a histogram's bucket may be above the longest latency.
         let us = |at: usize| found.get(at).map_or(0.0, |bucket_ns| (*bucket_ns).min(ns.max) as f64 / 1e3);
         Some(Figures {
             ios: ns.samples,
@@ -97,7 +97,7 @@ impl Program {
         all
     }
 
-    /// Returns its kinds of requests by fio's names, with their figures.
+    /// Returns the program's kinds of requests by fio's names, with their figures.
     pub fn figures(&self) -> Vec<(&'static str, Figures)> {
         let [reads, writes] = &self.stats.dirs;
         let kinds = [
@@ -117,8 +117,8 @@ fn sums(programs: &[Program]) -> Program {
     Program { name: "all".to_owned(), stats }
 }
 
-/// Returns a table with a line for each program and kind of request, in microseconds, and one for
-/// each kind of all. `time` is the share of the time that all requests took together.
+/// Returns a table with a line for each program and kind of request, then a line for each kind over
+/// all programs, in microseconds. `time` is the share of the time that all requests took together.
 pub(super) fn lines(programs: &[Program]) -> String {
     if programs.is_empty() {
         return String::new();

@@ -160,7 +160,8 @@ impl Cell {
         times * base.max(deep).min(most).max(64)
     }
 
-    /// Returns the workers, for `times` times the shortest sufficient run.
+    /// Returns the workers of the cell's jobs, for a run `times` times as long as the shortest
+    /// sufficient run.
     pub(super) fn workers(&self, times: u64) -> Result<Vec<Worker>, RunError> {
         let mut workers = workers(&self.job(times))?;
         if let Some(pause) = self.pause {
@@ -169,8 +170,8 @@ impl Cell {
         Ok(workers)
     }
 
-    /// Returns the cell as a fio job, for `times` times the shortest sufficient run. A job that
-    /// pauses also has a script.
+    /// Returns the cell as a fio job, for a run `times` times as long as the shortest sufficient
+    /// run. A job that pauses also has a script.
     pub fn job(&self, times: u64) -> String {
         let global =
             "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";
