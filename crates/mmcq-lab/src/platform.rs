@@ -101,7 +101,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// Value, in the unit that its name ends with.
+    /// Value, in the unit that the quantity's name ends with.
     pub value: f64,
     /// Kind of origin.
     pub kind: Kind,

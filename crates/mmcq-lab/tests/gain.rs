@@ -144,7 +144,7 @@ fn the_interval_has_what_linux_itself_gains() {
     }
 }
 
-/// Returns changes that make all values known but the one that is given.
+/// Returns changes that make all values known except the value whose range the user gave.
 fn known(answer: &Answer) -> Vec<String> {
     let others = answer.values.iter().filter(|value| value.basis != Basis::Given);
     others.map(|value| value.change(value.value)).collect()

@@ -87,7 +87,7 @@ pub struct Programs {
     luck: Luck,
 }
 
-/// What a job did while the laboratory waited for its command.
+/// What a job did while the laboratory waited for the job's command.
 enum Heard {
     Command,
     /// The job waits for something outside the laboratory.

@@ -107,7 +107,7 @@ pub enum Op {
 pub struct Asked {
     /// Operation: read, write or flush.
     pub op: Op,
-    /// Offset in bytes of its first byte on the card.
+    /// Offset in bytes of the I/O's first byte on the card.
     pub offset: u64,
     /// Length of the I/O in bytes.
     pub bytes: u32,

@@ -508,11 +508,11 @@ impl Job {
 /// A running copy of a job.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// The job that it runs.
+    /// The job that the worker runs.
     pub job: Arc<Job>,
     /// Number among all workers, from 1. It determines the seed of the random offsets.
     pub thread_number: u32,
-    /// Number among the copies of its job, from 0.
+    /// Number of the worker among the copies of its job, from 0.
     pub subjob: u32,
     /// Report group, from 0.
     pub group: u32,

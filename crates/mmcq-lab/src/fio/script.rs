@@ -18,7 +18,7 @@ pub enum Op {
     WriteDurable,
     /// Flushes the card's cache.
     Flush,
-    /// Discards blocks: they need not keep their content.
+    /// Discards blocks: the card need not keep their content.
     Discard,
 }
 
@@ -55,7 +55,7 @@ pub enum When {
 pub struct Entry {
     /// Operation of the request.
     pub op: Op,
-    /// Offset in bytes of its first byte, in the address space of the load.
+    /// Offset in bytes of the request's first byte, in the address space of the load.
     pub offset: u64,
     /// Length in bytes; 0 for a flush.
     pub bytes: u64,

@@ -58,7 +58,7 @@ impl std::fmt::Display for What {
 /// A figure that was measured on the board.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// File and place in it where the figure was read.
+    /// File and the place in this file where the figure was read.
     pub place: String,
     /// Name of the job, such as `randread 4k, depth 1`.
     pub name: String,

@@ -102,7 +102,7 @@ fn short(key: &str) -> &str {
 /// A measured figure beside the model's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// File and place in it where the figure was read.
+    /// File and the place in this file where the figure was read.
     pub place: String,
     /// Name of the job.
     pub name: String,

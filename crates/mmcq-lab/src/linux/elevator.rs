@@ -10,9 +10,9 @@ use mmcq::host::Direction;
 /// A request of the block layer: contiguous I/Os of one direction.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Direction of its data: read or write.
+    /// Direction of the request's data: read or write.
     pub direction: Direction,
-    /// Address of its first block, in blocks.
+    /// Address of the request's first block, in blocks.
     pub lba: u64,
     /// Length of the request in blocks.
     pub blocks: u32,
@@ -22,7 +22,7 @@ pub struct Request {
     id: u64,
     /// Place in the order of arrival. A merged request keeps the place of the older one.
     arrival: u64,
-    /// Time in ns at which the oldest of its I/Os arrived.
+    /// Time in ns at which the oldest of the request's I/Os arrived.
     came_ns: u64,
     /// Time in ns at which the request expires, so that the scheduler serves it before others.
     expires_ns: u64,

@@ -54,14 +54,14 @@ pub(super) fn is_flush(io: &Io) -> bool {
 pub struct Completed {
     /// I/O that is complete.
     pub io: Io,
-    /// Time in ns at which the job submitted it.
+    /// Time in ns at which the job submitted the I/O.
     pub came_ns: u64,
-    /// Time in ns at which the driver got it: when it was taken from the scheduler, or at once
+    /// Time in ns at which the driver got the I/O: when it was taken from the scheduler, or at once
     /// where the driver is the scheduler.
     pub driver_ns: u64,
-    /// Time in ns at which its data command, or the flush of the card that served it, began.
+    /// Time in ns at which the I/O's data command, or the flush of the card that served it, began.
     pub went_ns: u64,
-    /// Time in ns at which it was complete.
+    /// Time in ns at which the I/O was complete.
     pub done_ns: u64,
     /// Whether the I/O succeeded.
     pub ok: bool,

@@ -39,7 +39,7 @@ pub enum Op {
     Write,
     /// Flushes the card's cache.
     Flush,
-    /// Discards blocks: they need not keep their content.
+    /// Discards blocks: the card need not keep their content.
     Discard,
 }
 
@@ -60,9 +60,9 @@ pub struct Record {
     pub offset: u64,
     /// Length in bytes; 0 for a flush.
     pub bytes: u64,
-    /// Number of the process.
+    /// Number of the process that made the request.
     pub process: u32,
-    /// Name of its program, if the trace has names.
+    /// Name of the process's program, if the trace has names.
     pub program: Option<Arc<str>>,
     /// Time in ns from start to end of the request, if the record has it.
     pub took_ns: Option<u64>,
@@ -89,7 +89,7 @@ pub enum What {
 pub struct Event {
     /// Time in ns; the trace decides where it counts from.
     pub at_ns: u64,
-    /// File, and line or byte in it, for error messages.
+    /// File, and line or byte in the file, for error messages.
     pub place: Place,
     /// Kind of the event.
     pub what: What,

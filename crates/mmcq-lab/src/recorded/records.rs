@@ -14,7 +14,7 @@ const OP_BITS: u32 = 2;
 const DURABLE: u64 = 1 << OP_BITS;
 const FLUSH_FIRST: u64 = 2 << OP_BITS;
 const PLACE_BITS: u32 = OP_BITS + 2;
-/// Flag in a field: the number itself is in the list `large`.
+/// Flag in a field: the field holds an index into the list `large`, which has the number itself.
 const LARGE: u32 = 1 << 31;
 /// Value that means "no time".
 const NONE: u32 = u32::MAX;
@@ -49,7 +49,7 @@ type Who = (u32, u32, Option<Arc<str>>);
 pub(super) struct Records {
     chunks: Vec<Vec<Packed>>,
     count: usize,
-    /// Numbers that do not fit into their fields.
+    /// Numbers that do not fit into 31 bits of a [`Packed`] field.
     large: Vec<u64>,
     who: Vec<Who>,
     known: HashMap<Who, u32>,

@@ -55,7 +55,7 @@ impl Row {
 /// How much a reproduction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// Whether the jobs have their published sizes; false: shorter ones.
+    /// Whether the jobs have their published sizes; false: they are shorter.
     pub full: bool,
     /// Seed of the first run.
     pub seed: u64,

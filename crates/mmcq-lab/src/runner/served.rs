@@ -29,7 +29,7 @@ pub struct Served {
     pub engine: Option<Stats>,
     /// Starts that mmcq's engine held for the tail of a batch.
     pub holds: Holds,
-    /// Whether the host had claimed that it can continue data, but failed to.
+    /// Whether the host had claimed that it can continue a data transfer, but failed to.
     pub continue_lost: bool,
     /// Counters of the card's command queue, if it was on.
     pub tasks: Option<TaskStats>,

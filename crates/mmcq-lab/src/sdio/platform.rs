@@ -48,7 +48,7 @@ struct File {
 pub struct Board {
     /// Description of the board, one line of text.
     pub description: String,
-    /// Name of its card.
+    /// Name of the board's card.
     pub card: String,
     /// Kind of the board's controller.
     pub controller: Kind,

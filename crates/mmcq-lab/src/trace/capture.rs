@@ -34,18 +34,18 @@ pub enum What {
         command: u8,
         /// Content of the response.
         answer: Answer,
-        /// Whether its CRC7 is right.
+        /// Whether the CRC7 of the response is right.
         crc_ok: bool,
-        /// Whether its end bit is right.
+        /// Whether the end bit of the response is right.
         end_ok: bool,
     },
     /// A data block on the DAT lines.
     Block {
-        /// Whether it comes from the card.
+        /// Whether the block comes from the card.
         read: bool,
         /// Bytes of the block.
         data: Vec<u8>,
-        /// Whether the CRC16 of all data lines are right.
+        /// Whether the CRC16 of every data line is right.
         crc_ok: bool,
         /// Whether an abort command ended the block early.
         cut: bool,

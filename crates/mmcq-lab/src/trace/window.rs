@@ -156,7 +156,7 @@ pub enum WindowError {
     TooLong {
         /// Length in ns of the window.
         length_ns: u64,
-        /// Number of its clock cycles.
+        /// Number of clock cycles in the window.
         cycles: u64,
         /// Largest number of clock cycles.
         most: u64,

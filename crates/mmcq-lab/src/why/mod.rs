@@ -111,16 +111,17 @@ pub struct Why {
     /// Counters of the same job with two requests at a time, if it is one job with one request at a
     /// time.
     pub deeper: Option<Counters>,
-    /// Times of the run's requests in each place, if they were recorded.
+    /// Times of the run's requests in scheduler, driver and card, if they were recorded.
     pub requests: Option<Requests>,
-    /// Unit in which its rates are shown.
+    /// Unit in which the run's rates are shown.
     pub rate: Rate,
 }
 
-/// Times of a run's requests in each place, and the slowest request.
+/// Times of a run's requests in scheduler, driver and card, and the slowest request.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// Mean and longest time in the scheduler, in the driver's queue, and at the card.
+    /// Mean and longest time in ns of a request in the scheduler, in the driver's queue, and at the
+    /// card.
     pub spans: [(&'static str, f64, u64); 3],
     /// The slowest request, in one line.
     pub slowest: String,

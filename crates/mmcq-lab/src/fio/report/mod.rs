@@ -163,7 +163,7 @@ impl Started {
         self.capped += u32::from(job.depth() < job.iodepth);
     }
 
-    /// Returns fio's text with its notes: `Starting 8 threads`.
+    /// Returns fio's start-up text with its notes, such as `Starting 8 threads`.
     fn lines(&self) -> String {
         let some = |count: u32, one: &str, more: &str| {
             (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
@@ -240,7 +240,7 @@ impl Report {
         groups
     }
 
-    /// Returns the sums of one direction of a group; `None`: of its discards.
+    /// Returns the sums of one direction of a group; `dir` is `None` for the group's discards.
     pub fn group(&self, group: u32, dir: Option<Dir>) -> GroupDir {
         let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
         for entry in self.entries.iter().filter(|e| e.group == group) {

@@ -65,7 +65,7 @@ pub struct Io {
 pub struct Sync {
     /// Index of the file among the worker's files.
     pub file: usize,
-    /// Whether it stands for `fdatasync`.
+    /// Whether the flush stands for `fdatasync`.
     pub data_only: bool,
     /// Index of the request in the worker's script; 0 without a script.
     pub entry: u32,
